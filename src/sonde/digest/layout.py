@@ -1,0 +1,42 @@
+"""What a digest is: the fields of one row, in memory and in recordings.
+
+The C kernel writes this layout; `reference.py` defines the meaning of every field.
+NaN and Inf are counted apart, and every other statistic is over the finite values only
+(`min`, `max`, `mean`, `std`, `absmax`, `absmean` are NaN when there is no finite value; `norm` is 0).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+EXPONENT_BINS = 32
+"""Bins of the magnitude histogram: bin i counts finite non-zero values with 2**(2*i-40) <= |x| < 2**(2*i-38);
+the first and last bins also take what lies beyond. It is over at most `EXPONENT_SAMPLE` evenly spaced elements."""
+EXPONENT_SAMPLE = 512
+
+COUNTS = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative")
+STATS = ("min", "max", "mean", "std", "absmax", "absmean", "norm")
+
+ROW = np.dtype(
+    [
+        ("step", "<i8"),
+        ("site", "<i4"),
+        ("call", "<i4"),
+        ("phase", "u1"),
+        ("dtype", "u1"),
+        ("flags", "<u2"),
+        ("reserved", "<u4"),
+        *((name, "<i8") for name in COUNTS),
+        *((name, "<f8") for name in STATS),
+        ("exponents", "<u2", (EXPONENT_BINS,)),
+    ]
+)
+assert ROW.itemsize == 192
+
+DTYPES = (
+    "float64", "float32", "float16", "bfloat16",
+    "int64", "int32", "int16", "int8", "uint8", "bool",
+    "uint64", "uint32", "uint16", "complex64", "complex128",
+)  # fmt: skip
+"""Names by code: `ROW["dtype"]` indexes this tuple. Append only. A complex tensor is digested as the magnitudes |z|
+with `negative` 0; an element is NaN if either part is, infinite (counted as pos_inf) if either part is."""
