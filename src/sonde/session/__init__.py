@@ -1,0 +1,1 @@
+"""Inside the training process and framework-neutral: what to observe, when to stop, and what must never escape."""

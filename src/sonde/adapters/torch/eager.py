@@ -1,0 +1,324 @@
+"""The eager adapter: modules, gradients and losses as they run, reported to the session.
+
+`Eager` belongs to one training thread (the one that first calls a module); calls from other threads pass
+through unobserved and are counted. Hooks never change a value and never keep a tensor alive.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import OrderedDict
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sonde.adapters.torch.entry import MOST_CALLS, Entry, Tap, is_container
+from sonde.adapters.torch.device import DeviceDigests
+from sonde.adapters.torch.frames import user_line
+from sonde.adapters.torch.naming import clean, name_inside, name_root
+from sonde.adapters.torch.parameters import Parameters
+from sonde.adapters.torch.stops import Stops
+from sonde.adapters.torch.tensors import dtype_name, raw_bytes, tensors_in
+from sonde.model.moment import Moment, Phase
+from sonde.model.site import Kind, Role, Site
+from sonde.session.policy import Level
+from sonde.session.session import Session
+
+_functorch_level = torch._C._functorch.maybe_current_level
+_grad_enabled = torch.is_grad_enabled
+
+CAPTURE_BYTES = 16 << 20
+"""The largest tensor that is kept when a watchpoint hits."""
+
+
+class Eager:
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.block = session.block
+        self.block.threads = torch.get_num_threads()
+        self.thread = get_ident()
+        self.stack: list[Entry] = []
+        self.entries: dict[int, Entry] = {}
+        self.roots: weakref.WeakValueDictionary[str, nn.Module] = weakref.WeakValueDictionary()
+        self.parameters = Parameters(self)
+        self.level: int = session.policy.level
+        self.step = 0
+        self.phase = Phase.FORWARD
+        self.grad_on = True
+        self.opaque = False
+        """Inside a function transform, where tensors are wrappers without values."""
+        self.other_threads = 0
+        self.optimizer_steps = 0
+        self.epoch = 0
+        self._loader: weakref.ref[Any] | None = None
+        self.unsupported: dict[str, str] = {}
+        self.device = DeviceDigests()
+        self.stops = Stops(self)
+        session.gate.changed = self.refresh
+        session.on_stop = self.stops.hit
+        session.capture = self.capture
+        session.settle = self.device.settle
+        self.refresh()
+
+    # -- modules ---------------------------------------------------------------------------------
+
+    def enter_root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A module is called and no other one is running."""
+        if self.phase is Phase.BACKWARD:
+            return
+        if self.session.steps.before_forward():
+            self.finish_step()
+        self.grad_on = _grad_enabled()
+        self.opaque = _functorch_level() is not None
+        if self.phase is not Phase.FORWARD:
+            self.set_phase(Phase.FORWARD)
+        if id(module) not in self.entries:
+            self.meet_root(module)
+
+    def meet_root(self, module: nn.Module) -> None:
+        named = name_root(module, sys._getframe(2), self.roots)
+        self.adopt(named.owner, named.own, named.prefix)
+        if id(module) not in self.entries:
+            self.adopt(module, named.own, f"{named.own}.")
+
+    def adopt(self, root: nn.Module, own: str, prefix: str) -> None:
+        """Names a module and everything inside it, modules and parameters."""
+        self.roots.setdefault(own, root)
+        for path, module in root.named_modules():
+            name = own if not path else prefix + clean(path, root)
+            self.entries.setdefault(id(module), self._entry(name, module))
+        self.parameters.adopt(root, prefix)
+
+    def _entry(self, name: str, module: nn.Module) -> Entry:
+        key = id(module)
+
+        def forget(_: Any) -> None:
+            self.entries.pop(key, None)
+
+        return Entry(name, module, forget)
+
+    def meet(self, module: nn.Module) -> Entry:
+        """A module is called that was not there when its root was named: made, replaced or hidden in a list."""
+        if self.stack:
+            parent = self.stack[-1]
+            holder = parent.ref()
+            inside = name_inside(holder, module) if holder is not None else type(module).__name__
+            is_root = parent.name in self.roots
+            prefix = self.parameters.prefix_of(parent.name) if is_root else f"{parent.name}."
+            name = prefix + inside
+            if any(entry.name == name for entry in self.entries.values()):
+                self.session.writer.event("module_replaced", module=name, step=self.step)
+            self.adopt(module, name, f"{name}.")
+            self.roots.pop(name, None)
+        else:
+            self.meet_root(module)
+        return self.entries[id(module)]
+
+    def left(self, entry: Entry, out: Any) -> None:
+        """A module gave `out`. Called for every call while something is wanted of modules."""
+        if self.opaque:
+            self.unsupported[entry.name] = "runs inside torch.func"
+            return
+        if self.phase is Phase.BACKWARD:
+            self.recomputed(entry, out)
+            return
+        if not self.grad_on:
+            # Evaluation in between: one look a step is enough, and it must not crowd out the training.
+            if entry.eval_step == self.step:
+                return
+            entry.eval_step = self.step
+        if self.level == Level.WATCHED and entry.seen and not entry.watched:
+            return
+        if entry.step != self.step:
+            entry.step = self.step
+            entry.calls = 0
+        call = entry.calls
+        entry.calls = call + 1
+        if type(out) is Tensor:
+            taps = entry.taps[call] if call < len(entry.taps) else self.grow(entry, call, (out,))
+            if not taps:
+                return
+            out_tap, grad_tap = taps[0]
+            if out_tap is not None:
+                out_tap(out)
+            if grad_tap is not None and out.requires_grad and self.grad_on and not out.is_leaf:
+                entry.hook_step = self.step
+                hook(out, grad_tap)
+            return
+        tensors = tensors_in(out)
+        taps = entry.taps[call] if call < len(entry.taps) else ()
+        if len(taps) < len(tensors):
+            taps = self.grow(entry, call, tensors)
+        for tensor, (out_tap, grad_tap) in zip(tensors, taps, strict=False):
+            if out_tap is not None:
+                out_tap(tensor)
+            if grad_tap is not None and tensor.requires_grad and self.grad_on and not tensor.is_leaf:
+                entry.hook_step = self.step
+                hook(tensor, grad_tap)
+
+    def recomputed(self, entry: Entry, out: Any) -> None:
+        """Activation checkpointing runs the forward again: its values were seen, its gradients maybe not."""
+        if entry.hook_step == self.step and entry.calls:
+            return
+        for tensor, (_, grad_tap) in zip(tensors_in(out), entry.taps[0] if entry.taps else (), strict=False):
+            if grad_tap is not None and tensor.requires_grad and not tensor.is_leaf:
+                hook(tensor, grad_tap)
+
+    def grow(self, entry: Entry, call: int, tensors: Any) -> list[tuple[Tap | None, Tap | None]]:
+        """Registers the sites of a call that is seen for the first time, and makes its taps."""
+        if call >= MOST_CALLS or call > len(entry.taps):
+            return []
+        several = len(tensors) > 1
+        source = user_line()
+        pairs: list[tuple[Tap | None, Tap | None]] = []
+        entry.seen = True
+        for k, tensor in enumerate(tensors):
+            facts = {
+                "index": k if several else None,
+                "type": entry.type,
+                "shape": tuple(tensor.shape),
+                "dtype": dtype_name(tensor),
+                "source": source,
+            }
+            out = self.session.site(entry.name, Role.OUT, Kind.MODULE, **facts)
+            pair: tuple[Tap | None, Tap | None] = (self.tap(out, tensor, call), None)
+            if tensor.is_floating_point() or tensor.is_complex():
+                grad = self.session.site(entry.name, Role.GRAD, Kind.MODULE, **facts)
+                entry.watched |= self.session.user_watched(self.session.sites[grad])
+                pair = (pair[0], self.tap(grad, tensor, call))
+            entry.watched |= self.session.user_watched(self.session.sites[out])
+            self.session.policy.has_watched |= entry.watched
+            pairs.append(pair)
+        if call == len(entry.taps):
+            entry.taps.append(pairs)
+        else:
+            entry.taps[call] = pairs
+        return pairs
+
+    def tap(self, site: int, like: Tensor, call: int) -> Tap:
+        """What digests a tensor at this site: the kernel itself where nobody needs to act at once."""
+        session = self.session
+        if self.stops.attentive or site in session.immediate:
+            return self.stops.tap(site, call)
+        if like.device.type == "cpu":
+            if type(like) is not Tensor or like.layout is not torch.strided or like.is_quantized:
+                return self.careful_tap(site, call)
+            return session.block.tap(site, call)
+        return lambda tensor: self.device.add(session.block, site, tensor, call)
+
+    def careful_tap(self, site: int, call: int) -> Tap:
+        """For kinds of tensors that may not be digestible: what fails is named in the coverage."""
+
+        def tap(tensor: Any) -> None:
+            if self.add(site, tensor, call) < 0:
+                kind = "quantized" if getattr(tensor, "is_quantized", False) else type(tensor).__name__
+                self.unsupported[self.session.sites[site].address] = f"{kind} tensors have no digest"
+
+        return tap
+
+    def add(self, site: int, tensor: Any, call: int = 0) -> int:
+        """Digests a tensor of any layout and device, acting on hits where asked to."""
+        if tensor.is_sparse:
+            tensor = tensor.coalesce().values()
+        elif tensor.device.type != "cpu":
+            return self.device.add(self.block, site, tensor, call)
+        return self.session.observe(site, tensor, call)
+
+    # -- losses and the backward pass ------------------------------------------------------------
+
+    def backward_begins(self, tensors: Any) -> Phase:
+        """Returns the phase to come back to."""
+        before = self.phase
+        for tensor in tensors_in(tensors)[:1]:
+            tensor = getattr(tensor, "_sonde_unscaled", tensor)
+            site = self.session.site_ids.get(("loss", Role.VALUE, None))
+            if site is None:
+                site = self.session.site(
+                    "loss", Role.VALUE, Kind.LOSS,
+                    shape=tuple(tensor.shape), dtype=dtype_name(tensor), source=user_line(),
+                )  # fmt: skip
+            self.add(site, tensor.detach())
+            self.stops.at(site, tensor)
+        self.set_phase(Phase.BACKWARD)
+        return before
+
+    def backward_ends(self, before: Phase) -> None:
+        self.set_phase(before)
+        self.session.steps.after_backward()
+
+    def set_phase(self, phase: Phase) -> None:
+        self.phase = phase
+        self.block.phase = int(phase)
+
+    def epoch_begins(self, loader: Any) -> None:
+        """The first loader that the training iterates is the one whose passes are epochs."""
+        if self._loader is None or self._loader() is None:
+            self._loader = weakref.ref(loader)
+        if self._loader() is loader:
+            self.epoch += 1
+            self.session.writer.event("epoch", epoch=self.epoch, step=self.step)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def finish_step(self, *, behind: bool = False, scalars: dict[str, float] | None = None) -> None:
+        session = self.session
+        if self.level == Level.FULL:
+            self.parameters.digest_rest()
+        session.finish_step(behind=behind, scalars=scalars)
+        self.step = session.steps.step
+        self.level = max(int(session.policy.level), Level.FULL if self.stops.attentive else 0)
+        limit = session.options.steps
+        if limit is not None and self.step >= limit:
+            session.end(f"{limit} steps are done, as asked")
+        self.stops.end_of_step()
+
+    def refresh(self) -> None:
+        """Watchpoints, breakpoints or the plan changed: taps are made anew."""
+        for entry in list(self.entries.values()):
+            entry.taps = []
+            entry.seen = False
+        self.session.policy.has_watched = any(
+            self.session.user_watched(site) for site in self.session.sites if site.kind is Kind.MODULE
+        )
+        self.stops.refresh()
+        self.parameters.plans.clear()
+        if self.stops.attentive:
+            self.level = Level.FULL
+
+    # -- values and coverage ---------------------------------------------------------------------
+
+    def capture(self, site: Site, tensor: Any, moment: Moment) -> None:
+        """Keeps the tensor that hit, if it is not too large."""
+        if tensor.numel() * tensor.element_size() <= CAPTURE_BYTES:
+            content, dtype, shape = raw_bytes(tensor)
+            self.session.writer.value(site.address, moment, content, dtype, shape)
+
+    def coverage(self) -> dict[str, Any]:
+        named = {
+            name: module
+            for root in self.roots.values()
+            for name, module in ((self.entries[id(m)].name, m) for m in root.modules() if id(m) in self.entries)
+            if not is_container(module)
+        }
+        seen = {entry.name for entry in self.entries.values() if entry.step >= 0 or entry.eval_step >= 0}
+        missing = {name: self.unsupported.get(name, "was never called") for name in named if name not in seen}
+        return {
+            "modules": len(named),
+            "modules_watched": len(named) - len(missing),
+            "parameters": len(self.parameters.names),
+            "not_watched": {**dict(list(missing.items())[:50]), **self.unsupported},
+            "calls_from_other_threads": self.other_threads,
+            "rows_dropped": self.block.dropped,
+        }
+
+
+def hook(tensor: Tensor, tap: Tap) -> None:
+    """`tensor.register_hook(tap)` at a fifth of its price: no handle is needed, the tensor lives for one step."""
+    hooks = tensor._backward_hooks
+    if hooks is None:
+        tensor._backward_hooks = OrderedDict(((tap, tap),))
+    else:
+        hooks[tap] = tap

@@ -1,0 +1,75 @@
+"""The user's program, seen from inside a hook: which line runs, and what the user calls an object."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from types import CodeType, FrameType
+
+import torch
+
+import sonde
+from sonde.model.site import SourceLine
+
+_OURS = os.path.dirname(os.path.abspath(sonde.__file__)) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_LIBRARIES = tuple(
+    os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib")
+)
+
+_owner: dict[CodeType, int] = {}  # 0: Sonde or torch, 1: another library, 2: the user
+
+
+def _rank(code: CodeType) -> int:
+    known = _owner.get(code)
+    if known is None:
+        path = os.path.abspath(code.co_filename)
+        if path.startswith((_OURS, _TORCH)) or code.co_filename.startswith("<frozen"):
+            known = 0
+        elif path.startswith(_LIBRARIES):
+            known = 1
+        else:
+            known = 2
+        _owner[code] = known
+    return known
+
+
+def foreign_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Frames that are neither Sonde's nor torch's, innermost first."""
+    while frame is not None:
+        if _rank(frame.f_code):
+            yield frame
+        frame = frame.f_back
+
+
+def user_frame(frame: FrameType | None = None) -> FrameType | None:
+    """The innermost frame of the user's own code; of some library where the user has none on the stack."""
+    fallback: FrameType | None = None
+    for candidate in foreign_frames(frame or sys._getframe(1)):
+        if _rank(candidate.f_code) == 2:
+            return candidate
+        fallback = fallback or candidate
+    return fallback
+
+
+def line_of(frame: FrameType | None) -> SourceLine | None:
+    if frame is None:
+        return None
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    return SourceLine(display_path(path), line, linecache.getline(path, line).strip())
+
+
+def display_path(path: str) -> str:
+    """Relative to the working directory where that is shorter and inside it."""
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:
+        return path
+    return path if relative.startswith("..") else relative
+
+
+def user_line() -> SourceLine | None:
+    return line_of(user_frame(sys._getframe(1)))

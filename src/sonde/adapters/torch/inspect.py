@@ -1,0 +1,136 @@
+"""The torch side of `session/inspector.py`: live parameters, kept activations, and writing into them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sonde.adapters.torch.eager import Eager
+from sonde.adapters.torch.tensors import dtype_name
+from sonde.errors import UsageError
+from sonde.session.inspector import ModuleNode, Value
+from sonde.watch.pattern import nearest
+
+
+class TorchInspector:
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.session = eager.session
+
+    def modules(self) -> list[ModuleNode]:
+        nodes = []
+        for own, root in list(self.eager.roots.items()):
+            for path, module in root.named_modules():
+                entry = self.eager.entries.get(id(module))
+                parameters = list(module.parameters())
+                nodes.append(
+                    ModuleNode(
+                        entry.name if entry else path,
+                        type(module).__name__,
+                        path.count(".") + 1 if path else 0,
+                        sum(p.numel() for p in parameters),
+                        sum(p.numel() for p in parameters if p.requires_grad),
+                        module.training,
+                        entry is not None and entry.name == own,
+                    )
+                )
+        return nodes
+
+    def addresses(self) -> list[str]:
+        seen = {site.address for site in self.session.sites}
+        for name, parameter in self.eager.parameters.live():
+            seen.add(f"{name}:value")
+            if parameter.requires_grad:
+                seen.add(f"{name}:grad")
+        return sorted(seen)
+
+    def value(self, address: str, *, before: bool = False, index: tuple[Any, ...] = ()) -> Value:
+        tensor, note = self._find(self._resolve(address), before)
+        try:
+            part = tensor.detach()[index] if index else tensor.detach()
+        except (IndexError, TypeError) as problem:
+            raise UsageError(f"{address} has shape {list(tensor.shape)} and cannot be sliced so: {problem}.") from None
+        dense = part.to_dense() if part.layout is not torch.strided else part
+        host = dense.resolve_conj().resolve_neg().cpu()
+        name = dtype_name(host)
+        if not host.is_complex() and host.is_floating_point() and name not in ("float64", "float32", "float16"):
+            host = host.float()
+        return Value(address, host.numpy().copy(), name, tuple(part.shape), str(tensor.device), note)
+
+    def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
+        address = self._resolve(address)
+        tensor, _ = self._find(address, before=False)
+        with torch.no_grad():
+            target = tensor.detach()
+            try:
+                target[index if index else ...] = value
+            except (IndexError, TypeError, RuntimeError) as problem:
+                raise UsageError(f"{address} of shape {list(tensor.shape)} cannot be set so: {problem}.") from None
+        self.session.writer.event("assigned", address=address, index=str(index), value=value, step=self.eager.step)
+        return f"{address} was changed: from here on the training is no longer bit-identical to an undisturbed run"
+
+    def facts(self) -> dict[str, str]:
+        policy = self.session.policy
+        speed = policy.counted / (policy.bare_ns * 1e-9) if policy.bare_ns else 0.0
+        return {
+            "step": str(self.eager.step),
+            "epoch": str(self.eager.epoch),
+            "phase": str(self.eager.phase),
+            "steps/s": f"{speed:.3g}",
+            "overhead": f"{(policy.ratio - 1) * 100:.1f} %",
+            "rank": str(self.session.rank),
+            "framework": f"torch {torch.__version__}",
+        }
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def _resolve(self, address: str) -> str:
+        """A bare name means its most telling role: a parameter's value, a module's output."""
+        if ":" in address:
+            return address
+        known = set(self.addresses())
+        for role in ("value", "out"):
+            if f"{address}:{role}" in known:
+                return f"{address}:{role}"
+        for role in ("out[0]", "grad", "in"):
+            if f"{address}:{role}" in known:
+                return f"{address}:{role}"
+        return f"{address}:out"
+
+    def _find(self, address: str, before: bool) -> tuple[Tensor, str]:
+        kept = self.eager.stops.kept
+        name, _, role = address.rpartition(":")
+        live = dict(self.eager.parameters.live()).get(name)
+        if live is not None and role in ("value", "grad"):
+            found = self._parameter(name, role, live, before)
+            if found is not None:
+                return found, ""
+        for site in self.session.sites:
+            if site.address == address:
+                known = (kept.before if before else kept.now).get(site.id)
+                if known is None and not before:
+                    known = kept.before.get(site.id)
+                    if known is not None:
+                        return known[0], "this site did not run yet in this step: the value is of the step before"
+                if known is None:
+                    when = "one step before" if before else "in this step"
+                    raise UsageError(f"{address} was not kept {when}; run on to it with `until {address}`.")
+                tensor, version = known
+                note = "modified in place since it was seen here" if tensor._version != version else ""
+                return tensor, note
+        buffer = self.eager.parameters.buffers.get(name)
+        if buffer is not None and role == "value" and not before:
+            module = buffer[0]()
+            if module is not None:
+                return getattr(module, buffer[1]), ""
+        close = nearest(address, self.addresses())
+        hint = f"; the nearest are {', '.join(close[:3])}" if close else ""
+        raise UsageError(f"there is no site {address!r} so far{hint}.")
+
+    def _parameter(self, name: str, role: str, live: Tensor, before: bool) -> Tensor | None:
+        kept = self.eager.stops.kept
+        if role == "value":
+            return kept.parameters_before.get(name) if before else live
+        return kept.gradients_before.get(name) if before else live.grad

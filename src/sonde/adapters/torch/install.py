@@ -1,0 +1,282 @@
+"""Puts the adapter into torch: `nn.Module.__call__`, the autograd entry points, optimizers, scaler, loaders.
+
+Nothing is observed until the training does something (calls a module, steps an optimizer); only then
+is a session opened. A forked child starts anew: it has its own session, or none (data workers).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+import weakref
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
+
+import torch
+import torch.utils.data
+from torch import nn
+from torch.compiler import is_dynamo_compiling
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from sonde.adapters.torch.eager import Eager
+from sonde.model.moment import Phase
+
+Opener = Callable[[], Eager | None]
+
+_opener: Opener | None = None
+_pending = False
+"""The session is to be opened when the training begins."""
+_eager: Eager | None = None
+_installed = False
+_orphans: list[Any] = []
+
+
+def current() -> Eager | None:
+    return _eager
+
+
+def install(opener: Opener) -> None:
+    """`opener` makes the session when the training begins; None from it means that this process is not to be watched."""
+    global _opener, _pending, _installed
+    _opener, _pending = opener, True
+    if _installed:
+        return
+    _installed = True
+    nn.Module.__call__ = _observed_call  # type: ignore[method-assign]
+    torch.autograd.backward = _observing(torch.autograd.backward, losses=True)
+    torch.autograd.grad = _observing(torch.autograd.grad, losses=False)
+    register_optimizer_step_pre_hook(_before_optimizer)
+    register_optimizer_step_post_hook(_after_optimizer)
+    _wrap_optimizer_init()
+    _wrap_scaler()
+    _wrap_loader()
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _forked() -> None:
+    """The parent's session is the parent's: it is kept, untouched, so that nothing of it is closed or flushed here."""
+    global _eager, _pending
+    if _eager is not None:
+        _orphans.append(_eager)
+        _eager = None
+        _pending = True
+
+
+def _begin() -> Eager | None:
+    """Opens the session, once."""
+    global _eager, _pending
+    if not _pending or _opener is None or torch.utils.data.get_worker_info() is not None:
+        return None
+    _pending = False
+    _eager = _opener()
+    if _eager is not None:
+        for optimizer in list(_known_optimizers):
+            _expect(_eager, optimizer)
+        for loader in list(_known_loaders):
+            _eager.epoch_begins(loader)
+    return _eager
+
+
+def close() -> None:
+    """The training is over, or nobody wants to watch it any more."""
+    global _eager, _pending
+    _eager, _pending = None, False
+
+
+# -- modules ---------------------------------------------------------------------------------------
+
+_original_call = nn.Module.__call__
+
+
+def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    if is_dynamo_compiling():
+        return _original_call(self, *args, **kwargs)
+    eager = _eager
+    if eager is None and (not _pending or (eager := _begin()) is None):
+        return _original_call(self, *args, **kwargs)
+    if eager.thread != get_ident():
+        eager.other_threads += 1
+        return _original_call(self, *args, **kwargs)
+    stack = eager.stack
+    try:
+        if not stack:
+            eager.enter_root(self, args, kwargs)
+        entry = eager.entries.get(id(self)) or eager.meet(self)
+        if eager.stops.inputs_wanted:
+            eager.stops.entering(entry, args, kwargs)
+    except Exception as problem:
+        eager.session.guard.contain("entering a module", problem)
+        return _original_call(self, *args, **kwargs)
+    stack.append(entry)
+    try:
+        out = _original_call(self, *args, **kwargs)
+    finally:
+        stack.pop()
+    if eager.level:
+        try:
+            eager.left(entry, out)
+        except Exception as problem:
+            eager.session.guard.contain("observing a module", problem)
+    return out
+
+
+# -- autograd --------------------------------------------------------------------------------------
+
+
+def _observing(original: Callable[..., Any], *, losses: bool) -> Callable[..., Any]:
+    """Wraps `torch.autograd.backward` or `.grad`: the phase is backward meanwhile, and what is differentiated is a loss."""
+
+    @functools.wraps(original)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():
+            return original(*args, **kwargs)
+        eager = _eager
+        if eager is None and (not _pending or (eager := _begin()) is None):
+            return original(*args, **kwargs)
+        if eager.thread != get_ident():
+            return original(*args, **kwargs)
+        before = eager.phase
+        try:
+            eager.backward_begins(args[0] if args and losses else kwargs.get("tensors") if losses else ())
+        except Exception as problem:
+            eager.session.guard.contain("observing a loss", problem)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            eager.backward_ends(before)
+
+    return observed
+
+
+# -- optimizers ------------------------------------------------------------------------------------
+
+
+def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    eager = _eager
+    if eager is None and (not _pending or (eager := _begin()) is None):
+        return
+    if eager.thread != get_ident():
+        return
+    began, counted = time.perf_counter_ns(), eager.block.nanos
+    try:
+        if eager.session.steps.before_optimizer(id(optimizer)):
+            eager.finish_step(behind=True)
+        eager.parameters.before(optimizer, _has_closure(args, kwargs))
+    except Exception as problem:
+        eager.session.guard.contain("observing gradients", problem)
+    eager.session.cost_ns += time.perf_counter_ns() - began - (eager.block.nanos - counted)
+
+
+def _after_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    eager = _eager
+    if eager is None or eager.thread != get_ident():
+        return
+    began, counted = time.perf_counter_ns(), eager.block.nanos
+    try:
+        eager.optimizer_steps += 1
+        eager.parameters.after(optimizer, _has_closure(args, kwargs))
+    except Exception as problem:
+        eager.session.guard.contain("observing parameters", problem)
+    eager.session.cost_ns += time.perf_counter_ns() - began - (eager.block.nanos - counted)
+    _stepped(eager, optimizer)
+
+
+def _stepped(eager: Eager, optimizer: torch.optim.Optimizer, *, skipped: bool = False) -> None:
+    try:
+        eager.set_phase(Phase.FORWARD)
+        if eager.session.steps.after_optimizer(id(optimizer)):
+            scalars = {f"lr/{k}": float(g["lr"]) for k, g in enumerate(optimizer.param_groups) if _plain(g.get("lr"))}
+            if skipped:
+                scalars["skipped"] = 1.0
+            eager.finish_step(scalars=scalars)
+        else:
+            eager.session.mark()
+    except Exception as problem:
+        eager.session.guard.contain("ending a step", problem)
+
+
+def _plain(lr: Any) -> bool:
+    return isinstance(lr, float | int) or (isinstance(lr, torch.Tensor) and lr.device.type == "cpu")
+
+
+def _has_closure(args: Any, kwargs: Any) -> bool:
+    """`args` of the hook hold the optimizer first, then what `step` was called with."""
+    given = [value for value in args if not isinstance(value, torch.optim.Optimizer)]
+    return kwargs.get("closure") is not None or any(callable(value) for value in given)
+
+
+def _wrap_optimizer_init() -> None:
+    original = torch.optim.Optimizer.__init__
+
+    @functools.wraps(original)
+    def init(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        note_optimizer(self)
+
+    torch.optim.Optimizer.__init__ = init  # type: ignore[method-assign]
+
+
+_known_optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+
+
+def note_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    _known_optimizers.add(optimizer)
+    if _eager is not None:
+        _expect(_eager, optimizer)
+
+
+def _expect(eager: Eager, optimizer: torch.optim.Optimizer) -> None:
+    key = id(optimizer)
+    eager.session.steps.optimizer_exists(key)
+
+    def gone() -> None:
+        eager.session.steps.optimizer_gone(key)
+        eager.parameters.plans.pop(key, None)
+
+    weakref.finalize(optimizer, gone).atexit = False
+
+
+def _wrap_scaler() -> None:
+    """A scaler may skip the optimizer's step, and scales the loss: both must be seen as what they are."""
+    scaler = torch.amp.GradScaler
+    step, scale = scaler.step, scaler.scale
+
+    @functools.wraps(step)
+    def observed_step(self: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+        eager = _eager
+        if eager is None or eager.thread != get_ident():
+            return step(self, optimizer, *args, **kwargs)
+        done = eager.optimizer_steps
+        result = step(self, optimizer, *args, **kwargs)
+        if eager.optimizer_steps == done:
+            _stepped(eager, optimizer, skipped=True)
+        return result
+
+    @functools.wraps(scale)
+    def observed_scale(self: Any, outputs: Any) -> Any:
+        result = scale(self, outputs)
+        if isinstance(result, torch.Tensor) and result is not outputs:
+            result._sonde_unscaled = outputs  # type: ignore[attr-defined]
+        return result
+
+    scaler.step, scaler.scale = observed_step, observed_scale
+
+
+def _wrap_loader() -> None:
+    """Each pass over the first loader that the training iterates is an epoch."""
+    original = torch.utils.data.DataLoader.__iter__
+
+    @functools.wraps(original)
+    def iterate(self: Any) -> Any:
+        if _eager is not None:
+            _eager.epoch_begins(self)
+        elif _pending:
+            _known_loaders.add(self)
+        return original(self)
+
+    torch.utils.data.DataLoader.__iter__ = iterate  # type: ignore[method-assign]
+
+
+_known_loaders: weakref.WeakSet[Any] = weakref.WeakSet()

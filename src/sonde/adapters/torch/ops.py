@@ -1,0 +1,91 @@
+"""Ops of the function API, while somebody wants to stop at them.
+
+A torch-function mode sees each call that the user's code (or a module's forward) makes: `softmax`,
+`linear`, `__add__`. It costs microseconds an op, so it is on the mode stack only while it is wanted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.stops import Stops
+
+_push = torch._C._push_on_torch_function_stack
+_pop = torch._C._pop_torch_function_stack
+_length = torch._C._len_torch_function_stack
+
+_NOT_OPS = frozenset({"detach", "detach_", "requires_grad_", "size", "dim", "numel", "clone_", "backward", "item", "data"})
+
+
+class OpMode(TorchFunctionMode):
+    def __init__(self, stops: Stops) -> None:
+        super().__init__()
+        self.stops = stops
+        self.active = False
+        self.counts: dict[int, Counter[str]] = {}
+
+    def activate(self, wanted: bool) -> None:
+        if wanted and not self.active:
+            _push(self)
+        elif self.active and not wanted:
+            remove(self)
+        self.active = wanted
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        with torch._C.DisableTorchFunction():
+            yield
+
+    def new_step(self) -> None:
+        self.counts.clear()
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = op_name(func)
+        if name is not None and self.active:
+            stack = self.stops.eager.stack
+            entry = stack[-1] if stack else None
+            counter = self.counts.setdefault(id(entry) if entry else 0, Counter())
+            key = f"{entry.calls}:{name}" if entry else name
+            count = counter[key]
+            counter[key] += 1
+            try:
+                self.stops.op(f"{entry.name if entry else ''}/{name}#{count}", out)
+            except Exception as problem:
+                self.stops.eager.session.guard.contain("observing an op", problem)
+        return out
+
+
+def op_name(func: Callable[..., Any]) -> str | None:
+    """`add` for `Tensor.__add__`, `softmax` for `F.softmax`; None for what computes nothing."""
+    name: str = getattr(func, "__name__", "")
+    if name in ("__get__", "__set__", "__getitem__", "__setitem__"):
+        return {"__getitem__": "getitem", "__setitem__": "setitem"}.get(name)
+    if name.startswith("__") and name.endswith("__"):
+        name = name.strip("_")
+        if name.startswith("r") and hasattr(torch.Tensor, f"__{name[1:]}__"):
+            name = name[1:]
+    if not name or name in _NOT_OPS or name.startswith("_"):
+        return None
+    return name
+
+
+def remove(mode: TorchFunctionMode) -> None:
+    """Takes a mode off the stack wherever it is, leaving the user's own modes as they were."""
+    above = []
+    while _length():
+        top = _pop()
+        if top is mode:
+            break
+        above.append(top)
+    for other in reversed(above):
+        _push(other)

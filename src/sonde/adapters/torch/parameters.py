@@ -1,0 +1,211 @@
+"""Parameters, their gradients and their updates, digested around each optimizer step; buffers now and then.
+
+All parameters and gradients of an optimizer are digested in one call into the kernel: this is the
+sentinel, which never sleeps, so it must cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from sonde.adapters.torch.naming import clean
+from sonde.adapters.torch.tensors import dtype_name
+from sonde.model.moment import Phase
+from sonde.model.site import Kind, Role
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.eager import Eager
+
+REST_EVERY = 50
+"""Frozen parameters are looked at in the first step and then every so many full looks."""
+
+
+class Plan:
+    """What to digest for one optimizer. Rebuilt when its groups, the watchpoints or the breakpoints change."""
+
+    __slots__ = ("careful", "grad_sites", "kept", "parameters", "size", "update_sites", "value_sites")
+
+    def __init__(self) -> None:
+        self.parameters: list[Tensor] = []
+        self.grad_sites: list[int] = []
+        self.value_sites: list[int] = []
+        self.update_sites: dict[int, int] = {}  # position → site
+        self.kept: dict[int, Tensor] = {}  # position → value before the step
+        self.careful = False
+        self.size = 0
+
+
+class Parameters:
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.names: dict[int, tuple[str, weakref.ref[Tensor]]] = {}
+        self.buffers: dict[str, tuple[weakref.ref[nn.Module], str]] = {}
+        self.plans: dict[int, Plan] = {}
+        self.trained: set[int] = set()
+        self.optimizers: dict[int, str] = {}
+        self._owner: dict[str, str] = {}
+        self._prefixes: dict[str, str] = {}
+        self._looks = 0
+
+    def adopt(self, root: nn.Module, prefix: str) -> None:
+        for path, module in root.named_modules():
+            base = prefix + (f"{clean(path, root)}." if path else "")
+            for name, parameter in module.named_parameters(recurse=False):
+                self._call(parameter, base + name)
+                self._owner.setdefault(base + name, type(module).__name__)
+            for name, buffer in module.named_buffers(recurse=False):
+                if buffer is not None and buffer.is_floating_point():
+                    self.buffers.setdefault(base + name, (weakref.ref(module), name))
+        own = self.eager.entries[id(root)].name
+        self._prefixes[own] = prefix
+
+    def _call(self, parameter: Tensor, name: str) -> None:
+        key = id(parameter)
+        if key not in self.names:
+            self.names[key] = (name, weakref.ref(parameter, lambda _: self.names.pop(key, None)))
+
+    def live(self) -> Iterator[tuple[str, Tensor]]:
+        for name, reference in list(self.names.values()):
+            parameter = reference()
+            if parameter is not None:
+                yield name, parameter
+
+    def prefix_of(self, root: str) -> str:
+        return self._prefixes.get(root, f"{root}.")
+
+    # -- around an optimizer step ----------------------------------------------------------------
+
+    def before(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
+        plan = self._plan(optimizer)
+        self.eager.set_phase(Phase.OPTIMIZER)
+        if not closure:
+            self._gradients(plan)
+        for position in plan.update_sites:
+            plan.kept[position] = plan.parameters[position].detach().clone()
+
+    def after(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
+        plan = self._plan(optimizer)
+        self.eager.set_phase(Phase.OPTIMIZER)
+        if closure:
+            self._gradients(plan)
+        if plan.careful:
+            for site, parameter in zip(plan.value_sites, plan.parameters, strict=True):
+                self._careful(site, parameter.detach())
+        else:
+            self.eager.block.add_many(plan.value_sites, plan.parameters)
+        for position, site in plan.update_sites.items():
+            new, old = plan.parameters[position], plan.kept.pop(position, None)
+            if old is not None:
+                self._update(site, new.detach(), old)
+
+    def _gradients(self, plan: Plan) -> None:
+        gradients = [parameter.grad for parameter in plan.parameters]
+        if plan.careful:
+            for site, gradient in zip(plan.grad_sites, gradients, strict=True):
+                if gradient is not None:
+                    self._careful(site, gradient)
+        else:
+            self.eager.block.add_many(plan.grad_sites, gradients)
+
+    def _careful(self, site: int, tensor: Tensor) -> None:
+        eager = self.eager
+        if eager.add(site, tensor) < 0:
+            eager.unsupported[eager.session.sites[site].address] = f"{type(tensor).__name__} has no digest"
+        eager.stops.at(site, tensor)
+
+    def _update(self, site: int, new: Tensor, old: Tensor) -> None:
+        eager = self.eager
+        if new.device.type == "cpu" and site not in eager.session.immediate and not eager.stops.attentive:
+            eager.block.add_difference(site, new, old)
+        else:
+            self._careful(site, new - old)
+
+    # -- plans -----------------------------------------------------------------------------------
+
+    def _plan(self, optimizer: torch.optim.Optimizer) -> Plan:
+        plan = self.plans.get(id(optimizer))
+        size = sum([len(group["params"]) for group in optimizer.param_groups])
+        if plan is None or plan.size != size:
+            plan = self.plans[id(optimizer)] = self._make(optimizer, size)
+        return plan
+
+    def _make(self, optimizer: torch.optim.Optimizer, size: int) -> Plan:
+        session = self.eager.session
+        plan = Plan()
+        plan.size = size
+        unnamed = [p for g in optimizer.param_groups for p in g["params"] if id(p) not in self.names]
+        if unnamed:
+            self._name(unnamed, optimizer)
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name, _ = self.names[id(parameter)]
+                self.trained.add(id(parameter))
+                ids = self._sites(name, parameter, trainable=parameter.requires_grad)
+                if not parameter.requires_grad and session.steps.step > 0:
+                    continue
+                if session.engine.wanted(session.sites[ids[Role.UPDATE]]):
+                    plan.update_sites[len(plan.parameters)] = ids[Role.UPDATE]
+                plan.parameters.append(parameter)
+                plan.grad_sites.append(ids[Role.GRAD])
+                plan.value_sites.append(ids[Role.VALUE])
+        ids_wanted = {*plan.grad_sites, *plan.value_sites}
+        plan.careful = (
+            self.eager.stops.attentive
+            or not session.immediate.isdisjoint(ids_wanted)
+            or any(
+                p.device.type != "cpu"
+                or p.layout is not torch.strided
+                or type(p) not in (nn.Parameter, Tensor)
+                or (p.grad is not None and p.grad.layout is not torch.strided)
+                for p in plan.parameters
+            )
+        )
+        return plan
+
+    def _sites(self, name: str, tensor: Tensor, *, trainable: bool, kind: Kind = Kind.PARAMETER) -> dict[Role, int]:
+        facts = {
+            "type": self._owner.get(name, ""),
+            "trainable": trainable,
+            "shape": tuple(tensor.shape),
+            "dtype": dtype_name(tensor),
+        }
+        roles = (Role.VALUE, Role.GRAD, Role.UPDATE)
+        return {role: self.eager.session.site(name, role, kind, **facts) for role in roles}
+
+    def _name(self, unnamed: list[Tensor], optimizer: torch.optim.Optimizer) -> None:
+        """Parameters of modules that were not called (yet), or tensors of no module."""
+        for root in list(self.eager.roots.items()):
+            self.adopt(root[1], self.prefix_of(root[0]))
+        for k, parameter in enumerate(unnamed):
+            self._call(parameter, f"parameter_{len(self.names) + k}")
+
+    # -- the rest --------------------------------------------------------------------------------
+
+    def digest_rest(self) -> None:
+        """Buffers at every full look, frozen and left-out parameters at the first and then rarely."""
+        eager = self.eager
+        began = time.perf_counter_ns()
+        counted = eager.block.nanos
+        for name, (reference, attribute) in self.buffers.items():
+            module = reference()
+            buffer = getattr(module, attribute, None)
+            if buffer is not None:
+                site = eager.session.site(
+                    name, Role.VALUE, Kind.BUFFER,
+                    type=type(module).__name__, shape=tuple(buffer.shape), dtype=dtype_name(buffer),
+                )  # fmt: skip
+                eager.add(site, buffer)
+        if self._looks % REST_EVERY == 0:
+            for name, parameter in self.live():
+                if id(parameter) not in self.trained:
+                    site = self._sites(name, parameter, trainable=False)[Role.VALUE]
+                    eager.add(site, parameter.detach())
+        self._looks += 1
+        eager.session.cost_ns += time.perf_counter_ns() - began - (eager.block.nanos - counted)
+

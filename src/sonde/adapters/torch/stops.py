@@ -1,0 +1,160 @@
+"""Where an eager training may stop: at modules, ops, gradients, source lines and step ends, forward and backward.
+
+While a debugger is attached, taps also keep the tensors of this step and of the one before, so that
+any site can be printed and compared; the memory for that is bounded.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from sonde.adapters.torch.entry import Entry, Tap
+from sonde.adapters.torch.frames import line_of, user_frame, user_line
+from sonde.adapters.torch.kept import Kept
+from sonde.adapters.torch.lines import LineTrace
+from sonde.adapters.torch.ops import OpMode
+from sonde.adapters.torch.tensors import dtype_name, tensors_in
+from sonde.model.moment import Moment, Phase
+from sonde.model.site import Kind, Role
+from sonde.model.stop import Reason, Stop
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.eager import Eager
+
+
+class Stops:
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.gate = eager.session.gate
+        self.kept = Kept()
+        self.ops = OpMode(self)
+        self.lines = LineTrace(self)
+        self.debugging = False
+        self.attentive = False
+        self.inputs_wanted = False
+
+    def refresh(self) -> None:
+        self.debugging = self.gate.controller is not None
+        self.attentive = self.gate.attentive
+        watched_inputs = any(
+            ":in" in point.sites or ":grad_in" in point.sites or ":*" in point.sites
+            for point in self.eager.session.engine.watchpoints
+            if point.origin == "user"
+        )
+        self.inputs_wanted = self.debugging or watched_inputs
+        self.ops.activate(self.gate.wants_ops)
+        self.lines.activate(bool(self.gate.lines) and self.debugging)
+
+    # -- what passes -----------------------------------------------------------------------------
+
+    def tap(self, site: int, call: int) -> Tap:
+        eager, guard = self.eager, self.eager.session.guard
+
+        def tap(tensor: Any) -> None:
+            try:
+                if self.debugging:
+                    self.kept.put(site, tensor)
+                eager.add(site, tensor, call)
+                if self.attentive:
+                    self.at(site, tensor, call)
+            except Exception as problem:
+                guard.contain("a debugger tap", problem)
+
+        return tap
+
+    def at(self, site: int, tensor: Any, call: int = 0) -> None:
+        """The training passes this site: stops if somebody wants it."""
+        if self.debugging:
+            self.kept.put(site, tensor)
+        if not self.attentive:
+            return
+        found = self.gate.why(self.eager.session.sites[site])
+        if found is not None:
+            reason, breakpoint = found
+            self.stop(reason, site, tensor, call, breakpoint)
+
+    def entering(self, entry: Entry, args: Any, kwargs: Any) -> None:
+        """A module is about to run: its inputs, and the gradients of those."""
+        eager = self.eager
+        if eager.opaque or eager.phase is Phase.BACKWARD:
+            return
+        tensors = tensors_in((args, kwargs))
+        for k, tensor in enumerate(tensors):
+            index = k if len(tensors) > 1 else None
+            known = eager.session.site_ids.get((entry.name, Role.IN, index))
+            if known is None:
+                known = self._site(entry.name, Role.IN, Kind.MODULE, entry.type, tensor, index)
+            eager.add(known, tensor)
+            self.at(known, tensor)
+            if eager.grad_on and tensor.requires_grad and not tensor.is_leaf:
+                from sonde.adapters.torch.eager import hook
+
+                site = self._site(entry.name, Role.GRAD_IN, Kind.MODULE, entry.type, tensor, index)
+                hook(tensor, self.tap(site, 0))
+
+    def op(self, name: str, out: Any) -> None:
+        """An op of the function API gave `out`."""
+        eager = self.eager
+        if eager.opaque or eager.phase is Phase.BACKWARD:
+            return
+        tensors = [tensor for tensor in tensors_in(out) if type(tensor) is Tensor]
+        for k, tensor in enumerate(tensors):
+            index = k if len(tensors) > 1 else None
+            site = self._site(name, Role.OUT, Kind.OP, name.partition("/")[2].partition("#")[0], tensor, index)
+            self.tap(site, 0)(tensor)
+            if tensor.requires_grad and not tensor.is_leaf and eager.grad_on:
+                from sonde.adapters.torch.eager import hook
+
+                grad = self._site(name, Role.GRAD, Kind.OP, eager.session.sites[site].type, tensor, index)
+                hook(tensor, self.tap(grad, 0))
+
+    def _site(self, name: str, role: Role, kind: Kind, type: str, tensor: Tensor, index: int | None) -> int:
+        known = self.eager.session.site_ids.get((name, role, index))
+        if known is not None:
+            return known
+        return self.eager.session.site(
+            name, role, kind, index=index, type=type,
+            shape=tuple(tensor.shape), dtype=dtype_name(tensor), source=user_line(),
+        )  # fmt: skip
+
+    def end_of_step(self) -> None:
+        if not self.debugging:
+            return
+        self.kept.turn(self.eager.parameters)
+        self.ops.new_step()
+        reason = self.gate.end_of_step()
+        if reason is not None:
+            self.stop(reason)
+
+    # -- stopping --------------------------------------------------------------------------------
+
+    def hit(self, stop: Stop) -> None:
+        """The engine's hits ask for a stop."""
+        if self.debugging:
+            self._enter(stop)
+
+    def stop(
+        self, reason: Reason, site: int | None = None, tensor: Any = None, call: int = 0, breakpoint: int | None = None
+    ) -> None:
+        session = self.eager.session
+        moment = Moment(session.steps.step, self.eager.phase, call)
+        where = session.sites[site] if site is not None else None
+        self._enter(Stop(reason, moment, where, tensor, breakpoint=breakpoint))
+
+    def _enter(self, bare: Stop) -> None:
+        eager = self.eager
+        frame = bare.frame or user_frame(sys._getframe(2))
+        backward = eager.phase is Phase.BACKWARD
+        source = bare.site.source if backward and bare.site is not None else line_of(frame)
+        modules = tuple(entry.name for entry in eager.stack)
+        stop = Stop(
+            bare.reason, bare.moment, bare.site, bare.tensor, modules, source, frame, bare.hits, bare.breakpoint
+        )
+        with self.ops.paused():
+            plan = self.gate.stop(stop, time.perf_counter_ns)
+        if plan.kind == "quit":
+            eager.session.end("asked to quit", code=0)

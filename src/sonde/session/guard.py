@@ -1,0 +1,51 @@
+"""Sonde's failures stay Sonde's: an exception of our own is reported once and the training goes on.
+
+Hot paths write `try: ... except Exception as problem: guard.contain("where", problem)`, which costs
+nothing while nothing fails. A place that keeps failing is worth switching off: `contain` says when.
+`SONDE_STRICT=1` re-raises, for our own tests.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from collections import Counter
+from collections.abc import Callable
+
+log = logging.getLogger("sonde.session")
+
+PATIENCE = 10
+"""How often one place may fail before it is switched off."""
+
+
+class Guard:
+    """`report` receives (kind, fields) for the recording; it may fail, too. Any thread may call `contain`."""
+
+    def __init__(self, report: Callable[..., None] | None = None) -> None:
+        self.report = report
+        self.failures: Counter[str] = Counter()
+
+    def contain(self, where: str, problem: BaseException) -> bool:
+        """Notes the failure. True when `where` has failed so often that the caller should stop trying."""
+        if os.environ.get("SONDE_STRICT") == "1":
+            raise problem
+        self.failures[where] += 1
+        count = self.failures[where]
+        if count == 1:
+            log.warning(
+                "Sonde failed in %s (%s: %s); the training goes on without it. Please report this.",
+                where, type(problem).__name__, problem,
+            )  # fmt: skip
+            log.debug("%s", "".join(traceback.format_exception(problem)))
+            if self.report is not None:
+                try:
+                    self.report(
+                        "sonde_failure",
+                        where=where,
+                        error=f"{type(problem).__name__}: {problem}",
+                        traceback=traceback.format_exception(problem)[-6:],
+                    )
+                except Exception as second:
+                    log.debug("the failure could not be recorded either: %s", second)
+        return count >= PATIENCE

@@ -1,0 +1,59 @@
+"""What a debugger may ask of a stopped training, whatever the framework.
+
+Called in the training thread, during a stop. Values come as numpy arrays that the caller owns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from sonde.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor's content. `note` says what is worth knowing, e.g. that it was modified in place since it was seen."""
+
+    address: str
+    array: np.ndarray[Any, Any]
+    dtype: str
+    shape: tuple[int, ...]
+    device: str = "cpu"
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleNode:
+    """One module in the tree, in registration order. `parameters` counts its own and its children's elements."""
+
+    name: str
+    type: str
+    depth: int
+    parameters: int
+    trainable: int
+    training: bool
+    is_root: bool = False
+
+
+class Inspector(Protocol):
+    session: Session
+
+    def modules(self) -> list[ModuleNode]: ...
+
+    def addresses(self) -> list[str]:
+        """Every address that `value` may know: sites seen, parameters and their gradients, buffers."""
+
+    def value(self, address: str, *, before: bool = False, index: tuple[Any, ...] = ()) -> Value:
+        """The tensor at an address now, or at the same site one step before; UsageError where it is not at hand.
+
+        `index` is applied on the device before anything is copied, so that a slice of a huge tensor is cheap.
+        """
+
+    def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
+        """Writes into the live tensor and says in one sentence what was changed."""
+
+    def facts(self) -> dict[str, str]:
+        """Step, epoch, speed, overhead, device, rank, script: what the status line shows."""

@@ -1,0 +1,287 @@
+"""One training process under Sonde: sites, digests, hits, steps, recording, and the way to the gate.
+
+Every method is called by the training thread. The adapter calls in; nothing here knows a framework:
+tensors are opaque and go to the digest block as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonde.digest import ROW, Block
+from sonde.model.moment import Moment, Phase
+from sonde.model.site import Kind, Role, Site, SourceLine
+from sonde.model.stop import Stop
+from sonde.model.watchpoint import Hit, Watchpoint
+from sonde.session.gate import Gate
+from sonde.session.guard import Guard
+from sonde.session.options import Options
+from sonde.session.policy import Policy
+from sonde.session.steps import Steps
+from sonde.store.writer import RecordingWriter
+from sonde.watch.engine import Engine
+from sonde.watch.parse import watchpoint as parse_watchpoint
+from sonde.watch.recommended import recommended
+
+log = logging.getLogger("sonde.session")
+
+CAPACITY = 16384
+FLUSH_NS = 500_000_000
+LOUD = 5
+"""How many hits are announced on the terminal; the rest are in the recording."""
+
+
+class StopTraining(SystemExit):
+    """Ends the training cleanly: the script's own `finally` blocks run, and no traceback is printed."""
+
+
+class Session:
+    def __init__(self, options: Options, folder: Path, facts: Mapping[str, Any], *, rank: int = 0) -> None:
+        self.options = options
+        self.rank = rank
+        self.writer = RecordingWriter(folder, dict(facts))
+        self.guard = Guard(self.writer.event)
+        self.steps = Steps()
+        self.policy = Policy(options.budget)
+        self.gate = Gate()
+        self.block = Block(CAPACITY)
+        self.block.on_nonfinite = self._nonfinite
+        self.block.on_full = self.flush
+        self.rows = np.frombuffer(self.block, ROW)
+        self.sites: list[Site] = []
+        self.site_ids: dict[tuple[str, Role, int | None], int] = {}
+        self.engine = Engine(self._initial_watchpoints(), rank=rank)
+        self.immediate: set[int] = set()
+        """Sites whose hits must act at once: the user asked to stop or pause there."""
+        self.hit_count = 0
+        self.cost_ns = 0
+        """Time spent in Sonde that the block does not count by itself."""
+        self.on_stop: Callable[[Stop], None] = lambda stop: None
+        self.capture: Callable[[Site, Any, Moment], None] = lambda site, tensor, moment: None
+        self.settle: Callable[[np.ndarray[Any, Any]], None] = lambda rows: None
+        self._evaluated = 0
+        self._mark = 0
+        self._last_flush = self._step_began = time.perf_counter_ns()
+        self._accounted = 0
+        self._ended: str | None = None
+        self._captured: set[tuple[int, int]] = set()
+        self._skip_timing = True
+        self._loss_ids: set[int] = set()
+        self._coverage: Callable[[], Mapping[str, Any]] = dict
+        self._hits_at_stop: tuple[Hit, ...] = ()
+
+    def _initial_watchpoints(self) -> list[Watchpoint]:
+        points: list[Watchpoint] = []
+        for sites, condition, action in self.options.watches:
+            points.append(parse_watchpoint(f"{sites} {condition}", id=len(points) + 1, action=action))
+        if self.options.recommended:
+            action = "pause" if self.options.debug else self.options.on_hit
+            points += recommended(first_id=len(points) + 1, action=action)
+        return points
+
+    # -- sites -----------------------------------------------------------------------------------
+
+    def site(
+        self,
+        name: str,
+        role: Role,
+        kind: Kind,
+        *,
+        index: int | None = None,
+        type: str = "",
+        trainable: bool | None = None,
+        shape: tuple[int, ...] = (),
+        dtype: str = "",
+        source: SourceLine | None = None,
+    ) -> int:
+        """The id of a site, which is registered when it is new."""
+        key = (name, role, index)
+        known = self.site_ids.get(key)
+        if known is not None:
+            return known
+        site = Site(len(self.sites), name, role, kind, index, type, trainable, shape, dtype, source)
+        self.sites.append(site)
+        self.site_ids[key] = site.id
+        self.engine.add_site(site)
+        if kind is Kind.LOSS and role is Role.VALUE:
+            self._loss_ids.add(site.id)
+        self._refresh_immediate(site)
+        try:
+            self.writer.site(site)
+        except OSError as problem:
+            self.guard.contain("writing the recording", problem)
+        return site.id
+
+    def _refresh_immediate(self, site: Site) -> None:
+        if self.engine.wanted(site, actions=("stop", "pause")):
+            self.immediate.add(site.id)
+        else:
+            self.immediate.discard(site.id)
+
+    def user_watched(self, site: Site) -> bool:
+        return self.engine.wanted(site, origins=("user",))
+
+    # -- watchpoints -----------------------------------------------------------------------------
+
+    def watch(self, sites: str, condition: str, action: str | None = None) -> Watchpoint:
+        used = [point.id for point in self.engine.watchpoints]
+        point = parse_watchpoint(
+            f"{sites} {condition}", id=max(used, default=0) + 1, action=action or self.options.on_hit
+        )  # type: ignore[arg-type]
+        self.engine.add(point)
+        self._watchpoints_changed()
+        return point
+
+    def unwatch(self, id: int) -> None:
+        self.engine.remove(id)
+        self._watchpoints_changed()
+
+    def _watchpoints_changed(self) -> None:
+        for site in self.sites:
+            self._refresh_immediate(site)
+        self.gate.changed()
+
+    # -- observations ----------------------------------------------------------------------------
+
+    def observe(self, site: int, tensor: Any, call: int = 0) -> int:
+        """Digests one tensor, and acts at once if a watchpoint there asks for it. The row's index, or -1."""
+        row = self.block.add(site, tensor, call)
+        if row >= 0 and site in self.immediate:
+            self.evaluate(tensor)
+        return row
+
+    def _nonfinite(self, site: int, row: int, tensor: Any) -> None:
+        """Called by the block right after a digest with NaN or Inf: the tensor is still at hand."""
+        self.evaluate(tensor)
+
+    def evaluate(self, tensor: Any = None) -> list[Hit]:
+        """Brings the engine up to date and acts on what hit. `tensor` is the one of the newest row."""
+        began = time.perf_counter_ns()
+        end = len(self.block)
+        rows = self.rows[self._evaluated : end]
+        self._evaluated = end
+        hits = self.engine.evaluate(rows) if len(rows) else []
+        if hits:
+            newest = self.sites[int(rows[-1]["site"])]
+            for hit in hits:
+                self._take(hit, newest, tensor)
+        self.cost_ns += time.perf_counter_ns() - began
+        acting = [hit for hit in hits if self._action(hit) != "report"]
+        if acting:
+            self._act(acting, tensor)
+        return hits
+
+    def _take(self, hit: Hit, newest: Site, tensor: Any) -> None:
+        self.hit_count += 1
+        self.writer.hit(hit)
+        if self.hit_count <= LOUD and not self.options.quiet:
+            shown = ", ".join(f"{name} {value:.6g}" for name, value in list(hit.actual.items())[:4])
+            log.warning("hit: %s %s at step %d (%s) %s", hit.site, hit.condition, hit.moment.step, hit.moment.phase, shown)
+            if self.hit_count == LOUD:
+                log.warning("further hits are only recorded")
+        key = (hit.watchpoint, newest.id)
+        if tensor is not None and newest.address == hit.site and key not in self._captured:
+            self._captured.add(key)
+            self.capture(newest, tensor, hit.moment)
+
+    def _action(self, hit: Hit) -> str:
+        for point in self.engine.watchpoints:
+            if point.id == hit.watchpoint:
+                return point.action
+        return "report"
+
+    def _act(self, hits: list[Hit], tensor: Any) -> None:
+        if any(self._action(hit) == "stop" for hit in hits):
+            self.end(f"watchpoint hit at {hits[0].site}", code=1)
+        if self.gate.controller is not None:
+            row = self.rows[self._evaluated - 1]
+            site = self.sites[int(row["site"])]
+            moment = Moment(int(row["step"]), Phase(int(row["phase"])), int(row["call"]))
+            at_site = any(hit.site == site.address for hit in hits)
+            self.on_stop(Stop("hit", moment, site if at_site else None, tensor if at_site else None, hits=tuple(hits)))
+
+    def end(self, why: str, code: int = 0) -> None:
+        """Ends the training cleanly, from a hook in the training thread."""
+        self._ended = why
+        log.warning("ending the training: %s", why)
+        raise StopTraining(code)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.steps.step, Phase(self.block.phase))
+
+    def mark(self) -> None:
+        """The step may turn out to have ended here (see `steps.py`)."""
+        self._mark = len(self.block)
+
+    def finish_step(self, *, behind: bool = False, scalars: Mapping[str, float] | None = None) -> None:
+        """The step is over; `behind`: it was over at the last mark, and what came since belongs to the next."""
+        now = time.perf_counter_ns()
+        step = self.steps.step
+        if behind:
+            self.rows["step"][self._mark : len(self.block)] += 1
+        wall = now - self._step_began - self.gate.stopped_ns
+        cost = self.block.nanos + self.cost_ns - self._accounted
+        self.policy.finish_step(wall, cost, counted=not self._skip_timing and self.gate.stopped_ns == 0)
+        self._skip_timing = False
+        self.gate.stopped_ns = 0
+        self._accounted = self.block.nanos + self.cost_ns
+        self._step_began = now
+        self.writer.scalars(step, {"step_seconds": wall * 1e-9, **(scalars or {})})
+        self.steps.advance()
+        self.block.step = self.steps.step
+        if len(self.block) > CAPACITY // 2 or now - self._last_flush > FLUSH_NS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Evaluates and writes what the block holds, and empties it."""
+        began = time.perf_counter_ns()
+        counted = self.cost_ns
+        try:
+            rows = self.rows[: len(self.block)]
+            if len(rows):
+                self.settle(rows)
+                self.evaluate()
+                self._write(rows)
+        except Exception as problem:
+            self.guard.contain("writing the recording", problem)
+        finally:
+            self.block.clear()
+            self._evaluated = self._mark = 0
+            self._last_flush = time.perf_counter_ns()
+            self.cost_ns = counted + self._last_flush - began
+
+    def _write(self, rows: np.ndarray[Any, Any]) -> None:
+        for loss in self._loss_ids:
+            for row in rows[rows["site"] == loss]:
+                self.writer.scalars(int(row["step"]), {"loss": float(row["mean"]) if row["count"] == 1 else float("nan")})
+        self.writer.digests(rows)
+
+    def close(self, *, exit: Mapping[str, Any], coverage: Mapping[str, Any]) -> None:
+        self.gate.controller = None
+        self.flush()
+        self.writer.close(
+            {
+                "exit": dict(exit),
+                "steps": self.steps.step,
+                "ended": self._ended,
+                "hits": self.hit_count,
+                "suppressed": self.engine.suppressed,
+                "overhead": {
+                    "ratio": round(self.policy.ratio, 4),
+                    "budget": self.options.budget,
+                    "steps_measured": self.policy.counted,
+                    "levels": {level.name.lower(): count for level, count in self.policy.taken.items()},
+                },
+                "coverage": dict(coverage),
+                "failures": dict(self.guard.failures),
+            }
+        )

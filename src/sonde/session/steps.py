@@ -1,0 +1,59 @@
+"""Which step it is, from what optimizers do.
+
+A step is one round in which every optimizer at work steps at most once. With one optimizer that is
+each `step()`. With several (a GAN), the round is over when all of them have stepped; when one of them
+steps again before that (three critic updates per generator update), the round ended with the last
+`step()` before it: the boundary lies *behind*, and what was observed since then belongs to the new step.
+With no optimizer at all, a new step begins with the first forward call after a backward pass.
+"""
+
+from __future__ import annotations
+
+ABSENT = 3
+"""An optimizer that was not used in this many steps is no longer waited for."""
+
+
+class Steps:
+    def __init__(self) -> None:
+        self.step = 0
+        self._idle: dict[int, int] = {}  # optimizer → rounds since it stepped
+        self._stepped: set[int] = set()
+        self._backward_done = False
+
+    def optimizer_exists(self, key: int) -> None:
+        self._idle.setdefault(key, 0)
+
+    def optimizer_gone(self, key: int) -> None:
+        self._idle.pop(key, None)
+        self._stepped.discard(key)
+
+    @property
+    def has_optimizer(self) -> bool:
+        return bool(self._idle)
+
+    def before_optimizer(self, key: int) -> bool:
+        """True when a step ended behind us, with the last optimizer step before this one."""
+        self.optimizer_exists(key)
+        return key in self._stepped
+
+    def after_optimizer(self, key: int) -> bool:
+        """True when the step is over now."""
+        self._idle[key] = 0
+        self._stepped.add(key)
+        self._backward_done = False
+        return all(key in self._stepped for key, idle in self._idle.items() if idle < ABSENT)
+
+    def after_backward(self) -> None:
+        self._backward_done = True
+
+    def before_forward(self) -> bool:
+        """True when, for want of an optimizer, the step is over now that the next forward begins."""
+        return self._backward_done and not self._idle
+
+    def advance(self) -> None:
+        for key in self._idle:
+            if key not in self._stepped:
+                self._idle[key] += 1
+        self._stepped.clear()
+        self._backward_done = False
+        self.step += 1
