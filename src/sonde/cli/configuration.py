@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from sonde.errors import UsageError
 from sonde.model.watchpoint import Action
-from sonde.watch.parse import watchpoint, watchpoints_from
+from sonde.watch.parse import entries, watchpoint
 
 FILE = "sonde.toml"
 _KEYS = ("budget", "on_hit", "recommended", "watch")
@@ -37,10 +37,10 @@ def from_file(path: Path) -> dict[str, Any]:
 
 def watches(given: tuple[str, ...], content: dict[str, Any], on_hit: Action) -> tuple[Watch, ...]:
     """Every watchpoint of the file, then of the command line, checked."""
-    found: list[Watch] = [
-        (point.sites, point.condition, point.action)
-        for point in watchpoints_from(content.get("watch", []), path=FILE, action=on_hit)
-    ]
+    listed = content.get("watch", [])
+    if isinstance(listed, list):
+        listed = [{"on_hit": on_hit, **entry} if isinstance(entry, dict) else entry for entry in listed]
+    found: list[Watch] = [(point.sites, point.condition, point.action) for point in entries(listed, file=FILE)]
     for text in given:
         point = watchpoint(text, id=len(found) + 1, action=on_hit)
         found.append((point.sites, point.condition, point.action))

@@ -75,7 +75,10 @@ def run_target(
     if report_file not in (None, "-"):
         check_writable(Path(report_file))
     parent, name = (record.parent, record.name) if record is not None else (Path(".sonde") / "runs", None)
-    folder = create_run(parent, name, {"script": script, "argv": list(target)})
+    try:
+        folder = create_run(parent, name, {"script": script, "argv": list(target)})
+    except OSError as problem:
+        raise UsageError(f"the recording cannot be made in {parent}: {problem.strerror}; choose another with --record.") from None
     options = Options(
         run=str(folder.absolute()),
         watches=points,

@@ -23,7 +23,6 @@ def _start() -> None:
         )
     else:
         start()
-    del sys.modules["sitecustomize"]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)

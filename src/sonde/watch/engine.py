@@ -110,6 +110,10 @@ class Engine:
         """Whether a watchpoint watches `site` or looks it up for another one; it need not have been added."""
         return any(armed.fitting(site) is not None or armed.looks_up(site) for armed in self._armed.values())
 
+    def watchers(self, site: Site) -> list[Watchpoint]:
+        """The watchpoints that watch `site`; it need not have been added."""
+        return [armed.watchpoint for armed in self._armed.values() if armed.fitting(site) is not None]
+
     def evaluate(self, rows: NDArray[np.void]) -> list[Hit]:
         """The new hits in `rows` (digests in execution order, of sites that were added), in that order."""
         if not len(rows):

@@ -14,7 +14,7 @@ What healthy training does, and so does not alarm here:
 
 from __future__ import annotations
 
-from sonde.model.watchpoint import Watchpoint
+from sonde.model.watchpoint import Action, Watchpoint
 
 CONDITIONS = (
     "loss_overflow",
@@ -32,9 +32,9 @@ CONDITIONS = (
 )
 
 
-def recommended(first_id: int = 1) -> list[Watchpoint]:
+def recommended(first_id: int = 1, action: Action = "report") -> list[Watchpoint]:
     """The default set, with ids from `first_id` on. Every condition picks its sites by their facts, so all watch `**`."""
     return [
-        Watchpoint(first_id + i, "**", condition, origin="recommended")
+        Watchpoint(first_id + i, "**", condition, action, "recommended")
         for i, condition in enumerate(CONDITIONS)
     ]

@@ -54,11 +54,7 @@ def _hook_cost(attach: Callable[[Tensor, Callable[[Any], None]], None]) -> float
             if hooked:
                 attach(value, _nothing)
         began = time.perf_counter_ns()
-        torch._C._EngineBase.run_backward(
-            torch.autograd.variable.Variable._execution_engine,
-            (value,), (torch.ones(1, device="cpu", dtype=torch.float32),), False, False, (),
-            allow_unreachable=True, accumulate_grad=True,
-        )  # fmt: skip
+        value.backward()
         return time.perf_counter_ns() - began
 
     with torch.enable_grad():
