@@ -1,50 +1,75 @@
 /* The reduction of one chunk of at most CHUNK elements in memory order. Included once per instruction set by isa.h,
- * which defines T(name) and the vector operations. Every instruction set adds the same lanes in the same order, without
- * fused multiply-add, so all give the same bits.
+ * which defines T(name) and the vector operations. Every instruction set adds the same lanes in the same order, so all
+ * give the same bits, but for the squares of floats, which the baseline of x86-64 has to round before it adds them.
  *
  * One pass, no second look at the data: squares are taken of the distance d to a guessed mean, a float close enough that
- * deviation = sum(d*d) - sum(d)**2/n loses nothing. The guess is the mean of every eighth row; a sample that is
- * a fraction p of the chunk cannot be farther than sqrt((1-p)/p) standard deviations from the chunk's own mean.
+ * deviation = sum(d*d) - sum(d)**2/n loses nothing. The guess comes from every eighth row; a sample that is a fraction p
+ * of the chunk cannot be farther than sqrt((1-p)/p) standard deviations from the chunk's own mean. If the sample spreads
+ * wider than it lies from 0, the guess is 0, and the loop that need not subtract it runs.
  *
- * The float kernel sums 8 rows of 16 lanes in float before it widens to double: at most 9 roundings of 2**-24.
+ * The float kernel sums 16 rows of 16 lanes in float before it widens to double: at most 17 roundings of 2**-24.
  * It assumes finite values of ordinary size, finds out at the end whether that held, and says so. */
 
 typedef struct {
     VF lo, hi;
-    VI negative, zero;
+    VI less, none; /* lanes that count negatives and zeros */
+    int64_t negative, zero;
     VD sum[ND], abs[ND], square[ND];
 } T(Floats);
 
-static inline __attribute__((always_inline)) void T(rows_f32)(T(Floats) * acc, const float *x, int rows, VF guess)
+/* Up to 16 rows of 16 floats. `centred`: whether the guess is 0, a constant for the compiler. */
+INLINE void T(rows_f32)(T(Floats) * acc, const float *x, int rows, VF guess, int centred)
 {
     VF s[NF], a[NF], q[NF];
-    for (int k = 0; k < NF; k++) {
-        VF v = LOAD_F(x + k * WF), d = SUB_F(v, guess);
-        s[k] = d;
-        a[k] = ABS_F(v);
-        q[k] = MUL_F(d, d);
-        acc->lo = MIN_F(acc->lo, v);
-        acc->hi = MAX_F(acc->hi, v);
-        acc->negative = COUNT_LT0(acc->negative, v);
-        acc->zero = COUNT_EQ0(acc->zero, v);
-    }
-    for (int r = 1; r < rows; r++)
+    for (int k = 0; k < NF; k++)
+        s[k] = a[k] = q[k] = ZERO_F();
+    int r = 0;
+    for (; r + 4 <= rows; r += 4)
+        for (int b = 0; b < NF; b++) { /* four registers at a time, for the counts */
+            VF v[4], size[4];
+            for (int j = 0; j < 4; j += 64 / (4 * WF)) /* the next chunk, which the guess would else wait for */
+                __builtin_prefetch(x + 16 * r + (4 * b + j) * WF + CHUNK);
+            for (int j = 0; j < 4; j++) {
+                int k = j % NF;
+                v[j] = LOAD_F(x + 16 * r + (4 * b + j) * WF);
+                VF d = centred ? v[j] : SUB_F(v[j], guess);
+                size[j] = ABS_F(v[j]);
+                s[k] = ADD_F(s[k], d);
+                a[k] = ADD_F(a[k], size[j]);
+                q[k] = FMA_F(d, d, q[k]);
+                acc->lo = MIN_F(acc->lo, v[j]);
+                acc->hi = MAX_F(acc->hi, v[j]);
+            }
+            COUNT_FOUR(acc, v, size);
+        }
+    for (; r < rows; r++)
         for (int k = 0; k < NF; k++) {
             VF v = LOAD_F(x + 16 * r + k * WF), d = SUB_F(v, guess);
             s[k] = ADD_F(s[k], d);
             a[k] = ADD_F(a[k], ABS_F(v));
-            q[k] = ADD_F(q[k], MUL_F(d, d));
+            q[k] = FMA_F(d, d, q[k]);
             acc->lo = MIN_F(acc->lo, v);
             acc->hi = MAX_F(acc->hi, v);
-            acc->negative = COUNT_LT0(acc->negative, v);
-            acc->zero = COUNT_EQ0(acc->zero, v);
+            acc->less = COUNT_LT0(acc->less, v);
+            acc->none = COUNT_EQ0(acc->none, v);
         }
     WIDEN_ADD(acc->sum, s);
     WIDEN_ADD(acc->abs, a);
     WIDEN_ADD(acc->square, q);
 }
 
-static inline double T(sum8)(const VD *v)
+INLINE void T(all_rows_f32)(T(Floats) * out, const float *x, size_t rows, VF guess, int centred)
+{
+    T(Floats) acc = *out; /* a copy that the compiler can keep in registers */
+    size_t r = 0;
+    for (; r + 16 <= rows; r += 16)
+        T(rows_f32)(&acc, x + 16 * r, 16, guess, centred);
+    if (r < rows)
+        T(rows_f32)(&acc, x + 16 * r, (int)(rows - r), guess, centred);
+    *out = acc;
+}
+
+INLINE double T(sum8)(const VD *v)
 {
     double d[8];
     for (int k = 0; k < ND; k++)
@@ -52,7 +77,27 @@ static inline double T(sum8)(const VD *v)
     return ((d[0] + d[4]) + (d[2] + d[6])) + ((d[1] + d[5]) + (d[3] + d[7]));
 }
 
-/* Returns 0 if the chunk has NaN, Inf, or values too large or small to square in float: widen it and use chunk_f64. */
+INLINE float T(guess_f32)(const float *x, size_t rows)
+{
+    VF g[NF], h[NF];
+    VD sum[ND], square[ND];
+    for (int k = 0; k < ND; k++)
+        sum[k] = square[k] = ZERO_D();
+    for (int k = 0; k < NF; k++)
+        g[k] = h[k] = ZERO_F();
+    for (size_t r = 0; r < rows; r += 8)
+        for (int k = 0; k < NF; k++) {
+            VF v = LOAD_F(x + 16 * r + k * WF);
+            g[k] = ADD_F(g[k], v);
+            h[k] = FMA_F(v, v, h[k]);
+        }
+    WIDEN_ADD(sum, g);
+    WIDEN_ADD(square, h);
+    double n = (double)(16 * ((rows + 7) / 8)), mean = T(sum8)(sum) / n;
+    return 4 * mean * mean < T(sum8)(square) / n ? 0 : (float)mean;
+}
+
+/* Returns 0 if the chunk has NaN, Inf, or values too large or small to square in float: widen it and use chunk_any. */
 static int T(chunk_f32)(const float *x, size_t n, Partial *out)
 {
     size_t rows = n / 16, tail = n % 16;
@@ -61,27 +106,16 @@ static int T(chunk_f32)(const float *x, size_t n, Partial *out)
     int64_t negative = 0, zero = 0;
     if (rows) {
         T(Floats) acc;
-        VF g[NF];
-        for (int k = 0; k < NF; k++)
-            g[k] = LOAD_F(x + k * WF);
-        for (size_t r = 8; r < rows; r += 8)
-            for (int k = 0; k < NF; k++)
-                g[k] = ADD_F(g[k], LOAD_F(x + 16 * r + k * WF));
+        acc.lo = acc.hi = LOAD_F(x);
+        acc.less = acc.none = ZERO_I();
+        acc.negative = acc.zero = 0;
         for (int k = 0; k < ND; k++)
             acc.sum[k] = acc.abs[k] = acc.square[k] = ZERO_D();
-        VD first[ND];
-        for (int k = 0; k < ND; k++)
-            first[k] = ZERO_D();
-        WIDEN_ADD(first, g);
-        guess = (float)(T(sum8)(first) / (double)(16 * ((rows + 7) / 8)));
-        VF guesses = SET_F(guess);
-        acc.lo = acc.hi = LOAD_F(x);
-        acc.negative = acc.zero = ZERO_I();
-        size_t r = 0;
-        for (; r + 8 <= rows; r += 8)
-            T(rows_f32)(&acc, x + 16 * r, 8, guesses);
-        if (r < rows)
-            T(rows_f32)(&acc, x + 16 * r, (int)(rows - r), guesses);
+        guess = T(guess_f32)(x, rows);
+        if (guess == 0)
+            T(all_rows_f32)(&acc, x, rows, ZERO_F(), 1);
+        else
+            T(all_rows_f32)(&acc, x, rows, SET_F(guess), 0);
         sum = T(sum8)(acc.sum);
         abs = T(sum8)(acc.abs);
         square = T(sum8)(acc.square);
@@ -89,8 +123,10 @@ static int T(chunk_f32)(const float *x, size_t n, Partial *out)
         int32_t less[WF], none[WF];
         STORE_F(least, acc.lo);
         STORE_F(most, acc.hi);
-        STORE_I(less, acc.negative);
-        STORE_I(none, acc.zero);
+        STORE_I(less, acc.less);
+        STORE_I(none, acc.none);
+        negative = acc.negative;
+        zero = acc.zero;
         for (int k = 0; k < WF; k++) {
             lo = least[k] < lo ? least[k] : lo;
             hi = most[k] > hi ? most[k] : hi;

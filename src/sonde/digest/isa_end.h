@@ -14,7 +14,9 @@
 #undef SET_F
 #undef ADD_F
 #undef SUB_F
-#undef MUL_F
+#undef FMA_F
+#undef ZERO_F
+#undef COUNT_FOUR
 #undef MIN_F
 #undef MAX_F
 #undef ABS_F

@@ -23,7 +23,9 @@ INLINE v4f min4(v4f a, v4f b) { return (v4f)vminq_f32((float32x4_t)a, (float32x4
 INLINE v4f max4(v4f a, v4f b) { return (v4f)vmaxq_f32((float32x4_t)a, (float32x4_t)b); }
 INLINE v2d min2(v2d a, v2d b) { return (v2d)vminq_f64((float64x2_t)a, (float64x2_t)b); }
 INLINE v2d max2(v2d a, v2d b) { return (v2d)vmaxq_f64((float64x2_t)a, (float64x2_t)b); }
+INLINE v4f fma4(v4f a, v4f b, v4f c) { return (v4f)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 #else
+INLINE v4f fma4(v4f a, v4f b, v4f c) { return c + a * b; }
 INLINE v4f pick4(v4i m, v4f a, v4f b) { return (v4f)((m & (v4i)a) | (~m & (v4i)b)); }
 INLINE v2d pick2(v2l m, v2d a, v2d b) { return (v2d)((m & (v2l)a) | (~m & (v2l)b)); }
 INLINE v4f min4(v4f a, v4f b) { return pick4(a < b, a, b); }
@@ -53,7 +55,8 @@ INLINE v2d high2(v4f v) { return __builtin_convertvector(((v2f){v[2], v[3]}), v2
 #define SET_F(x) ((v4f){(x), (x), (x), (x)})
 #define ADD_F(a, b) ((a) + (b))
 #define SUB_F(a, b) ((a) - (b))
-#define MUL_F(a, b) ((a) * (b))
+#define FMA_F fma4
+#define ZERO_F() ((v4f){0})
 #define MIN_F min4
 #define MAX_F max4
 #define ABS_F(v) ((v4f)((v4i)(v) & 0x7fffffff))
@@ -61,6 +64,11 @@ INLINE v2d high2(v4f v) { return __builtin_convertvector(((v2f){v[2], v[3]}), v2
 #define STORE_I STORED
 #define COUNT_LT0(n, v) ((n) - ((v) < 0))
 #define COUNT_EQ0(n, v) ((n) - ((v) == 0))
+#define COUNT_FOUR(acc, v, size)                             \
+    for (int j_ = 0; j_ < 4; j_++) {                         \
+        (acc)->less = COUNT_LT0((acc)->less, (v)[j_]);       \
+        (acc)->none = COUNT_EQ0((acc)->none, (v)[j_]);       \
+    }
 #define WIDEN_ADD(acc, s)                                          \
     do {                                                           \
         v4f even_ = (s)[0] + (s)[2], odd_ = (s)[1] + (s)[3];       \
@@ -75,7 +83,7 @@ INLINE v2d high2(v4f v) { return __builtin_convertvector(((v2f){v[2], v[3]}), v2
 #define ZERO_D() ((v2d){0})
 #define ADD_D ADD_F
 #define SUB_D SUB_F
-#define MUL_D MUL_F
+#define MUL_D(a, b) ((a) * (b))
 #define MIN_D min2
 #define MAX_D max2
 #define ABS_D(v) ((v2d)((v2l)(v) & 0x7fffffffffffffff))

@@ -2,14 +2,14 @@
 #include <immintrin.h>
 
 #if defined(__clang__)
-#define BEGIN_AVX2 _Pragma("clang attribute push(__attribute__((target(\"avx2\"))), apply_to = function)")
+#define BEGIN_AVX2 _Pragma("clang attribute push(__attribute__((target(\"avx2,fma,popcnt\"))), apply_to = function)")
 #define BEGIN_AVX512 \
-    _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl\"))), apply_to = function)")
+    _Pragma("clang attribute push(__attribute__((target(\"avx512f,avx512bw,avx512dq,avx512vl,fma,popcnt\"))), apply_to = function)")
 #define END_TARGET _Pragma("clang attribute pop")
 #else
-#define BEGIN_AVX2 _Pragma("GCC push_options") _Pragma("GCC target(\"avx2\")")
+#define BEGIN_AVX2 _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,fma,popcnt\")")
 #define BEGIN_AVX512 \
-    _Pragma("GCC push_options") _Pragma("GCC target(\"avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512\")")
+    _Pragma("GCC push_options") _Pragma("GCC target(\"avx512f,avx512bw,avx512dq,avx512vl,fma,popcnt,prefer-vector-width=512\")")
 #define END_TARGET _Pragma("GCC pop_options")
 #endif
 
@@ -29,7 +29,8 @@
 #define SET_F _mm_set1_ps
 #define ADD_F _mm_add_ps
 #define SUB_F _mm_sub_ps
-#define MUL_F _mm_mul_ps
+#define FMA_F(a, b, c) _mm_add_ps(c, _mm_mul_ps(a, b))
+#define ZERO_F _mm_setzero_ps
 #define MIN_F _mm_min_ps
 #define MAX_F _mm_max_ps
 #define ABS_F(v) _mm_and_ps(v, _mm_castsi128_ps(_mm_set1_epi32(0x7fffffff)))
@@ -37,6 +38,11 @@
 #define STORE_I(p, v) _mm_storeu_si128((__m128i *)(p), v)
 #define COUNT_LT0(n, v) _mm_sub_epi32(n, _mm_castps_si128(_mm_cmplt_ps(v, _mm_setzero_ps())))
 #define COUNT_EQ0(n, v) _mm_sub_epi32(n, _mm_castps_si128(_mm_cmpeq_ps(v, _mm_setzero_ps())))
+#define COUNT_FOUR(acc, v, size)                             \
+    for (int j_ = 0; j_ < 4; j_++) {                         \
+        (acc)->less = COUNT_LT0((acc)->less, (v)[j_]);       \
+        (acc)->none = COUNT_EQ0((acc)->none, (v)[j_]);       \
+    }
 #define WIDEN_ADD(acc, s)                                                                    \
     do {                                                                                     \
         __m128 even_ = _mm_add_ps((s)[0], (s)[2]), odd_ = _mm_add_ps((s)[1], (s)[3]);        \
@@ -79,7 +85,8 @@ BEGIN_AVX2
 #define SET_F _mm256_set1_ps
 #define ADD_F _mm256_add_ps
 #define SUB_F _mm256_sub_ps
-#define MUL_F _mm256_mul_ps
+#define FMA_F _mm256_fmadd_ps
+#define ZERO_F _mm256_setzero_ps
 #define MIN_F _mm256_min_ps
 #define MAX_F _mm256_max_ps
 #define ABS_F(v) _mm256_and_ps(v, _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff)))
@@ -89,6 +96,18 @@ BEGIN_AVX2
     _mm256_sub_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_LT_OQ)))
 #define COUNT_EQ0(n, v) \
     _mm256_sub_epi32(n, _mm256_castps_si256(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_EQ_OQ)))
+/* Saturating packs keep the sign of a float's bits, and whether those of its magnitude are 0: four registers become one
+ * of bytes, which costs less than counting in each. -0 has the sign but is not negative. */
+#define BYTES_256(v)                                                                                \
+    _mm256_packs_epi16(_mm256_packs_epi32(_mm256_castps_si256((v)[0]), _mm256_castps_si256((v)[1])), \
+                       _mm256_packs_epi32(_mm256_castps_si256((v)[2]), _mm256_castps_si256((v)[3])))
+#define COUNT_FOUR(acc, v, size)                                                                           \
+    do {                                                                                                   \
+        uint32_t sign_ = (uint32_t)_mm256_movemask_epi8(BYTES_256(v));                                     \
+        uint32_t zero_ = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(BYTES_256(size), ZERO_I()));     \
+        (acc)->negative += __builtin_popcount(sign_ & ~zero_);                                             \
+        (acc)->zero += __builtin_popcount(zero_);                                                          \
+    } while (0)
 #define WIDEN_ADD(acc, s)                                                                      \
     do {                                                                                       \
         __m256 both_ = _mm256_add_ps((s)[0], (s)[1]);                                          \
@@ -132,7 +151,8 @@ BEGIN_AVX512
 #define SET_F _mm512_set1_ps
 #define ADD_F _mm512_add_ps
 #define SUB_F _mm512_sub_ps
-#define MUL_F _mm512_mul_ps
+#define FMA_F _mm512_fmadd_ps
+#define ZERO_F _mm512_setzero_ps
 #define MIN_F _mm512_min_ps
 #define MAX_F _mm512_max_ps
 #define ABS_F _mm512_abs_ps
@@ -141,6 +161,16 @@ BEGIN_AVX512
 #define ONE_MORE(n, mask) _mm512_mask_sub_epi32(n, mask, n, _mm512_set1_epi32(-1))
 #define COUNT_LT0(n, v) ONE_MORE(n, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ))
 #define COUNT_EQ0(n, v) ONE_MORE(n, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_EQ_OQ))
+#define BYTES_512(v)                                                                                 \
+    _mm512_packs_epi16(_mm512_packs_epi32(_mm512_castps_si512((v)[0]), _mm512_castps_si512((v)[1])), \
+                       _mm512_packs_epi32(_mm512_castps_si512((v)[2]), _mm512_castps_si512((v)[3])))
+#define COUNT_FOUR(acc, v, size)                                                                     \
+    do {                                                                                             \
+        __m512i sizes_ = BYTES_512(size);                                                            \
+        uint64_t sign_ = _mm512_movepi8_mask(BYTES_512(v)), zero_ = _mm512_testn_epi8_mask(sizes_, sizes_); \
+        (acc)->negative += __builtin_popcountll(sign_ & ~zero_);                                     \
+        (acc)->zero += __builtin_popcountll(zero_);                                                  \
+    } while (0)
 #define WIDEN_ADD(acc, s)                                                                        \
     do {                                                                                         \
         __m256 both_ = _mm256_add_ps(_mm512_castps512_ps256((s)[0]),                             \
@@ -170,8 +200,8 @@ END_TARGET
 static const Isa *isa_choose(const char *wish)
 {
     __builtin_cpu_init();
-    int avx2 = __builtin_cpu_supports("avx2");
-    int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("popcnt");
+    int avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     if (wish && strcmp(wish, "baseline") == 0)
         return &ISA_baseline;
