@@ -1,8 +1,8 @@
 """The meaning of every statistic of a digest, in plain numpy.
 
-The C kernel is tested against this file, and `fallback.py` uses it where there is no kernel. All sums are in float64,
-`std` is of the population (divided by n) and in two passes; a scale that is a power of two keeps the squares of huge and
-tiny values in range.
+The C kernel is tested against this file, and `fallback.py` uses it where there is no kernel. All sums are in
+float64, `std` is of the population (divided by n) and in two passes; a scale that is a power of two keeps the
+squares of huge and tiny values in range.
 """
 
 from __future__ import annotations
@@ -89,8 +89,9 @@ def _exponents(values: Array) -> Array:
 def _values(array: Array, name: str) -> Array:
     """The elements as float64, in logical order."""
     if name == "bfloat16":
-        bits = np.ascontiguousarray(array).view(np.uint16).astype(np.uint32) << 16
-        return bits.view(np.float32).astype(np.float64).reshape(-1)
+        bits = np.asarray(array.reshape(-1).view(np.uint16), np.uint32) << 16
+        with np.errstate(all="ignore"):  # signalling NaN
+            return bits.view(np.float32).astype(np.float64)
     if name == "complex64":
         wide = array.astype(np.complex128).reshape(-1)
         with np.errstate(all="ignore"):

@@ -56,7 +56,7 @@ static inline void partial_add(Partial *a, const Partial *b)
     a->finite += b->finite;
 }
 
-/* `unscale` is the power of two that the elements were divided by (0 nearly always). */
+/* `mean`, `deviation` and `abs` are of the elements divided by 2**unscale (0 nearly always); the rest is as it is. */
 static inline void row_fill(Row *row, const Partial *p, int unscale)
 {
     row->count = p->finite + p->nan + p->pos_inf + p->neg_inf;
@@ -72,23 +72,26 @@ static inline void row_fill(Row *row, const Partial *p, int unscale)
     }
     double n = (double)p->finite;
     /* Adding 0 turns -0 into 0: which of the two a minimum returns depends on the instruction set. */
-    double min = p->min + 0.0, max = p->max + 0.0, mean = p->mean, deviation = p->deviation;
-    if (min == max) { /* a constant is exactly itself */
-        mean = min;
-        deviation = 0;
+    row->min = p->min + 0.0;
+    row->max = p->max + 0.0;
+    row->absmax = row->max > -row->min ? row->max : 0.0 - row->min;
+    if (row->min == row->max) { /* a constant is exactly itself */
+        row->mean = row->min;
+        row->std = 0;
+        row->absmean = row->absmax;
+        row->norm = row->absmax * sqrt(n);
+        return;
     }
-    double values[7] = {min, max, mean, sqrt(deviation / n), max > -min ? max : -min, p->abs / n,
-                        sqrt(deviation + n * mean * mean)};
-    if (unscale)
-        for (int i = 0; i < 7; i++)
-            values[i] = ldexp(values[i], unscale);
-    row->min = values[0];
-    row->max = values[1];
-    row->mean = values[2];
-    row->std = values[3];
-    row->absmax = values[4] + 0.0;
-    row->absmean = min == max ? fabs(min == 0 ? 0 : values[0]) : values[5];
-    row->norm = values[6];
+    row->mean = p->mean;
+    row->std = sqrt(p->deviation / n);
+    row->absmean = p->abs / n;
+    row->norm = sqrt(p->deviation + n * p->mean * p->mean);
+    if (unscale) {
+        row->mean = ldexp(row->mean, unscale);
+        row->std = ldexp(row->std, unscale);
+        row->absmean = ldexp(row->absmean, unscale);
+        row->norm = ldexp(row->norm, unscale);
+    }
 }
 
 /* The digest of -x from that of x. */

@@ -265,7 +265,8 @@ static void digest(const Isa *isa, const View *view, int threads, Row *row)
     Job job = {.isa = isa, .order = &order, .count = view->count, .every = changed ? 0 : every, .scale = 1, .bins = bins};
     if (changed)
         sample_bins(isa, view, every, bins);
-    reduce_all(&job, threads < MAX_THREADS ? threads : MAX_THREADS, &all);
+    threads = threads < MAX_THREADS ? threads : MAX_THREADS;
+    reduce_all(&job, threads, &all);
     int unscale = 0;
     double most = all.max > -all.min ? all.max : -all.min;
     if (all.finite && most != 0 && (most > 0x1p500 || most < 0x1p-400)) { /* float64 only: squares would not fit */
@@ -273,7 +274,11 @@ static void digest(const Isa *isa, const View *view, int threads, Row *row)
         unscale = unscale < -1000 ? -1000 : unscale > 1000 ? 1000 : unscale;
         job.scale = ldexp(1, -unscale);
         job.every = 0;
-        reduce_all(&job, threads, &all);
+        Partial scaled;
+        reduce_all(&job, threads, &scaled);
+        all.mean = scaled.mean;
+        all.deviation = scaled.deviation;
+        all.abs = scaled.abs;
     }
     row_fill(row, &all, unscale);
     isa->count_bins(bins, row->exponents);
