@@ -47,7 +47,7 @@ class Eager:
         self.parameters = Parameters(self)
         self.level: int = session.policy.level
         self.step = 0
-        self.phase = Phase.FORWARD
+        self.set_phase(Phase.FORWARD)
         self.grad_on = True
         self.opaque = False
         """Inside a function transform, where tensors are wrappers without values."""
