@@ -97,7 +97,11 @@ class Eager:
 
     def meet_root(self, module: nn.Module) -> None:
         named = name_root(module, sys._getframe(2), self.roots)
-        self.adopt(named.owner, named.own, named.prefix)
+        known = next((own for own, root in self.roots.items() if root is named.owner), None)
+        if known is not None:  # a part that was added to a root since it was named
+            self.adopt(named.owner, known, self.parameters.prefix_of(known))
+        else:
+            self.adopt(named.owner, named.own, named.prefix)
         if id(module) not in self.entries:
             self.adopt(module, named.own, f"{named.own}.")
 
