@@ -51,6 +51,8 @@ class Parameters:
         self.optimizers: dict[int, str] = {}
         self._owner: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
+        self._provisional: set[int] = set()
+        """Parameters that go by a number until the module that they belong to is called."""
         self._looks = 0
 
     def adopt(self, root: nn.Module, prefix: str) -> None:
@@ -65,10 +67,21 @@ class Parameters:
         own = self.eager.entries[id(root)].name
         self._prefixes[own] = prefix
 
-    def _call(self, parameter: Tensor, name: str) -> None:
+    def _call(self, parameter: Tensor, name: str, *, provisional: bool = False) -> None:
         key = id(parameter)
+        if key in self._provisional and not provisional:
+            self._provisional.discard(key)
+            del self.names[key]
+            self.plans.clear()
         if key not in self.names:
-            self.names[key] = (name, weakref.ref(parameter, lambda _: self.names.pop(key, None)))
+            if provisional:
+                self._provisional.add(key)
+            self.names[key] = (name, weakref.ref(parameter, lambda _: self._forget(key)))
+
+    def _forget(self, key: int) -> None:
+        self.names.pop(key, None)
+        self._provisional.discard(key)
+        self.trained.discard(key)
 
     def live(self) -> Iterator[tuple[str, Tensor]]:
         for name, reference in list(self.names.values()):
@@ -82,8 +95,10 @@ class Parameters:
     # -- around an optimizer step ----------------------------------------------------------------
 
     def before(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
-        plan = self._plan(optimizer)
         self.eager.set_phase(Phase.OPTIMIZER)
+        if closure and not self.names:
+            return  # nothing has been called yet, so nothing has a name; the closure will see to that
+        plan = self._plan(optimizer)
         if not closure:
             self._gradients(plan)
         for position in plan.update_sites:
@@ -183,7 +198,7 @@ class Parameters:
         for root in list(self.eager.roots.items()):
             self.adopt(root[1], self.prefix_of(root[0]))
         for k, parameter in enumerate(unnamed):
-            self._call(parameter, f"parameter_{len(self.names) + k}")
+            self._call(parameter, f"parameter_{len(self.names) + k}", provisional=True)
 
     # -- the rest --------------------------------------------------------------------------------
 
