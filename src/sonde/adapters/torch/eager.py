@@ -256,6 +256,8 @@ class Eager:
     def backward_begins(self, tensors: Any) -> Phase:
         """Returns the phase to come back to."""
         before = self.phase
+        if before is Phase.BACKWARD:  # reentrant checkpointing differentiates parts of its own: no losses
+            return before
         for tensor in tensors_in(tensors)[:1]:
             tensor = getattr(tensor, "_sonde_unscaled", tensor)
             site = self.session.site_ids.get(("loss", Role.VALUE, None))
@@ -272,6 +274,8 @@ class Eager:
     def backward_ends(self, before: Phase) -> None:
         self.set_phase(before)
         self.session.steps.after_backward()
+        if before is not Phase.BACKWARD and not self.session.steps.has_optimizer:
+            self.parameters.gradients_alone()
 
     def set_phase(self, phase: Phase) -> None:
         self.phase = phase

@@ -153,7 +153,10 @@ def _observing(original: Callable[..., Any], *, losses: bool) -> Callable[..., A
         try:
             return original(*args, **kwargs)
         finally:
-            eager.backward_ends(before)
+            try:
+                eager.backward_ends(before)
+            except Exception as problem:
+                eager.session.guard.contain("ending a backward pass", problem)
 
     return observed
 
