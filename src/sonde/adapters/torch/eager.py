@@ -58,6 +58,7 @@ class Eager:
         self.idle = False
         """Nothing is wanted of modules in this step."""
         self.accounting = Accounting(hook)
+        self._replaced: set[str] = set()
         self._loader: weakref.ref[Any] | None = None
         self.unsupported: dict[str, str] = {}
         self.device = DeviceDigests()
@@ -130,7 +131,8 @@ class Eager:
             is_root = parent.name in self.roots
             prefix = self.parameters.prefix_of(parent.name) if is_root else f"{parent.name}."
             name = prefix + inside
-            if any(entry.name == name for entry in self.entries.values()):
+            if name not in self._replaced and (name, Role.OUT, None) in self.session.site_ids:
+                self._replaced.add(name)  # told once: some are made anew in every call
                 self.session.writer.event("module_replaced", module=name, step=self.step)
             self.adopt(module, name, f"{name}.")
             self.roots.pop(name, None)

@@ -156,7 +156,10 @@ class Parameters:
 
     def _plan(self, optimizer: torch.optim.Optimizer) -> Plan:
         plan = self.plans.get(id(optimizer))
-        size = sum([len(group["params"]) for group in optimizer.param_groups])
+        size = 0
+        for group in optimizer.param_groups:  # enough to notice groups that were added, changed or exchanged
+            held = group["params"]
+            size += len(held) + (id(held[0]) ^ id(held[-1]) if held else 0)
         if plan is None or plan.size != size:
             plan = self.plans[id(optimizer)] = self._make(optimizer, size)
         return plan
