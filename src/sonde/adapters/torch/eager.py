@@ -11,6 +11,7 @@ import weakref
 from threading import get_ident
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -59,6 +60,7 @@ class Eager:
         """Nothing is wanted of modules in this step."""
         self.accounting = Accounting(hook)
         self._replaced: set[str] = set()
+        self._calls_at_mark: dict[str, int] = {}
         self._loader: weakref.ref[Any] | None = None
         self.unsupported: dict[str, str] = {}
         self.device = DeviceDigests()
@@ -293,10 +295,33 @@ class Eager:
 
     # -- steps -----------------------------------------------------------------------------------
 
+    def mark(self) -> None:
+        """The step may turn out to have ended here (see `session/steps.py`)."""
+        self.session.mark()
+        self._calls_at_mark = {
+            entry.name: entry.calls for entry in self.entries.values() if entry.step == self.step
+        }
+
+    def _count_anew(self) -> None:
+        """The step ended at the mark: what was called since are the first calls of the next."""
+        session, marked = self.session, self._calls_at_mark
+        for entry in self.entries.values():
+            if entry.step == self.step:
+                entry.calls -= marked.get(entry.name, 0)
+                entry.step += 1
+                entry.hook_step += entry.hook_step == self.step
+        rows = session.since_mark()
+        before = np.array(
+            [marked.get(site.name, 0) if site.kind is Kind.MODULE else 0 for site in session.sites], dtype=np.int32
+        )
+        rows["call"] = np.maximum(rows["call"] - before[rows["site"]], 0)
+
     def finish_step(self, *, behind: bool = False, scalars: dict[str, float] | None = None) -> None:
         session = self.session
         if self.level == Level.FULL:
             self.parameters.digest_rest()
+        if behind:
+            self._count_anew()
         session.cost_ns += self.accounting.finish_step(full=self.level == Level.FULL)
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step

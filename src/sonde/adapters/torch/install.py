@@ -203,7 +203,7 @@ def _stepped(eager: Eager, optimizer: torch.optim.Optimizer, *, skipped: bool = 
                 scalars["skipped"] = 1.0
             eager.finish_step(scalars=scalars)
         else:
-            eager.session.mark()
+            eager.mark()
     except Exception as problem:
         eager.session.guard.contain("ending a step", problem)
 
