@@ -57,8 +57,8 @@ def test_models_and_optimizers_have_no_new_attributes(both) -> None:
         except RuntimeError as problem:
             print(str(problem)[:60])
         import inspect
-        print(inspect.signature(nn.Module.__call__), inspect.signature(torch.autograd.backward), torch.autograd.grad.__name__)
-        print(inspect.signature(torch.optim.Optimizer.__init__))
+        for function in (nn.Module.__call__, torch.autograd.backward, torch.autograd.grad, torch.optim.Optimizer.__init__):
+            print(list(inspect.signature(function).parameters))
     """)
 
 
