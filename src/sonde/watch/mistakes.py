@@ -9,7 +9,8 @@ from sonde.errors import SyntaxProblem
 
 USAGE = {
     **dict.fromkeys(("avg", "med", "lowest", "highest", "trend"), "field, n"),
-    "prev": "field", "abs": "x", "sqrt": "x", "log10": "x", "min": "x, y", "max": "x, y", "seen": "", "inside": "low, high",
+    "prev": "field", "abs": "x", "sqrt": "x", "log10": "x", "min": "x, y", "max": "x, y",
+    "seen": "", "inside": "low, high",
 }  # fmt: skip
 
 _SLIPS = (

@@ -89,10 +89,9 @@ def _parse(text: str) -> Pattern:
         )
     roles, index = _roles(role, text, len(text) - len(role)) if colon else (frozenset(Role), None)
     if not _GLOB & set(name):
-        if "]" in name or "}" in name:
-            raise SyntaxProblem(
-                "a bracket closes that was not opened", text=text, position=re.search(r"[\]}]", name).start()
-            )  # type: ignore[union-attr]
+        stray = re.search(r"[\]}]", name)
+        if stray:
+            raise SyntaxProblem("a bracket closes that was not opened", text=text, position=stray.start())
         return Pattern(text, name, roles, index, None)
     if name.count("**") > MAX_DEEP or max(map(_stars, re.split(r"[./]", name))) > MAX_STARS:
         raise SyntaxProblem(
