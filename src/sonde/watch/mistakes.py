@@ -34,6 +34,8 @@ def explain(text: str, position: int) -> SyntaxProblem:
         found = slip.search(text)
         if found:
             return SyntaxProblem(message, text=text, position=found.start(), hint=hint)
+    if re.search(r"(\b(and|or|not)|[-+*/%<>=(,])\s*$", text):
+        return SyntaxProblem("the condition ends too early", text=text, position=len(text.rstrip()))
     at = min(position, len(text))
     rest = text[at:].split()
     if not rest:
