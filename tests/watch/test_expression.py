@@ -179,8 +179,11 @@ def test_size_is_bounded(text):
 def test_any_text_parses_or_is_a_syntax_problem(text):
     try:
         condition(text)
-    except SyntaxProblem as problem:
-        assert 0 <= problem.position <= len(problem.text)
+    except SyntaxProblem as caught:
+        problem = caught
+    else:
+        return
+    assert 0 <= problem.position <= len(problem.text)
 
 
 def test_fields_and_presets():

@@ -27,7 +27,8 @@ def row(values, site=0, step=0, call=0, phase=Phase.FORWARD):
             finite.std(),
         )
         out["absmax"], out["absmean"] = size.max(), size.mean()
-    out["norm"] = np.sqrt((size**2).sum())
+    scale = size.max() if finite.size and size.max() > 0 else 1.0
+    out["norm"] = scale * np.sqrt(((size / scale) ** 2).sum())
     sample = x if x.size <= EXPONENT_SAMPLE else x[np.linspace(0, x.size - 1, EXPONENT_SAMPLE).astype(int)]
     kept = np.abs(sample[np.isfinite(sample) & (sample != 0)])
     bins = np.clip(np.floor((np.log2(kept) + 40) / 2), 0, EXPONENT_BINS - 1).astype(int)

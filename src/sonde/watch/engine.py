@@ -23,6 +23,8 @@ from sonde.watch.vocabulary import CONTEXT
 
 MAX_HITS = 1000
 """At most so many hits from one batch, the earliest ones; the rest is counted as suppressed."""
+SPARE = 4
+"""Observations kept beyond the longest history, so that `recheck` of the last rows sees what came before."""
 
 
 class Engine:
@@ -86,7 +88,7 @@ class Engine:
                 sites = set(np.flatnonzero(variant.watched).tolist())
                 for history in variant.expression.histories:
                     length, known = needs.get(history.field, (0, set()))
-                    needs[history.field] = (max(length, history.length), known | sites)
+                    needs[history.field] = (max(length, history.length + SPARE), known | sites)
         self._memory.keep({f: (n, sorted(sites)) for f, (n, sites) in needs.items()}, frozenset(context))
         self._plans.clear()
 

@@ -5,8 +5,6 @@ Observation number q of a site lies in column q % length of its slot; what was n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,16 +43,17 @@ class Ring:
     def write(self, slots: NDArray[np.int64], numbers: NDArray[np.int64], values: Column) -> None:
         self.values[slots, numbers % self.length] = values
 
-    def relaid(self, length: int, sites: Iterable[int], seen: NDArray[np.int64]) -> Ring:
-        """The same observations in a ring of another length or for other sites."""
+    def relaid(self, length: int, sites: list[int], seen: NDArray[np.int64]) -> Ring:
+        """The same observations in a ring of another length or for other sites; itself if nothing differs."""
+        if length == self.length and len(sites) == self.used and (self.slots[sites] >= 0).all():
+            return self
         new = Ring(length, len(seen))
-        kept = min(self.length, length)
         for site in sites:
             new.admit(site)
-            if self.slots[site] >= 0:
-                numbers = np.arange(max(seen[site] - kept, 0), seen[site])
-                old_row, new_row = self.slots[site], new.slots[site]
-                new.values[new_row, numbers % length] = self.values[old_row, numbers % self.length]
+        common = np.array([site for site in sites if self.slots[site] >= 0], dtype=np.int64)
+        numbers = seen[common][:, None] - np.arange(min(self.length, length), 0, -1)
+        values = self.values[self.slots[common][:, None], numbers % self.length]
+        new.values[new.slots[common][:, None], numbers % length] = np.where(numbers >= 0, values, np.nan)
         return new
 
     @property

@@ -8,6 +8,10 @@ from sonde.watch.named import Condition, Parameter, count, plain
 _STEADY = "lowest({0}, {{n}}) == {0} and highest({0}, {{n}}) == {0}"
 _SAME_LONG = f"{_STEADY.format('norm')} and {_STEADY.format('mean')}"
 _GOING = "not (abs(loss) <= 1e-06)"  # a loss of 0 explains zero gradients; an unseen loss (NaN) does not
+_MATRICES = (
+    "A converged training may stop moving, so only the first n observations count. "
+    "A loss may not depend on a bias at all (a WGAN critic's last one), so vectors are left out."
+)
 
 SURE = (
     Condition("loss_overflow", "the loss is NaN or Inf", plain((fit.LOSS, "nan or inf"))),
@@ -65,28 +69,30 @@ SURE = (
     ),
     Condition(
         "loss_stuck",
-        "the loss is the same, bit for bit, and not 0",
-        plain((fit.LOSS, f"absmax > 1e-06 and seen() >= {{n}} and mean == prev(mean) and {_SAME_LONG}")),
+        "the loss has been the same, bit for bit, from the start, and is not 0",
+        plain((fit.LOSS, f"absmax > 1e-06 and seen() == {{n}} and mean == prev(mean) and {_SAME_LONG}")),
         (count(100),),
     ),
     Condition(
         "weight_stuck",
-        "a trainable weight in use does not change for long, while the loss is not 0",
+        "a trainable weight in use has not changed from the start, while the loss is not 0",
         plain(
-            (fit.WEIGHT, f"fed > 0 and {_GOING} and seen() >= {{n}} and norm == prev(norm) and {_SAME_LONG}")
+            (fit.MATRIX, f"fed > 0 and {_GOING} and seen() == {{n}} and norm == prev(norm) and {_SAME_LONG}")
         ),
         (count(100),),
+        note=_MATRICES,
     ),
     Condition(
         "gradient_stuck",
-        "the gradient of a weight in use stays exactly zero, while the loss is not 0",
+        "the gradient of a weight in use has been zero from the start, while the loss is not 0",
         plain(
             (
-                fit.WEIGHT_GRADIENT,
-                f"norm == 0 and nonfinite == 0 and fed > 0 and {_GOING} and seen() >= {{n}} "
+                fit.MATRIX_GRADIENT,
+                f"norm == 0 and nonfinite == 0 and fed > 0 and {_GOING} and seen() == {{n}} "
                 "and highest(norm, {n}) == 0",
             )
         ),
         (count(100),),
+        note=_MATRICES,
     ),
 )
