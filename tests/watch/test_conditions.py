@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from watch_rows import row, rows
 
 from sonde.model.site import Kind, Role, Site
 from sonde.model.watchpoint import Watchpoint
-from sonde.watch import CONDITIONS, Engine, condition
+from sonde.watch import CONDITIONS, Engine, Pattern, condition, loads, watchpoint
 from sonde.watch.document import markdown
 
 SITES = {
@@ -219,6 +220,7 @@ def test_names_and_expressions_combine_where_they_fit():
     assert found[0].preset == {"nan >": 0.0, "inf >": 0.0, "zeros >": 0.99, "step >=": 1.0}
     assert found[1].preset == {"zeros >": 0.99, "step >=": 1.0}
     assert hits("not gradient_exploding", [("fc", [1.0])]) == []
+    assert hits("nan and gradient_exploding", [("fc", [np.nan])]) == []
     assert [hit.site for hit in hits("not gradient_exploding", [("grad", [1.0])])] == ["fc.weight:grad"]
 
 
@@ -243,7 +245,15 @@ def test_the_documentation_is_generated():
 def test_every_example_of_the_language_page_parses():
     text = (Path(__file__).parents[2] / "docs" / "watch-language.md").read_text()
     history = text.split("### History")[1].split("```")[1]
-    examples = [line.split("#")[0].strip() for line in history.strip().splitlines()]
-    assert len(examples) == 3
-    for example in examples:
+    conditions = [line.split("#")[0].strip() for line in history.strip().splitlines()]
+    conditions += re.findall(r"`([^`]+)`", text.split("## Conditions")[1].split("\n")[2])
+    patterns = re.findall(r"^\| `([^`]+)` \|", text, re.M)
+    watchpoints = re.findall(r"--watch '([^']+)'", text)
+    (entry,) = loads(text.split("```toml")[1].split("```")[0])
+    assert (len(conditions), len(patterns), len(watchpoints), entry.action) == (7, 10, 5, "pause")
+    for example in conditions:
         condition(example)
+    for example in patterns:
+        Pattern.parse(example)
+    for example in watchpoints:
+        watchpoint(example, id=1)

@@ -183,6 +183,14 @@ def test_recheck_tries_other_watchpoints_on_the_data_at_hand():
     assert [w.id for w in engine.watchpoints] == [1]
 
 
+def test_recheck_of_many_rows_does_not_take_newer_ones_for_history():
+    engine = engine_with("loss prev(mean) > 0")
+    every = rows(*(row([float(step)], 0, step) for step in range(20)))
+    engine.evaluate(every)
+    found = engine.recheck(every[10:])
+    assert [hit.moment.step for hit in found] == [11]  # what came before step 10 is no longer kept
+
+
 def test_watchpoints_come_and_go_without_losing_history():
     engine = engine_with("loss mean > 100 + avg(mean, 3)")
     for step in range(10):
