@@ -22,7 +22,7 @@ from sonde.store.documents import json_lines, json_objects, read_json
 from sonde.store.liveness import alive
 from sonde.store.resolve import resolve
 from sonde.store.tables import StoredTable
-from sonde.store.values import Value, load_value, read_header
+from sonde.store.values import UNREADABLE, Value, load_value, read_header
 
 Steps = range | tuple[int, int] | None
 """Steps to read: a range, or (first, last) with both included; None is all."""
@@ -132,7 +132,7 @@ class Rank:
         for path in sorted((self.folder / fmt.VALUES).glob(f"*{fmt.VALUE}")):
             try:
                 found.append(read_header(path)[0])
-            except Exception as error:  # any bytes may stand there, and each parser fails its own way
+            except UNREADABLE as error:
                 self._problem(f"{self.name}/{fmt.VALUES}/{path.name} cannot be read: {error!r}")
         return found
 

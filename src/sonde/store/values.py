@@ -20,9 +20,14 @@ import numpy as np
 from sonde.errors import RecordingError
 from sonde.model.moment import Moment
 from sonde.store.codec import moment_in
-from sonde.store.files import dump_json, replace_file
+from sonde.store.files import dump_json
 
 HEADER_LIMIT = 1 << 20
+UNREADABLE = (
+    OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
+    struct.error,
+)  # fmt: skip
+"""What `read_header` may raise: any bytes may stand in the file, and each parser fails its own way."""
 
 CODES = {
     "float64": ("F64", 8), "float32": ("F32", 4), "float16": ("F16", 2), "bfloat16": ("BF16", 2),
@@ -47,12 +52,15 @@ class Value:
     nbytes: int
 
 
-def write_value(
-    path: Path, site: str, moment: Moment, content: bytes | memoryview, dtype: str, shape: tuple[int, ...]
-) -> int:
-    """Write the file whole or not at all, and say how many bytes it took. Raises OSError, or ValueError when
-    `content`
-    is not `shape` of `dtype`. A dtype that safetensors does not know is kept as its raw bytes."""
+def encode_value(
+    site: str, moment: Moment, content: bytes | memoryview, dtype: str, shape: tuple[int, ...]
+) -> tuple[bytes, memoryview]:
+    """The two parts of the file: its header and its bytes, which are the caller's, not copied.
+
+    Raises ValueError when `content` is not `shape` of `dtype`. A dtype that safetensors does not know is
+    kept as its
+    raw bytes.
+    """
     view = memoryview(content).cast("B")
     code, size = CODES.get(dtype, ("U8", 0))
     if size and math.prod(shape) * size != len(view):
@@ -65,13 +73,11 @@ def write_value(
     entry = {"dtype": code, "shape": stored, "data_offsets": [0, len(view)]}
     header = dump_json({"__metadata__": facts, site: entry})
     header += b" " * (-len(header) % 8)  # so that the tensor is aligned, and as the format asks
-    replace_file(path, struct.pack("<Q", len(header)), header, view)
-    return 8 + len(header) + len(view)
+    return struct.pack("<Q", len(header)) + header, view
 
 
 def read_header(path: Path) -> tuple[Value, str, list[int], int]:
-    """The value, its code, its stored shape, and the offset of its bytes. Raises OSError, ValueError,
-    KeyError..."""
+    """The value, its code, its stored shape, and the offset of its bytes. Raises UNREADABLE."""
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > HEADER_LIMIT:
@@ -96,7 +102,7 @@ def load_value(value: Value) -> np.ndarray[Any, Any]:
         found, code, stored, offset = read_header(value.path)
         raw = np.fromfile(value.path, np.uint8, offset=offset)
         return _decode(raw, code, stored, found)
-    except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+    except UNREADABLE as error:
         raise RecordingError(f"{value.path} cannot be read as a captured tensor: {error}") from error
 
 

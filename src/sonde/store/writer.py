@@ -23,7 +23,7 @@ from sonde.store.compactor import Compactor
 from sonde.store.files import JsonLines, dump_json, replace_file
 from sonde.store.liveness import identity
 from sonde.store.segments import SegmentLog
-from sonde.store.values import write_value
+from sonde.store.values import encode_value
 
 SEGMENT_BYTES = 32 << 20
 VALUE_BUDGET = 256 << 20
@@ -145,14 +145,17 @@ class RecordingWriter:
         with self._lock:
             if not self._open:
                 return None
-            if memoryview(content).nbytes > self._value_left:
+            chunks = encode_value(site, moment, content, dtype, tuple(shape))
+            size = sum(map(len, chunks))
+            if size > self._value_left:
                 self._declined += 1
                 if self._declined == 1:
                     self.event("values-declined", site=site, step=moment.step, left=self._value_left)
                 return None
             path = self.folder / fmt.VALUES / f"{self._value_count:06d}{fmt.VALUE}"
+            replace_file(path, *chunks)
             self._value_count += 1
-            self._value_left -= write_value(path, site, moment, content, dtype, tuple(shape))
+            self._value_left -= size
             return path
 
     def flush(self) -> None:
