@@ -32,7 +32,8 @@ def test_the_columns_of_digests(demo: Recording) -> None:
     row = table.slice(4, 1).to_pylist()[0]
     expected = {
         "run": "it's a demo", "process": "rank0", "rank": 0, "ord": 4, "step": 0,
-        "phase": "backward", "site": "fc1.weight:grad", "name": "fc1.weight", "role": "grad", "kind": "parameter", "type": "Linear",
+        "phase": "backward", "site": "fc1.weight:grad", "name": "fc1.weight", "role": "grad",
+        "kind": "parameter", "type": "Linear",
         "dtype": "float32", "count": 64, "nans": 0.0,
     }  # fmt: skip
     assert {key: row[key] for key in expected} == expected
