@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from sample import write_run
+from store_sample import write_run
 
 from sonde.errors import RecordingError, UsageError
 from sonde.store.claim import claim_rank, create_run, default_name

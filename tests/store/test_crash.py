@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sample import SITES, rows, write_run
+from store_sample import SITES, rows, write_run
 
 from sonde.errors import RecordingError, SondeError, UsageError
 from sonde.store.query import query
@@ -29,7 +29,7 @@ import os, sys, time
 import numpy as np
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
-from sample import rows, SITES
+from store_sample import rows, SITES
 from sonde.model.moment import Moment, Phase
 from sonde.store.writer import RecordingWriter
 

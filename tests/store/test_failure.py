@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sample import SITES, rows
+from store_sample import SITES, rows
 
 from sonde.model.moment import Moment, Phase
 from sonde.store import files

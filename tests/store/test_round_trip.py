@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sample import SITES, rows, write_run
+from store_sample import SITES, rows, write_run
 
 from sonde.digest.layout import ROW
 from sonde.errors import UsageError

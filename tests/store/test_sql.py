@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sample import rows, write_run
+from store_sample import rows, write_run
 
 from sonde.digest.layout import COUNTS, STATS
 from sonde.errors import UsageError

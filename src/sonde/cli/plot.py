@@ -35,9 +35,9 @@ def sparkline(values: Sequence[float | None], width: int = 60) -> str:
     if not finite:
         return "!" * len(cells)
     low, high = min(finite), max(finite)
-    scale = (len(BLOCKS) - 1) / (high - low) if high > low and math.isfinite(high - low) else 0.0
+    top = len(BLOCKS) - 1 if high > low else 0
     return "".join(
-        BLOCKS[round((cell - low) * scale)] if cell is not None and math.isfinite(cell) else "!"
+        BLOCKS[round(_share(cell, low, high) * top)] if cell is not None and math.isfinite(cell) else "!"
         for cell in cells
     )
 
