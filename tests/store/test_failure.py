@@ -209,6 +209,42 @@ def test_a_forked_child_writes_nothing(tmp_path: Path) -> None:
     assert (rank.events, rank.session.get("exit")) == ([], None)
 
 
+def test_a_child_forked_while_a_thread_writes_does_not_wait_for_ever(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path, {})
+    with writer._lock:
+        pid = os.fork()
+        if pid == 0:
+            # The lock is held by this very thread here; by another one it could never be had again.
+            thread = threading.Thread(target=writer.digests, args=(rows(1),))
+            thread.start()
+            thread.join(5)
+            os._exit(1 if thread.is_alive() else 0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_signal_handler_may_close_while_the_same_thread_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = RecordingWriter(tmp_path, {})
+    writer.digests(rows(0))
+    write = os.write
+    once = iter([True])
+
+    def interrupted(fd: int, content: memoryview) -> int:
+        done = write(fd, content)
+        if next(once, False):
+            writer.close({"exit": {"code": 143}})
+        return done
+
+    monkeypatch.setattr(files.os, "write", interrupted)
+    writer.digests(rows(1))
+    monkeypatch.undo()
+    rank = Rank(tmp_path)
+    assert rank.session["exit"] == {"code": 143}
+    assert rank.digests().num_rows == 2 * len(SITES)
+    assert rank.problems == []
+
+
 def test_threads_take_turns(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path, {}, segment_bytes=50_000)
 

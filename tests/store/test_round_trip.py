@@ -150,6 +150,16 @@ def test_full_segments_become_parquet_and_the_live_one_stays(tmp_path: Path) -> 
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
 
 
+def test_a_segment_of_many_small_batches_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sonde.store.segments.BATCHES", 3)
+    writer = RecordingWriter(tmp_path, {})
+    for step in range(7):
+        writer.digests(rows(step, 1))
+    writer.close()
+    assert len(list((tmp_path / "digests").iterdir())) == 3
+    assert Rank(tmp_path).digests()["step"].to_pylist() == list(range(7))
+
+
 def test_the_conversion_runs_beside_the_writer(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path, {}, segment_bytes=1)
     for step in range(20):

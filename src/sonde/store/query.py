@@ -32,10 +32,8 @@ def query(recordings: Recording | Sequence[Recording], sql: str) -> pa.Table:
     """The rows that `sql` selects over the views VIEWS; the table belongs to the caller.
 
     Parquet segments are streamed, so a recording may be larger than memory; only where one is damaged inside
-    is all
-    of it read first, without the damaged part. Raises UsageError for wrong SQL, and for SQL that reaches for
-    files,
-    extensions or settings. Any thread: each call has a database of its own.
+    is all of it read first, without the damaged part. Raises UsageError for wrong SQL, and for SQL that
+    reaches for files, extensions or settings. Any thread: each call has a database of its own.
     """
     chosen = [recordings] if isinstance(recordings, Recording) else list(recordings)
     runs = dict(zip(_run_names(chosen), chosen, strict=True))

@@ -30,12 +30,10 @@ Steps = range | tuple[int, int] | None
 
 class Rank:
     """One process's part of a recording. Read from disk at each access, except `sites`, `hits`, `findings`,
-    `values`
-    and `session`, which are read once: open the recording again to see what a live run has added.
+    `values` and `session`, which are read once: open the recording again to see what a live run has added.
 
     One thread at a time. What it returns belongs to the caller. Damage never raises: what cannot be read is
-    skipped,
-    and `problems` says what and why.
+    skipped, and `problems` says what and why.
     """
 
     def __init__(self, folder: Path) -> None:

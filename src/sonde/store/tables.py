@@ -135,17 +135,16 @@ class StoredTable:
         except OSError as error:
             self._problem(f"{_short(path)} cannot be read ({error}); it is left out")
             return
-        batches, wrong = read_stream(content)
-        if batches:
+        table, wrong = read_stream(content)
+        if table is not None:
             try:
-                table = pa.Table.from_batches(batches)
                 self._check(table.schema)
                 yield self._conform(table, columns)
             except DAMAGE as error:
                 self._problem(f"{_short(path)} cannot be read ({_line(error)}); it is left out")
                 return
         if wrong:
-            rows = sum(batch.num_rows for batch in batches)
+            rows = 0 if table is None else table.num_rows
             self._problem(f"{_short(path)} is cut off after {rows} rows ({wrong}); what follows is left out")
 
     def _check(self, found: pa.Schema) -> None:

@@ -1,8 +1,7 @@
 """A captured tensor as a safetensors file of one tensor, whose metadata says where and when it was seen.
 
 The format is written and read here directly: eight bytes of length, a JSON header, the raw bytes. That saves
-a copy
-of the tensor on the way out, and the library's own function for it has changed its arguments between
+a copy of the tensor on the way out, and the library's own function for it has changed its arguments between
 releases.
 """
 
@@ -57,9 +56,8 @@ def encode_value(
 ) -> tuple[bytes, memoryview]:
     """The two parts of the file: its header and its bytes, which are the caller's, not copied.
 
-    Raises ValueError when `content` is not `shape` of `dtype`. A dtype that safetensors does not know is
-    kept as its
-    raw bytes.
+    Raises ValueError when `content` is not `shape` of `dtype`. A dtype that safetensors does not know is kept
+    as its raw bytes.
     """
     view = memoryview(content).cast("B")
     code, size = CODES.get(dtype, ("U8", 0))
@@ -96,8 +94,7 @@ def read_header(path: Path) -> tuple[Value, str, list[int], int]:
 
 def load_value(value: Value) -> np.ndarray[Any, Any]:
     """The tensor in numpy, owned by the caller. bfloat16 and float8 come as float32 of the same values; a
-    dtype
-    that neither numpy nor this module knows comes as its raw bytes."""
+    dtype that neither numpy nor this module knows comes as its raw bytes."""
     try:
         found, code, stored, offset = read_header(value.path)
         raw = np.fromfile(value.path, np.uint8, offset=offset)
