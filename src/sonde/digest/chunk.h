@@ -274,32 +274,25 @@ LOADER(c64, FloatPair, double, magnitude_float(v))
 LOADER(c128, DoublePair, double, magnitude_double(v))
 #undef LOADER
 
-/* How often each bin stands among the n bytes. Values cluster in few bins, so counting one bin at a time over the whole
- * array, which vectorises, beats incrementing one counter per value. */
-static void T(count_bins)(const uint8_t *bins, uint16_t *counts)
+/* How often each bin stands among the first n bytes, which are NO_BIN from there to a multiple of 64. Comparing all of them
+ * with one bin after the other beats incrementing a counter per byte, which waits for the last increment of that bin. */
+static void T(count_bins)(const uint8_t *bins, size_t n, uint16_t *counts)
 {
-    uint8_t first = NO_BIN, last = 0;
-    for (int i = 0; i < SAMPLE; i++) {
-        uint8_t b = bins[i], high = b == NO_BIN ? 0 : b;
-        first = b < first ? b : first;
-        last = high > last ? high : last;
-    }
-    for (int bin = first; bin <= last; bin++) {
-        uint8_t lanes[64] = {0};
-        for (int i = 0; i < SAMPLE; i += 64)
-            for (int k = 0; k < 64; k++)
-                lanes[k] = (uint8_t)(lanes[k] + (bins[i + k] == (uint8_t)bin));
-        int total = 0;
-        for (int k = 0; k < 64; k++)
-            total += lanes[k];
-        counts[bin] = (uint16_t)total;
-    }
+    for (int bin = 0; bin < BINS; bin++)
+        counts[bin] = (uint16_t)COUNT_BYTE(bins, n, (char)bin);
 }
 
-static void T(bin_f32)(const float *x, size_t n, size_t step, uint8_t *bins)
+/* The bins of n <= SAMPLE floats, `step` apart: fetched first, so that the arithmetic vectorises. */
+static void T(bin_f32)(const float *x, size_t n, size_t step, uint8_t *restrict bins)
 {
+    float near[SAMPLE];
+    if (step > 1) {
+        for (size_t i = 0; i < n; i++)
+            near[i] = x[i * step];
+        x = near;
+    }
     for (size_t i = 0; i < n; i++)
-        bins[i] = bin_of_float(x[i * step]);
+        bins[i] = bin_of_float(x[i]);
 }
 
 static const Isa T(ISA) = {

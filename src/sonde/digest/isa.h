@@ -15,7 +15,7 @@ typedef struct {
     const char *name;
     int (*chunk_f32)(const float *, size_t, Partial *);
     void (*chunk_any)(double *, size_t, Partial *);
-    void (*count_bins)(const uint8_t *, uint16_t *);
+    void (*count_bins)(const uint8_t *, size_t, uint16_t *);
     void (*bin_f32)(const float *, size_t, size_t, uint8_t *);
     Loader load[DTYPE_COUNT];
 } Isa;

@@ -102,6 +102,6 @@ def _values(array: Array, name: str) -> Array:
         size[(np.isnan(array.real) | np.isnan(array.imag)).reshape(-1)] = np.nan
         return np.asarray(size)
     if name == "bool":
-        return (array != 0).astype(np.float64).reshape(-1)
+        return np.asarray(array != 0, np.float64).reshape(-1)
     with np.errstate(all="ignore"):
-        return array.astype(np.float64).reshape(-1)
+        return np.asarray(array, np.float64).reshape(-1)

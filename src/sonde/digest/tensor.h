@@ -25,7 +25,8 @@ static TensorType known_types[16];
 static int known_count;
 
 /* NULL if the type has no exchange interface that we can read. Types are kept for ever, so that an address that was
- * looked up never comes to mean another type; past 16 types the last place is reused without that memory. */
+ * looked up never comes to mean another type. When there is no place left (half of them are for tensors), the type is
+ * looked up every time. */
 static const TensorType *tensor_type(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
@@ -43,7 +44,7 @@ static const TensorType *tensor_type(PyObject *object)
     }
     Py_XDECREF(capsule);
     PyErr_Clear();
-    if (known_count < 16) {
+    if (known_count < (found.api ? 16 : 8)) {
         Py_INCREF((PyObject *)type);
         known_types[known_count] = found;
         return known_types[known_count++].api ? &known_types[known_count - 1] : NULL;
@@ -134,7 +135,10 @@ static int borrow_tensor(const TensorType *type, PyObject *object, Borrowed *out
     /* The imaginary part of a conjugate view lies negated in memory and DLPack does not tell. Such a view is never in a
      * row (it skips the real parts) unless it has one element, so that others need not ask. |z| is the same anyhow. */
     if ((!in_row || count == 1) && type->is_neg && dtype <= BF16) {
-        PyObject *answer = PyObject_CallFunctionObjArgs(type->is_neg, object, NULL);
+        PyObject *is_neg = type->is_neg;
+        Py_INCREF(is_neg); /* a subclass may run any code in there, and so forget the type */
+        PyObject *answer = PyObject_CallFunctionObjArgs(is_neg, object, NULL);
+        Py_DECREF(is_neg);
         if (!answer)
             return 0;
         out->negated = answer == Py_True;

@@ -13,7 +13,8 @@
 enum {
     MAX_DIMS = 64,
     MAX_THREADS = 64,
-    SEGMENT = 32 * CHUNK, /* what one thread takes at a time */
+    SEGMENT = 32 * CHUNK,      /* what one thread takes at a time */
+    THREADS_ABOVE = 1024 * 1024, /* elements; starting a thread takes as long as reducing some 500,000 of them */
 };
 
 /* A tensor in CPU memory, or the difference of two of the same dtype and shape (`operands` 2). Strides are in bytes. */
@@ -219,7 +220,7 @@ static int reduce_threaded(Job *job, int threads, Partial *out)
 static void reduce_all(Job *job, int threads, Partial *out)
 {
     atomic_init(&job->next, 0);
-    if (threads > 1 && job->count > 2 * SEGMENT && reduce_threaded(job, threads, out))
+    if (threads > 1 && job->count > THREADS_ABOVE && reduce_threaded(job, threads, out))
         return;
     reduce_segment(job, 0, out);
     for (int64_t i = 1; i * SEGMENT < job->count; i++) {
@@ -260,7 +261,8 @@ static void digest(const Isa *isa, const View *view, int threads, Row *row)
     View order;
     uint8_t bins[SAMPLE];
     int64_t every = (view->count + SAMPLE - 1) / SAMPLE;
-    memset(bins, NO_BIN, sizeof bins);
+    size_t sampled = (size_t)((view->count + every - 1) / every);
+    memset(bins, NO_BIN, (sampled + 63) / 64 * 64);
     int changed = walk_order(view, &order);
     Job job = {.isa = isa, .order = &order, .count = view->count, .every = changed ? 0 : every, .scale = 1, .bins = bins};
     if (changed)
@@ -281,7 +283,7 @@ static void digest(const Isa *isa, const View *view, int threads, Row *row)
         all.abs = scaled.abs;
     }
     row_fill(row, &all, unscale);
-    isa->count_bins(bins, row->exponents);
+    isa->count_bins(bins, sampled, row->exponents);
 }
 
 #endif
