@@ -44,6 +44,7 @@ INLINE int count_byte_vector(const uint8_t *bytes, size_t n, char wanted)
     return count;
 }
 #define COUNT_BYTE count_byte_vector
+#define PACK_FINITE pack_finite
 #define T(name) name##_vector
 #if defined(__aarch64__)
 #define T_NAME "neon"

@@ -23,6 +23,7 @@ INLINE int count_byte_baseline(const uint8_t *bytes, size_t n, char wanted)
     return _mm_cvtsi128_si32(count) + _mm_cvtsi128_si32(_mm_unpackhi_epi64(count, count));
 }
 #define COUNT_BYTE count_byte_baseline
+#define PACK_FINITE pack_finite
 #define T(name) name##_baseline
 #define T_NAME "baseline"
 #define VF __m128
@@ -89,6 +90,7 @@ INLINE int count_byte_avx2(const uint8_t *bytes, size_t n, char wanted)
     return _mm_cvtsi128_si32(half) + _mm_cvtsi128_si32(_mm_unpackhi_epi64(half, half));
 }
 #define COUNT_BYTE count_byte_avx2
+#define PACK_FINITE pack_finite
 #define T(name) name##_avx2
 #define T_NAME "avx2"
 #define VF __m256
@@ -163,6 +165,19 @@ INLINE int count_byte_avx512(const uint8_t *bytes, size_t n, char wanted)
     return count;
 }
 #define COUNT_BYTE count_byte_avx512
+INLINE size_t pack_finite_avx512(const float *x, size_t n, float *out)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i += 16) {
+        __mmask16 here = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
+        __m512 v = _mm512_maskz_loadu_ps(here, x + i);
+        here = _mm512_mask_cmp_ps_mask(here, _mm512_sub_ps(v, v), _mm512_setzero_ps(), _CMP_EQ_OQ);
+        _mm512_storeu_ps(out + kept, _mm512_maskz_compress_ps(here, v));
+        kept += (size_t)__builtin_popcount(here);
+    }
+    return kept;
+}
+#define PACK_FINITE pack_finite_avx512
 #define T(name) name##_avx512
 #define T_NAME "avx512"
 #define VF __m512

@@ -65,7 +65,8 @@ def _fill_finite(row: Array, finite: Array) -> None:
     row["min"], row["max"], row["absmax"] = low, high, most
     if low == high:
         row["mean"], row["std"], row["absmean"] = low, 0.0, most
-        row["norm"] = most * np.sqrt(finite.size)
+        with np.errstate(over="ignore"):
+            row["norm"] = most * np.sqrt(finite.size)
         return
     shift = int(np.clip(np.frexp(most)[1], -1000, 1000))
     with np.errstate(all="ignore"):

@@ -104,12 +104,37 @@ static int dtype_of_format(const char *format, Py_ssize_t size)
     return -1;
 }
 
+/* torch takes milliseconds to raise for a tensor that it cannot export (it collects a C++ stack trace), so after the first
+ * time the usual causes are asked for beforehand. A run that has no such tensor never pays for the questions. */
+static int careful;
+
+static int answers(PyObject *object, const char *question, const char *wanted)
+{
+    PyObject *answer = PyObject_GetAttrString(object, question), *text = answer ? PyObject_Str(answer) : NULL;
+    int same = text && PyUnicode_CompareWithASCIIString(text, wanted) == 0;
+    Py_XDECREF(answer);
+    Py_XDECREF(text);
+    PyErr_Clear();
+    return same;
+}
+
+static int looks_exportable(const TensorType *type, PyObject *object)
+{
+    return !type->is_neg || /* not torch */
+           (answers(object, "layout", "torch.strided") && answers(object, "is_meta", "False") &&
+            answers(object, "is_quantized", "False") && answers(object, "is_nested", "False"));
+}
+
 static int borrow_tensor(const TensorType *type, PyObject *object, Borrowed *out)
 {
     DLTensor tensor = {0};
     View *view = &out->view;
-    if (type->api->tensor_from_object(object, &tensor) != 0)
+    if (careful && !looks_exportable(type, object))
         return 0;
+    if (type->api->tensor_from_object(object, &tensor) != 0) {
+        careful = 1;
+        return 0;
+    }
     if (tensor.device_type != DEVICE_CPU && tensor.device_type != DEVICE_CUDA_HOST && tensor.device_type != DEVICE_ROCM_HOST)
         return 0;
     int dtype = dtype_of_dlpack(&tensor);
