@@ -108,21 +108,31 @@ static int dtype_of_format(const char *format, Py_ssize_t size)
  * time the usual causes are asked for beforehand. A run that has no such tensor never pays for the questions. */
 static int careful;
 
-static int answers(PyObject *object, const char *question, const char *wanted)
+static int answers(PyObject *object, PyObject *question, PyObject *wanted)
 {
-    PyObject *answer = PyObject_GetAttrString(object, question), *text = answer ? PyObject_Str(answer) : NULL;
-    int same = text && PyUnicode_CompareWithASCIIString(text, wanted) == 0;
-    Py_XDECREF(answer);
-    Py_XDECREF(text);
+    PyObject *answer = PyObject_GetAttr(object, question);
+    Py_XDECREF(answer); /* only compared from here on */
     PyErr_Clear();
-    return same;
+    return answer == wanted;
 }
 
 static int looks_exportable(const TensorType *type, PyObject *object)
 {
-    return !type->is_neg || /* not torch */
-           (answers(object, "layout", "torch.strided") && answers(object, "is_meta", "False") &&
-            answers(object, "is_quantized", "False") && answers(object, "is_nested", "False"));
+    static PyObject *strided, *layout, *is_meta, *is_quantized, *is_nested;
+    if (!type->is_neg) /* not torch: nothing is known to be slow */
+        return 1;
+    if (!strided) {
+        layout = PyUnicode_InternFromString("layout");
+        is_meta = PyUnicode_InternFromString("is_meta");
+        is_quantized = PyUnicode_InternFromString("is_quantized");
+        is_nested = PyUnicode_InternFromString("is_nested");
+        PyObject *torch = PyImport_ImportModule("torch"); /* imported long ago, by whoever made the tensor */
+        strided = torch ? PyObject_GetAttrString(torch, "strided") : NULL;
+        Py_XDECREF(torch);
+        PyErr_Clear();
+    }
+    return answers(object, layout, strided) && answers(object, is_meta, Py_False) &&
+           answers(object, is_quantized, Py_False) && answers(object, is_nested, Py_False);
 }
 
 static int borrow_tensor(const TensorType *type, PyObject *object, Borrowed *out)
