@@ -220,12 +220,16 @@ class Session:
         """The step may turn out to have ended here (see `steps.py`)."""
         self._mark = len(self.block)
 
+    def since_mark(self) -> np.ndarray[Any, Any]:
+        """The rows since then, to be corrected in place."""
+        return self.rows[self._mark : len(self.block)]
+
     def finish_step(self, *, behind: bool = False, scalars: Mapping[str, float] | None = None) -> None:
         """The step is over; `behind`: it was over at the last mark, and what came since belongs to the next."""
         now = time.perf_counter_ns()
         step = self.steps.step
         if behind:
-            self.rows["step"][self._mark : len(self.block)] += 1
+            self.since_mark()["step"] += 1
         wall = now - self._step_began - self.gate.stopped_ns
         cost = self.block.nanos + self.cost_ns - self._accounted
         self.policy.finish_step(wall, cost, counted=not self._skip_timing and self.gate.stopped_ns == 0)

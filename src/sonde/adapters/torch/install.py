@@ -153,7 +153,10 @@ def _observing(original: Callable[..., Any], *, losses: bool) -> Callable[..., A
         try:
             return original(*args, **kwargs)
         finally:
-            eager.backward_ends(before)
+            try:
+                eager.backward_ends(before)
+            except Exception as problem:
+                eager.session.guard.contain("ending a backward pass", problem)
 
     return observed
 
@@ -200,7 +203,7 @@ def _stepped(eager: Eager, optimizer: torch.optim.Optimizer, *, skipped: bool = 
                 scalars["skipped"] = 1.0
             eager.finish_step(scalars=scalars)
         else:
-            eager.session.mark()
+            eager.mark()
     except Exception as problem:
         eager.session.guard.contain("ending a step", problem)
 
