@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -119,13 +120,13 @@ class Session:
         return site.id
 
     def _refresh_immediate(self, site: Site) -> None:
-        if self.engine.wanted(site, actions=("stop", "pause")):
+        if any(point.action != "report" and point.origin == "user" for point in self.engine.watchers(site)):
             self.immediate.add(site.id)
         else:
             self.immediate.discard(site.id)
 
     def user_watched(self, site: Site) -> bool:
-        return self.engine.wanted(site, origins=("user",))
+        return any(point.origin == "user" for point in self.engine.watchers(site))
 
     # -- watchpoints -----------------------------------------------------------------------------
 
@@ -274,7 +275,8 @@ class Session:
                 "steps": self.steps.step,
                 "ended": self._ended,
                 "hits": self.hit_count,
-                "suppressed": self.engine.suppressed,
+                "hits_suppressed": sum(self.engine.suppressed.values()),
+                "watchpoints": [asdict(point) for point in self.engine.watchpoints],
                 "overhead": {
                     "ratio": round(self.policy.ratio, 4),
                     "budget": self.options.budget,

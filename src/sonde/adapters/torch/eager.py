@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections import OrderedDict
 from threading import get_ident
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from sonde.adapters.torch.accounting import Accounting
 from sonde.adapters.torch.entry import MOST_CALLS, Entry, Tap, is_container
 from sonde.adapters.torch.device import DeviceDigests
 from sonde.adapters.torch.frames import user_line
+from sonde.adapters.torch.hooks import hook
 from sonde.adapters.torch.naming import clean, name_inside, name_root
 from sonde.adapters.torch.parameters import Parameters
 from sonde.adapters.torch.stops import Stops
@@ -53,6 +54,9 @@ class Eager:
         self.other_threads = 0
         self.optimizer_steps = 0
         self.epoch = 0
+        self.entry_pending = False
+        self.failed_in: str | None = None
+        self.accounting = Accounting(hook)
         self._loader: weakref.ref[Any] | None = None
         self.unsupported: dict[str, str] = {}
         self.device = DeviceDigests()
@@ -65,7 +69,16 @@ class Eager:
 
     # -- modules ---------------------------------------------------------------------------------
 
-    def enter_root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+        """A module is about to run."""
+        if not self.stack:
+            self.enter_root(module)
+        entry = self.entries.get(id(module)) or self.meet(module)
+        if self.stops.inputs_wanted:
+            self.stops.entering(entry, args, kwargs)
+        return entry
+
+    def enter_root(self, module: nn.Module) -> None:
         """A module is called and no other one is running."""
         if self.phase is Phase.BACKWARD:
             return
@@ -77,6 +90,9 @@ class Eager:
             self.set_phase(Phase.FORWARD)
         if id(module) not in self.entries:
             self.meet_root(module)
+        if self.entry_pending:
+            self.entry_pending = False
+            self.stops.stop("entry")
 
     def meet_root(self, module: nn.Module) -> None:
         named = name_root(module, sys._getframe(2), self.roots)
@@ -137,6 +153,7 @@ class Eager:
             entry.calls = 0
         call = entry.calls
         entry.calls = call + 1
+        self.accounting.calls += 1
         if type(out) is Tensor:
             taps = entry.taps[call] if call < len(entry.taps) else self.grow(entry, call, (out,))
             if not taps:
@@ -146,6 +163,7 @@ class Eager:
                 out_tap(out)
             if grad_tap is not None and out.requires_grad and self.grad_on and not out.is_leaf:
                 entry.hook_step = self.step
+                self.accounting.hooks += 1
                 hook(out, grad_tap)
             return
         tensors = tensors_in(out)
@@ -157,6 +175,7 @@ class Eager:
                 out_tap(tensor)
             if grad_tap is not None and tensor.requires_grad and self.grad_on and not tensor.is_leaf:
                 entry.hook_step = self.step
+                self.accounting.hooks += 1
                 hook(tensor, grad_tap)
 
     def recomputed(self, entry: Entry, out: Any) -> None:
@@ -267,6 +286,7 @@ class Eager:
         session = self.session
         if self.level == Level.FULL:
             self.parameters.digest_rest()
+        session.cost_ns += self.accounting.finish_step(full=self.level == Level.FULL)
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step
         self.level = max(int(session.policy.level), Level.FULL if self.stops.attentive else 0)
@@ -313,12 +333,3 @@ class Eager:
             "calls_from_other_threads": self.other_threads,
             "rows_dropped": self.block.dropped,
         }
-
-
-def hook(tensor: Tensor, tap: Tap) -> None:
-    """`tensor.register_hook(tap)` at a fifth of its price: no handle is needed, the tensor lives for one step."""
-    hooks = tensor._backward_hooks
-    if hooks is None:
-        tensor._backward_hooks = OrderedDict(((tap, tap),))
-    else:
-        hooks[tap] = tap

@@ -37,6 +37,14 @@ def _rank(code: CodeType) -> int:
     return known
 
 
+def is_user(code: CodeType) -> bool:
+    return _rank(code) == 2
+
+
+def is_ours(code: CodeType) -> bool:
+    return code.co_filename.startswith(_OURS)
+
+
 def foreign_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """Frames that are neither Sonde's nor torch's, innermost first."""
     while frame is not None:
@@ -49,7 +57,7 @@ def user_frame(frame: FrameType | None = None) -> FrameType | None:
     """The innermost frame of the user's own code; of some library where the user has none on the stack."""
     fallback: FrameType | None = None
     for candidate in foreign_frames(frame or sys._getframe(1)):
-        if _rank(candidate.f_code) == 2:
+        if is_user(candidate.f_code):
             return candidate
         fallback = fallback or candidate
     return fallback

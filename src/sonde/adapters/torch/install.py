@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import os
-import time
 import weakref
 from collections.abc import Callable
 from threading import get_ident
+from time import perf_counter_ns
 from typing import Any
 
 import torch
@@ -64,7 +64,11 @@ def _forked() -> None:
         _pending = True
 
 
-def _begin() -> Eager | None:
+def installed() -> bool:
+    return _installed
+
+
+def begin() -> Eager | None:
     """Opens the session, once."""
     global _eager, _pending
     if not _pending or _opener is None or torch.utils.data.get_worker_info() is not None:
@@ -94,31 +98,37 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     if is_dynamo_compiling():
         return _original_call(self, *args, **kwargs)
     eager = _eager
-    if eager is None and (not _pending or (eager := _begin()) is None):
+    if eager is None and (not _pending or (eager := begin()) is None):
         return _original_call(self, *args, **kwargs)
     if eager.thread != get_ident():
         eager.other_threads += 1
         return _original_call(self, *args, **kwargs)
-    stack = eager.stack
+    timing = eager.accounting.timing and eager.level
+    began = perf_counter_ns() if timing else 0
     try:
-        if not stack:
-            eager.enter_root(self, args, kwargs)
-        entry = eager.entries.get(id(self)) or eager.meet(self)
-        if eager.stops.inputs_wanted:
-            eager.stops.entering(entry, args, kwargs)
+        entry = eager.enter(self, args, kwargs)
     except Exception as problem:
         eager.session.guard.contain("entering a module", problem)
         return _original_call(self, *args, **kwargs)
-    stack.append(entry)
+    if timing:
+        eager.accounting.enter_ns += perf_counter_ns() - began
+    eager.stack.append(entry)
     try:
         out = _original_call(self, *args, **kwargs)
+    except BaseException:
+        if eager.failed_in is None:
+            eager.failed_in = entry.name
+        raise
     finally:
-        stack.pop()
+        eager.stack.pop()
     if eager.level:
+        began, counted = (perf_counter_ns(), eager.block.nanos) if timing else (0, 0)
         try:
             eager.left(entry, out)
         except Exception as problem:
             eager.session.guard.contain("observing a module", problem)
+        if timing:
+            eager.accounting.leave_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
     return out
 
 
@@ -133,7 +143,7 @@ def _observing(original: Callable[..., Any], *, losses: bool) -> Callable[..., A
         if is_dynamo_compiling():
             return original(*args, **kwargs)
         eager = _eager
-        if eager is None and (not _pending or (eager := _begin()) is None):
+        if eager is None and (not _pending or (eager := begin()) is None):
             return original(*args, **kwargs)
         if eager.thread != get_ident():
             return original(*args, **kwargs)
@@ -155,31 +165,31 @@ def _observing(original: Callable[..., Any], *, losses: bool) -> Callable[..., A
 
 def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     eager = _eager
-    if eager is None and (not _pending or (eager := _begin()) is None):
+    if eager is None and (not _pending or (eager := begin()) is None):
         return
     if eager.thread != get_ident():
         return
-    began, counted = time.perf_counter_ns(), eager.block.nanos
+    began, counted = perf_counter_ns(), eager.block.nanos
     try:
         if eager.session.steps.before_optimizer(id(optimizer)):
             eager.finish_step(behind=True)
         eager.parameters.before(optimizer, _has_closure(args, kwargs))
     except Exception as problem:
         eager.session.guard.contain("observing gradients", problem)
-    eager.session.cost_ns += time.perf_counter_ns() - began - (eager.block.nanos - counted)
+    eager.session.cost_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
 
 
 def _after_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     eager = _eager
     if eager is None or eager.thread != get_ident():
         return
-    began, counted = time.perf_counter_ns(), eager.block.nanos
+    began, counted = perf_counter_ns(), eager.block.nanos
     try:
         eager.optimizer_steps += 1
         eager.parameters.after(optimizer, _has_closure(args, kwargs))
     except Exception as problem:
         eager.session.guard.contain("observing parameters", problem)
-    eager.session.cost_ns += time.perf_counter_ns() - began - (eager.block.nanos - counted)
+    eager.session.cost_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
     _stepped(eager, optimizer)
 
 

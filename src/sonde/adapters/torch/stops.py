@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sonde.adapters.torch.entry import Entry, Tap
 from sonde.adapters.torch.frames import line_of, user_frame, user_line
+from sonde.adapters.torch.hooks import hook
 from sonde.adapters.torch.kept import Kept
 from sonde.adapters.torch.lines import LineTrace
 from sonde.adapters.torch.ops import OpMode
@@ -91,8 +92,6 @@ class Stops:
             eager.add(known, tensor)
             self.at(known, tensor)
             if eager.grad_on and tensor.requires_grad and not tensor.is_leaf:
-                from sonde.adapters.torch.eager import hook
-
                 site = self._site(entry.name, Role.GRAD_IN, Kind.MODULE, entry.type, tensor, index)
                 hook(tensor, self.tap(site, 0))
 
@@ -107,8 +106,6 @@ class Stops:
             site = self._site(name, Role.OUT, Kind.OP, name.partition("/")[2].partition("#")[0], tensor, index)
             self.tap(site, 0)(tensor)
             if tensor.requires_grad and not tensor.is_leaf and eager.grad_on:
-                from sonde.adapters.torch.eager import hook
-
                 grad = self._site(name, Role.GRAD, Kind.OP, eager.session.sites[site].type, tensor, index)
                 hook(tensor, self.tap(grad, 0))
 

@@ -1,0 +1,15 @@
+"""Sonde, the debugger for neural-network training.
+
+`sonde run train.py` needs nothing of this. In a script it is optional:
+
+    attach(model, optimizer)      names for what Sonde would otherwise have to guess
+    watch("**:grad", "norm > 1e3")  the same language as on the command line
+    breakpoint()                  stop here, if a debugger is attached
+
+Importing Sonde imports neither a framework nor the server.
+"""
+
+from sonde.api import attach, breakpoint, watch
+from sonde.version import __version__
+
+__all__ = ["__version__", "attach", "breakpoint", "watch"]

@@ -1,0 +1,47 @@
+"""The exception that ended the training: where the user's code was, and in which module."""
+
+from __future__ import annotations
+
+import linecache
+from types import TracebackType
+from typing import Any
+
+from sonde.adapters.torch.eager import Eager
+from sonde.adapters.torch.frames import display_path, is_ours, is_user
+
+
+def describe(problem: BaseException, trace: TracebackType | None, eager: Eager) -> dict[str, Any]:
+    source = None
+    walk = trace
+    while walk is not None:
+        code = walk.tb_frame.f_code
+        if is_user(code):
+            line = walk.tb_lineno
+            source = {
+                "file": display_path(code.co_filename),
+                "line": line,
+                "code": linecache.getline(code.co_filename, line).strip(),
+            }
+        walk = walk.tb_next
+    return {
+        "type": type(problem).__name__,
+        "message": str(problem)[:2000],
+        "source": source,
+        "module": eager.failed_in,
+        "step": eager.step,
+        "phase": str(eager.phase),
+    }
+
+
+def without_our_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The same traceback, less the frames that Sonde put between the user and torch."""
+    while trace is not None and is_ours(trace.tb_frame.f_code):
+        trace = trace.tb_next
+    walk = trace
+    while walk is not None:
+        following = walk.tb_next
+        while following is not None and is_ours(following.tb_frame.f_code):
+            following = following.tb_next
+        walk.tb_next = following
+        walk = following
+    return trace

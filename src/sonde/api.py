@@ -1,0 +1,57 @@
+"""What a training script may call. Under `sonde run` the session is there; otherwise the first call opens one."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from sonde.errors import UsageError
+
+
+def attach(*things: Any, **named: Any) -> None:
+    """Tells Sonde about modules and optimizers, so that nothing is guessed: `attach(model, optimizer)`, `attach(G=gen, D=disc)`.
+
+    Modules given by keyword go by that name. Without `sonde run`, this begins a recording under `.sonde/runs`.
+    """
+    eager = _session(begin=True)
+    if eager is not None:
+        from sonde.adapters.torch.attach import attach_all
+
+        attach_all(eager, things, named)
+
+
+def watch(sites: str, condition: str, *, on_hit: str | None = None) -> None:
+    """Adds a watchpoint: `watch("**:grad", "norm > 1e3")`. `on_hit` is report, stop or pause."""
+    if on_hit not in (None, "report", "stop", "pause"):
+        raise UsageError(f"on_hit is {on_hit!r}; it may be report, stop or pause.")
+    from sonde.watch.parse import watchpoint
+
+    watchpoint(f"{sites} {condition}", id=1)  # wrong use is the script's to hear about, whoever runs it
+    eager = _session(begin=True)
+    if eager is not None:
+        eager.session.watch(sites, condition, on_hit)
+
+
+def breakpoint() -> None:
+    """Stops here if a debugger is attached; does nothing otherwise."""
+    eager = _session(begin=False)
+    if eager is not None and eager.session.gate.controller is not None:
+        from sonde.model.stop import Stop
+
+        eager.stops.hit(Stop("code", eager.session.moment, frame=sys._getframe(1)))
+
+
+def _session(*, begin: bool) -> Any:
+    """The adapter of this process; opened, or begun on the spot, where `begin` asks for it."""
+    if "torch" not in sys.modules and not begin:
+        return None
+    from sonde.adapters.torch import install
+
+    found = install.current()
+    if found is None and begin:
+        if not install.installed():
+            from sonde.cli.child import start_here
+
+            start_here()
+        found = install.begin()
+    return found

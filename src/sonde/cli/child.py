@@ -1,0 +1,131 @@
+"""Inside a watched process: waits for torch, opens the session when the training begins, closes it at the end.
+
+Imported at the start of every Python process of a run, most of which never train: nothing heavy up here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sonde.session.options import Options
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.eager import Eager
+
+_failure: dict[str, Any] | None = None
+
+
+def start(options: Options | None = None) -> None:
+    """Never raises: whatever goes wrong here, the user's program runs."""
+    try:
+        options = options or Options.from_environment()
+        if options is None:
+            return
+        set_up_log()
+        import wrapt
+
+        chosen = options
+        wrapt.register_post_import_hook(lambda _: _install(chosen), "torch")
+    except Exception as problem:
+        print(f"sonde: could not start ({problem}); the program runs unwatched.", file=sys.stderr)
+
+
+def start_here() -> None:
+    """Begins in a running program that was not started by `sonde run`: a script's or a notebook's own choice."""
+    from pathlib import Path
+
+    from sonde.store.claim import create_run
+
+    set_up_log()
+    options = Options.from_environment()
+    if options is None:
+        script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "notebook"
+        run = create_run(Path(".sonde") / "runs", None, {"script": script, "argv": sys.argv})
+        options = Options(run=str(run.absolute()))
+    _install(options)
+
+
+def set_up_log() -> None:
+    """Sonde's own lines go to standard error, in one recognisable form."""
+    log = logging.getLogger("sonde")
+    if not log.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("sonde: %(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.WARNING)
+        log.propagate = False
+
+
+def _install(options: Options) -> None:
+    try:
+        from sonde.adapters.torch.install import install
+
+        install(lambda: _open(options))
+    except Exception as problem:
+        logging.getLogger("sonde").warning("could not be installed into torch (%s); the program runs unwatched", problem)
+
+
+def _open(options: Options) -> Eager | None:
+    """The training begins."""
+    try:
+        from sonde.adapters.torch.opening import open_eager
+
+        eager = open_eager(options)
+        if options.debug or options.on_hit == "pause" or any(action == "pause" for *_, action in options.watches):
+            _attach_console(eager, options)
+        pid = os.getpid()
+        atexit.register(_close, eager, pid)
+        sys.excepthook = _noting(sys.excepthook, eager)
+        return eager
+    except Exception as problem:
+        if os.environ.get("SONDE_STRICT") == "1":
+            raise
+        logging.getLogger("sonde").warning("could not begin (%s: %s); the program runs unwatched", type(problem).__name__, problem)
+        return None
+
+
+def _attach_console(eager: Eager, options: Options) -> None:
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return
+    from sonde.adapters.torch.inspect import TorchInspector
+    from sonde.cli.debugger.console import Console
+
+    eager.session.gate.controller = Console(TorchInspector(eager))
+    eager.entry_pending = options.debug
+    eager.refresh()
+
+
+def _close(eager: Eager, pid: int) -> None:
+    if os.getpid() != pid:
+        return
+    from sonde.adapters.torch import install
+
+    install.close()
+    try:
+        eager.session.close(exit={"exception": _failure}, coverage=eager.coverage())
+    except Exception as problem:
+        eager.session.guard.contain("closing the recording", problem)
+
+
+def _noting(hook: Any, eager: Eager) -> Any:
+    """Notes the exception that ends the program, and prints its traceback without Sonde's frames."""
+
+    def excepthook(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+        global _failure
+        try:
+            from sonde.adapters.torch.failure import describe, without_our_frames
+
+            _failure = describe(problem, trace, eager)
+            eager.session.writer.event("exception", **_failure)
+            trace = without_our_frames(trace)
+            problem.__traceback__ = trace
+        except Exception as second:
+            eager.session.guard.contain("describing an exception", second)
+        hook(kind, problem, trace)
+
+    return excepthook

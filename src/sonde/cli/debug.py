@@ -1,0 +1,34 @@
+"""`sonde debug`: a training under Sonde, stopped before step 0, with the terminal debugger."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from sonde.cli.run import run_target
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--watch", "watch_texts", multiple=True, metavar="'SITE CONDITION'", help="Pause where a condition holds; repeatable.")
+@click.option("--budget", metavar="5%|off|0", default="off", show_default=True, help="Share of the step time that Sonde may take.")
+@click.option("--record", type=click.Path(path_type=Path), metavar="DIR", help="Where the recording goes.")
+@click.option("--no-recommended", is_flag=True, help="Only your own watchpoints.")
+@click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
+def debug(
+    watch_texts: tuple[str, ...], budget: str, record: Path | None, no_recommended: bool, target: tuple[str, ...]
+) -> None:
+    """Run a training stopped before step 0, in the terminal debugger.
+
+    \b
+    sonde debug train.py --lr 0.1
+    sonde debug --watch '**:grad norm > 1e3' train.py
+    echo 'break encoder; continue; where' | sonde debug train.py
+    """
+    sys.exit(
+        run_target(
+            target, watch_texts=watch_texts, on_hit="pause", budget=budget, record=record,
+            recommended=not no_recommended, debug=True,
+        )  # fmt: skip
+    )

@@ -1,0 +1,107 @@
+"""`sonde run`: a training under Sonde."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from sonde.cli.configuration import FILE, chosen_action, from_file, watches
+from sonde.cli.outcome import finish
+from sonde.cli.supervise import supervise
+from sonde.cli.target import command_line
+from sonde.errors import UsageError
+from sonde.session.options import Options, parse_budget
+from sonde.store.claim import create_run
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--watch", "watch_texts", multiple=True, metavar="'SITE CONDITION'", help="Report where a condition holds; repeatable.")
+@click.option("--on-hit", type=click.Choice(["report", "stop", "pause"]), help="What a hit does (default: report).")
+@click.option("--budget", metavar="5%|off|0", help="Share of the step time that Sonde may take (default 5%); off: everything at every step; 0: sentinel only.")
+@click.option("--record", type=click.Path(path_type=Path), metavar="DIR", help="Where the recording goes (default: .sonde/runs/<name>).")
+@click.option("--report", "report_file", metavar="FILE.json", help="Findings as JSON; - is standard output.")
+@click.option("--steps", type=click.IntRange(1), metavar="N", help="Stop cleanly after N optimizer steps.")
+@click.option("--no-recommended", is_flag=True, help="Only your own watchpoints.")
+@click.option("-q", "--quiet", is_flag=True, help="No summary, no lines about hits; the recording has them.")
+@click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
+def run(
+    watch_texts: tuple[str, ...],
+    on_hit: str | None,
+    budget: str | None,
+    record: Path | None,
+    report_file: str | None,
+    steps: int | None,
+    no_recommended: bool,
+    quiet: bool,
+    target: tuple[str, ...],
+) -> None:
+    """Run a training under Sonde; the script, its output and its exit code stay as they are.
+
+    \b
+    sonde run train.py --lr 0.1
+    sonde run --watch '**:grad norm > 1e3' --on-hit stop train.py
+    sonde run --budget off --report findings.json train.py
+    sonde run -m package.train
+    sonde run torchrun --nproc-per-node 2 train.py
+    """
+    code = run_target(
+        target, watch_texts=watch_texts, on_hit=on_hit, budget=budget, record=record, report_file=report_file,
+        steps=steps, recommended=not no_recommended, quiet=quiet,
+    )  # fmt: skip
+    sys.exit(code)
+
+
+def run_target(
+    target: tuple[str, ...],
+    *,
+    watch_texts: tuple[str, ...] = (),
+    on_hit: str | None = None,
+    budget: str | None = None,
+    record: Path | None = None,
+    report_file: str | None = None,
+    steps: int | None = None,
+    recommended: bool = True,
+    quiet: bool = False,
+    debug: bool = False,
+) -> int:
+    command, script = command_line(target)
+    content = from_file(Path(FILE))
+    action = chosen_action(on_hit, content)
+    share = parse_budget(str(budget if budget is not None else content.get("budget", "5%")))
+    points = watches(watch_texts, content, action)
+    if report_file not in (None, "-"):
+        check_writable(Path(report_file))
+    parent, name = (record.parent, record.name) if record is not None else (Path(".sonde") / "runs", None)
+    try:
+        folder = create_run(parent, name, {"script": script, "argv": list(target)})
+    except OSError as problem:
+        raise UsageError(f"the recording cannot be made in {parent}: {problem.strerror}; choose another with --record.") from None
+    options = Options(
+        run=str(folder.absolute()),
+        watches=points,
+        on_hit=action,
+        budget=share,
+        steps=steps,
+        recommended=recommended and bool(content.get("recommended", True)),
+        debug=debug,
+        quiet=quiet,
+    )
+    code = supervise(command, options)
+    outcome = finish(folder, code, quiet=quiet)
+    if report_file == "-":
+        json.dump(outcome, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    elif report_file is not None:
+        Path(report_file).write_text(json.dumps(outcome, indent=2) + "\n")
+    return code
+
+
+def check_writable(path: Path) -> None:
+    """Better to hear it before a training of hours than after."""
+    if path.is_dir():
+        raise UsageError(f"the report cannot be written to {path}: it is a folder.")
+    if not path.parent.is_dir():
+        raise UsageError(f"the report cannot be written to {path}: the folder {path.parent} does not exist.")

@@ -1,0 +1,41 @@
+"""Runs the user's program as a child, with Sonde inside, and comes back with its exit code.
+
+The program is started as the user would start it, so that `__main__`, pickling, relative imports and
+child processes behave as always; the start-up file on PYTHONPATH lets Sonde in. Signals go through.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from types import FrameType
+
+import sonde
+from sonde.session.options import Options
+
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def supervise(command: list[str], options: Options) -> int:
+    """The exit code as a shell would see it: 128 + n after signal n."""
+    environment = {**os.environ, **options.to_environment()}
+    startup = str(Path(sonde.__file__).parent / "startup")
+    inherited = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = startup + (os.pathsep + inherited if inherited else "")
+    # Ctrl-C reaches the child by the terminal; the supervisor waits for what the child makes of it.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    child = subprocess.Popen(command, env=environment, preexec_fn=lambda: signal.signal(signal.SIGINT, before))
+
+    def forward(number: int, _: FrameType | None) -> None:
+        child.send_signal(number)
+
+    previous = {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        code = child.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        for number, action in previous.items():
+            signal.signal(number, action)
+    return code if code >= 0 else 128 - code

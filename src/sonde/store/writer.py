@@ -1,0 +1,219 @@
+"""The writing side of a recording: one rank's folder, filled while the training runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonde.errors import UsageError
+from sonde.model.finding import Finding
+from sonde.model.moment import Moment
+from sonde.model.site import Site
+from sonde.model.watchpoint import Hit
+from sonde.store import format as fmt
+from sonde.store.codec import finding_out, hit_out, site_out
+from sonde.store.columns import digest_batch, scalar_batch
+from sonde.store.compactor import Compactor
+from sonde.store.files import JsonLines, dump_json, replace_file
+from sonde.store.liveness import identity
+from sonde.store.segments import SegmentLog
+from sonde.store.values import write_value
+
+SEGMENT_BYTES = 32 << 20
+VALUE_BUDGET = 256 << 20
+SCALAR_BUFFER = 256
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class RecordingWriter:
+    """Writes one rank's folder, which no other writer may have written to.
+
+    Threads: any thread may call any method; they take turns. In a forked child every method does nothing,
+    because the
+    folder belongs to the parent.
+    Ownership: everything given is copied or encoded before the call returns; the caller may reuse its
+    buffers.
+    Readability: when `digests`, `site`, `hit`, `event`, `value` or `flush` return, another process can read
+    what was
+    given, also after this one is killed. `scalars` may wait for the next `digests`, or for SCALAR_BUFFER of
+    them.
+    Failure: OSError as it comes (disk full, folder deleted). What was written before stays readable, later
+    calls try
+    again from a clean state, and `close` works. Nothing is written after `close`; calls then do nothing.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        session_facts: Mapping[str, Any],
+        *,
+        value_budget: int = VALUE_BUDGET,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        """`session_facts`: rank, world_size, framework, framework_version, device, python and what else is
+        known."""
+        self.folder = Path(folder)
+        if (self.folder / fmt.SESSION).exists():
+            raise UsageError(
+                f"{self.folder} already holds a recorded session; claim another folder for this one"
+            )
+        self._lock = threading.RLock()  # reentrant: a signal handler may close while the same thread writes
+        self._pid, self._closed = os.getpid(), False
+        self._compactor = Compactor()
+        self._finishing: list[Path] | None = None
+        for name in (fmt.DIGESTS, fmt.SCALARS, fmt.VALUES):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self._digests = SegmentLog(
+            self.folder / fmt.DIGESTS, fmt.DIGEST_SCHEMA, limit=segment_bytes, retire=self._retire
+        )
+        self._scalars = SegmentLog(
+            self.folder / fmt.SCALARS, fmt.SCALAR_SCHEMA, limit=segment_bytes, retire=self._retire
+        )
+        self._waiting: list[tuple[int, str, float]] = []
+        self._rows = self._scalar_rows = self._value_count = 0
+        self._sites = JsonLines(self.folder / fmt.SITES)
+        self._hits = JsonLines(self.folder / fmt.HITS)
+        self._events = JsonLines(self.folder / fmt.EVENTS)
+        self._value_left, self._declined = value_budget, 0
+        self._session = {
+            **session_facts,
+            "format": fmt.FORMAT_VERSION,
+            "process": identity(),
+            "started": now(),
+            "closed": None,
+        }
+        self._write_session()
+
+    def site(self, site: Site) -> None:
+        """Make a site known, before its first digest. Given again with the same id, the later facts count."""
+        with self._lock:
+            if self._open:
+                self._sites.append(site_out(site))
+
+    def digests(self, rows: np.ndarray[Any, Any]) -> None:
+        """Add rows of dtype ROW in the order they happened, and any scalars that wait."""
+        with self._lock:
+            if self._open and len(rows):
+                first, self._rows = self._rows, self._rows + len(rows)
+                self._digests.append(digest_batch(rows, first))
+                self._flush_scalars()
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Note numbers of a step: loss, lr/0, step_seconds..."""
+        with self._lock:
+            if self._open:
+                self._waiting.extend((int(step), name, float(value)) for name, value in values.items())
+                if len(self._waiting) >= SCALAR_BUFFER:
+                    self._flush_scalars()
+
+    def hit(self, hit: Hit) -> None:
+        with self._lock:
+            if self._open:
+                self._hits.append(hit_out(hit))
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Note that something happened: `kind`, the time, and fields that JSON can hold (others become
+        text)."""
+        with self._lock:
+            if self._open:
+                self._events.append({"kind": kind, "time": now(), **fields})
+
+    def findings(self, findings: Iterable[Finding]) -> None:
+        """Replace the findings of this rank."""
+        with self._lock:
+            if self._open:
+                write_findings(self.folder, findings)
+
+    def value(
+        self, site: str, moment: Moment, content: bytes | memoryview, dtype: str, shape: tuple[int, ...]
+    ) -> Path | None:
+        """Keep a tensor: its little-endian bytes in C order, its dtype by name.
+
+        None when the budget does not allow it; the first time, an event `values-declined` says so, and
+        `close` counts.
+        Raises ValueError when the bytes do not fit dtype and shape.
+        """
+        with self._lock:
+            if not self._open:
+                return None
+            if memoryview(content).nbytes > self._value_left:
+                self._declined += 1
+                if self._declined == 1:
+                    self.event("values-declined", site=site, step=moment.step, left=self._value_left)
+                return None
+            path = self.folder / fmt.VALUES / f"{self._value_count:06d}{fmt.VALUE}"
+            self._value_count += 1
+            self._value_left -= write_value(path, site, moment, content, dtype, tuple(shape))
+            return path
+
+    def flush(self) -> None:
+        """Write what waits."""
+        with self._lock:
+            if self._open:
+                self._flush_scalars()
+
+    def close(self, exit_facts: Mapping[str, Any] | None = None) -> None:
+        """Write what waits, make every segment Parquet, and add `exit_facts` (exit, steps, overhead,
+        coverage...) to
+        session.json. Releases everything even when that fails, and then raises the first OSError; again: no
+        effect."""
+        with self._lock:
+            if not self._open:
+                return
+            failure: OSError | None = None
+            try:
+                self._flush_scalars()
+            except OSError as error:
+                failure = error
+            self._closed, self._finishing = True, []
+            for log in (self._digests, self._scalars):
+                log.rotate()
+            for lines in (self._sites, self._hits, self._events):
+                lines.close()
+            self._compactor.finish(self._finishing)
+            self._session.update(exit_facts or {})
+            self._session.update(
+                closed=now(), rows=self._rows, values=self._value_count, values_declined=self._declined,
+                problems=self._compactor.problems,
+            )  # fmt: skip
+            try:
+                self._write_session()
+            except OSError as error:
+                failure = failure or error
+            if failure is not None:
+                raise failure
+
+    @property
+    def _open(self) -> bool:
+        return not self._closed and os.getpid() == self._pid
+
+    def _retire(self, path: Path) -> None:
+        if self._finishing is None:
+            self._compactor.add(path)
+        else:
+            self._finishing.append(path)
+
+    def _flush_scalars(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            first, self._scalar_rows = self._scalar_rows, self._scalar_rows + len(waiting)
+            self._scalars.append(scalar_batch(waiting, first))
+
+    def _write_session(self) -> None:
+        replace_file(self.folder / fmt.SESSION, dump_json(self._session, indent=2) + b"\n")
+
+
+def write_findings(folder: Path, findings: Iterable[Finding]) -> None:
+    """Replace the findings in a rank's folder, atomically; also for a recording made long ago. Raises
+    OSError."""
+    entries = [finding_out(finding) for finding in findings]
+    replace_file(folder / fmt.FINDINGS, dump_json(entries, indent=2) + b"\n")

@@ -1,0 +1,157 @@
+"""A watchpoint made ready: which sites it watches, its expression there in stages, and where it is true now."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonde.model.site import Kind, Role, Site
+from sonde.model.watchpoint import Watchpoint
+from sonde.watch.batch import Batch
+from sonde.watch.conditions import parse
+from sonde.watch.evaluate import Program, program, truth
+from sonde.watch.expression import Expression
+from sonde.watch.nodes import And, Field, History, Inside, Node, Seen, walk
+from sonde.watch.pattern import Pattern
+from sonde.watch.plan import Plan
+from sonde.watch.vocabulary import CONTEXT
+
+
+def _cost(node: Node) -> int:
+    """Order of evaluation: plain fields, `seen()`, `prev`, contextual fields, windows by their length."""
+    cost = 0
+    for part in walk(node):
+        match part:
+            case Seen():
+                cost = max(cost, 1)
+            case History("prev", _, _):
+                cost = max(cost, 2)
+            case Field(name) if name in CONTEXT:
+                cost = max(cost, 3)
+            case Inside():
+                cost = max(cost, 4)
+            case History(_, _, length):
+                cost = max(cost, 4 + length)
+    return cost
+
+
+def _conjuncts(node: Node) -> list[Node]:
+    return [part for item in node.items for part in _conjuncts(item)] if isinstance(node, And) else [node]
+
+
+class Variant:
+    """The expression of a watchpoint as it applies at some of its sites. `active`: true there at the last look.
+
+    The parts of an `and` are evaluated cheapest first, and each only on the rows where the ones before held.
+    """
+
+    def __init__(self, expression: Expression) -> None:
+        self.expression = expression
+        parts = sorted(_conjuncts(expression.tree), key=_cost)
+        cheap = [part for part in parts if _cost(part) == 0]
+        self.first: Program | None = (
+            truth(And(tuple(cheap)) if len(cheap) > 1 else cheap[0]) if cheap else None
+        )
+        self.stages: list[Program] = [truth(part) for part in parts if _cost(part) > 0]
+        self.presets = expression.presets
+        self.terms = [(str(term), program(term)) for term in expression.terms]
+        self.watched = np.zeros(64, dtype=bool)
+        self.active = np.zeros(64, dtype=bool)
+        self.any_active = False
+
+    def watch(self, site: int) -> None:
+        if site >= len(self.watched):
+            size = max(site + 1, 2 * len(self.watched))
+            for name in ("watched", "active"):
+                grown = np.zeros(size, dtype=bool)
+                grown[: len(getattr(self, name))] = getattr(self, name)
+                setattr(self, name, grown)
+        self.watched[site] = True
+
+    def _mask(self, plan: Plan) -> NDArray[np.bool_]:
+        mask = plan.masks.get(id(self))
+        if mask is None:
+            inside = np.minimum(plan.sites, len(self.watched) - 1)
+            mask = plan.masks[id(self)] = self.watched[inside] & (plan.sites < len(self.watched))
+        return mask
+
+    def holds(self, batch: Batch) -> NDArray[np.bool_] | None:
+        """Where the condition holds, one value a row; None if nowhere."""
+        mask = self._mask(batch.plan)
+        if self.first is not None:
+            held = self.first(batch.all())
+            if not held.any():
+                return None
+            mask = mask & held
+        rows = np.flatnonzero(mask)
+        for stage in self.stages:
+            if not len(rows):
+                return None
+            rows = rows[np.broadcast_to(stage(batch.only(rows)), len(rows))]
+        if not len(rows):
+            return None
+        held = np.zeros(batch.plan.size, dtype=bool)
+        held[rows] = True
+        return held
+
+    def settle(
+        self, held: NDArray[np.bool_] | None, plan: Plan
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The rows where it has become true and those where it goes on being true; notes where it is true now."""
+        none = np.empty(0, dtype=np.int64)
+        if held is None:
+            if self.any_active:
+                self.active[plan.present[plan.present < len(self.active)]] = False
+                self.any_active = bool(self.active.any())
+            return none, none
+        ordered = held[plan.order]
+        before = np.empty_like(ordered)
+        before[1:] = ordered[:-1]
+        known = plan.present < len(self.active)
+        before[plan.starts] = False
+        before[plan.starts[known]] = self.active[plan.present[known]]
+        self.active[plan.present[known]] = ordered[plan.ends[known]]
+        self.any_active = bool(self.active.any())
+        return plan.order[ordered & ~before], plan.order[ordered & before]
+
+
+class Armed:
+    def __init__(self, watchpoint: Watchpoint) -> None:
+        self.watchpoint = watchpoint
+        self.pattern = Pattern.parse(watchpoint.sites)
+        self.expression = parse(watchpoint.condition)
+        self.variants: dict[Node, Variant] = {}
+        self.suppressed: dict[int, int] = {}
+        self._resolved: dict[Hashable, Expression | None] = {}
+
+    def fitting(self, site: Site) -> Expression | None:
+        """The expression for `site`, None if the watchpoint does not watch it. Fits look only at these facts."""
+        if not self.pattern.matches(site):
+            return None
+        facts = (site.kind, site.role, site.type, site.trainable, len(site.shape))
+        if facts not in self._resolved:
+            if len(self._resolved) > 10_000:
+                self._resolved.clear()
+            self._resolved[facts] = self.expression.at(site)
+        return self._resolved[facts]
+
+    def looks_up(self, site: Site) -> bool:
+        """Whether the watchpoint reads `site` for the sake of another one (`update_ratio`, `fed`, `loss`)."""
+        fields = self.expression.fields
+        if site.kind is Kind.LOSS:
+            return "loss" in fields
+        if site.kind is Kind.MODULE:
+            return "fed" in fields and site.role is Role.OUT
+        return "update_ratio" in fields and site.kind is Kind.PARAMETER and site.role is Role.VALUE
+
+    def add_site(self, site: Site) -> Variant | None:
+        expression = self.fitting(site)
+        if expression is None:
+            return None
+        variant = self.variants.get(expression.tree)
+        if variant is None:
+            variant = self.variants[expression.tree] = Variant(expression)
+        variant.watch(site.id)
+        return variant
