@@ -46,7 +46,7 @@ def compile_kernel(root: pathlib.Path) -> pathlib.Path:
         sources=[str(package / "_kernel.c")],
         depends=[str(path) for path in package.glob("*.h")],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
-        extra_compile_args=["-O3", "-std=c11", "-fno-math-errno"],
+        extra_compile_args=["-O3", "-std=c11", "-fno-math-errno", "-ffp-contract=off", "-pthread"],
         py_limited_api=True,
     )
     command = Distribution({"name": "sonde", "ext_modules": [extension]}).get_command_obj("build_ext")

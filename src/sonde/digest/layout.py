@@ -11,8 +11,10 @@ import numpy as np
 
 EXPONENT_BINS = 32
 """Bins of the magnitude histogram: bin i counts finite non-zero values with 2**(2*i-40) <= |x| < 2**(2*i-38);
-the first and last bins also take what lies beyond. It is over at most `EXPONENT_SAMPLE` evenly spaced elements."""
+the first and last bins also take what lies beyond."""
 EXPONENT_SAMPLE = 512
+"""The histogram looks at no more elements than this: those whose logical (C order) index is a multiple of
+ceil(count / EXPONENT_SAMPLE)."""
 
 COUNTS = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative")
 STATS = ("min", "max", "mean", "std", "absmax", "absmean", "norm")
@@ -38,5 +40,5 @@ DTYPES = (
     "int64", "int32", "int16", "int8", "uint8", "bool",
     "uint64", "uint32", "uint16", "complex64", "complex128",
 )  # fmt: skip
-"""Names by code: `ROW["dtype"]` indexes this tuple. Append only. A complex tensor is digested as the magnitudes |z|
-with `negative` 0; an element is NaN if either part is, infinite (counted as pos_inf) if either part is."""
+"""Names by code: `ROW["dtype"]` indexes this tuple. Append only. A complex tensor is digested as the
+magnitudes |z|, with `negative` 0; an element is NaN if either part is, else infinite if either is."""

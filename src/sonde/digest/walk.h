@@ -1,0 +1,287 @@
+/* From a tensor in memory to a row: chunks in memory order, segments of chunks over threads, the sampled histogram.
+ *
+ * Partials add up over the chunks of a segment, then over the segments, always in the same order: the result does not
+ * depend on the number of threads. */
+#ifndef SONDE_WALK_H
+#define SONDE_WALK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "isa.h"
+
+enum {
+    MAX_DIMS = 64,
+    MAX_THREADS = 64,
+    SEGMENT = 32 * CHUNK, /* what one thread takes at a time */
+};
+
+/* A tensor in CPU memory, or the difference of two of the same dtype and shape (`operands` 2). Strides are in bytes. */
+typedef struct {
+    const char *base[2];
+    int operands, dims, dtype;
+    int64_t count;
+    int64_t size[MAX_DIMS];
+    int64_t stride[2][MAX_DIMS];
+} View;
+
+static const uint8_t ITEM_SIZE[DTYPE_COUNT] = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1, 8, 4, 2, 8, 16};
+
+/* Half precisions are reduced in float, as float32 is; everything else in double. */
+static inline int reduces_in_float(int dtype) { return dtype == F32 || dtype == F16 || dtype == BF16; }
+
+typedef struct {
+    const Isa *isa;
+    const View *order;   /* dimensions in the order of the walk */
+    int64_t count, every; /* `every`: distance of sampled elements, 0 if the walk's order is not the logical one */
+    double scale;
+    uint8_t *bins;
+    Partial *segments;
+    atomic_int_fast64_t next;
+} Job;
+
+/* Fills `dims` of `out` with those of `view` in memory order, merged where two are one run of elements. No statistic but
+ * the histogram depends on the order, so a transposed tensor is walked as it lies. Returns whether the order changed. */
+static int walk_order(const View *view, View *out)
+{
+    int changed = 0, n = 0, order[MAX_DIMS];
+    out->operands = view->operands;
+    out->dtype = view->dtype;
+    out->count = view->count;
+    for (int o = 0; o < view->operands; o++)
+        out->base[o] = view->base[o];
+    int64_t stride[2][MAX_DIMS];
+    for (int d = 0; d < view->dims; d++) {
+        if (view->size[d] == 1)
+            continue;
+        stride[0][d] = view->stride[0][d];
+        stride[1][d] = view->operands == 2 ? view->stride[1][d] : 0;
+        if (view->operands == 1 && stride[0][d] < 0) {
+            out->base[0] += (view->size[d] - 1) * stride[0][d];
+            stride[0][d] = -stride[0][d];
+            changed = 1;
+        }
+        int at = n++;
+        for (; at > 0 && llabs(stride[0][order[at - 1]]) < llabs(stride[0][d]); at--) {
+            order[at] = order[at - 1];
+            changed = 1;
+        }
+        order[at] = d;
+    }
+    int dims = 0;
+    for (int i = 0; i < n; i++) {
+        int d = order[i], last = dims - 1, merges = dims > 0;
+        for (int o = 0; o < view->operands && merges; o++)
+            merges = out->stride[o][last] == stride[o][d] * view->size[d];
+        if (merges)
+            out->size[last] *= view->size[d];
+        else
+            out->size[dims++] = view->size[d];
+        for (int o = 0; o < view->operands; o++)
+            out->stride[o][dims - 1] = stride[o][d];
+    }
+    if (dims == 0) {
+        out->size[dims] = 1;
+        out->stride[0][dims] = out->stride[1][dims] = ITEM_SIZE[view->dtype];
+        dims = 1;
+    }
+    out->dims = dims;
+    return changed;
+}
+
+/* Loads n elements of one operand from logical position `at`. */
+static void load_run(const Isa *isa, const View *view, int operand, int64_t at, size_t n, void *target)
+{
+    int inner = view->dims - 1;
+    int64_t index[MAX_DIMS], rest = at;
+    const char *row = view->base[operand];
+    for (int d = inner; d >= 0; d--) {
+        index[d] = rest % view->size[d];
+        rest /= view->size[d];
+        if (d < inner)
+            row += index[d] * view->stride[operand][d];
+    }
+    size_t width = reduces_in_float(view->dtype) ? sizeof(float) : sizeof(double);
+    for (char *out = target; n > 0;) {
+        size_t run = (size_t)(view->size[inner] - index[inner]);
+        run = run < n ? run : n;
+        int64_t step = view->stride[operand][inner];
+        isa->load[view->dtype](row + index[inner] * step, (ptrdiff_t)step, run, out);
+        out += run * width;
+        n -= run;
+        index[inner] = 0;
+        for (int d = inner - 1; d >= 0; d--) {
+            row += view->stride[operand][d];
+            if (++index[d] < view->size[d])
+                break;
+            row -= view->size[d] * view->stride[operand][d];
+            index[d] = 0;
+        }
+    }
+}
+
+/* Where the chunk's elements are or were put: in place if they are floats in a row, else in `buffer`. */
+static void *chunk_of(const Job *job, int64_t at, size_t n, double *buffer)
+{
+    const View *view = job->order;
+    int in_row = view->dims == 1 && view->stride[0][0] == ITEM_SIZE[view->dtype];
+    if (in_row && view->operands == 1 && view->dtype == F32)
+        return (void *)(view->base[0] + at * 4);
+    load_run(job->isa, view, 0, at, n, buffer);
+    if (view->operands == 2) {
+        double other[CHUNK];
+        load_run(job->isa, view, 1, at, n, other);
+        if (reduces_in_float(view->dtype)) {
+            float *a = (float *)buffer;
+            const float *b = (const float *)other;
+            for (size_t i = 0; i < n; i++)
+                a[i] -= b[i];
+        } else
+            for (size_t i = 0; i < n; i++)
+                buffer[i] -= other[i];
+    }
+    if (job->scale != 1)
+        for (size_t i = 0; i < n; i++)
+            buffer[i] *= job->scale;
+    return buffer;
+}
+
+static void reduce_chunk(const Job *job, int64_t at, size_t n, Partial *out)
+{
+    double buffer[CHUNK];
+    int floats = reduces_in_float(job->order->dtype);
+    void *values = chunk_of(job, at, n, buffer);
+    if (job->every) {
+        int64_t k = (at + job->every - 1) / job->every, first = k * job->every - at;
+        if (floats && first < (int64_t)n)
+            job->isa->bin_f32((const float *)values + first, (n - (size_t)first + (size_t)job->every - 1) / (size_t)job->every,
+                              (size_t)job->every, job->bins + k);
+        else
+            for (int64_t i = first; i < (int64_t)n; i += job->every)
+                job->bins[k++] = bin_of_double(((const double *)values)[i]);
+    }
+    if (floats) {
+        if (job->isa->chunk_f32(values, n, out))
+            return;
+        double wide[CHUNK];
+        for (size_t i = 0; i < n; i++)
+            wide[i] = ((const float *)values)[i];
+        job->isa->chunk_any(wide, n, out);
+        return;
+    }
+    job->isa->chunk_any(values, n, out);
+}
+
+static void reduce_segment(const Job *job, int64_t segment, Partial *out)
+{
+    int64_t from = segment * SEGMENT, to = from + SEGMENT < job->count ? from + SEGMENT : job->count;
+    *out = NOTHING;
+    for (int64_t at = from; at < to; at += CHUNK) {
+        Partial part;
+        reduce_chunk(job, at, (size_t)(to - at < CHUNK ? to - at : CHUNK), &part);
+        if (at == from)
+            *out = part;
+        else
+            partial_add(out, &part);
+    }
+}
+
+static void *worker(void *argument)
+{
+    Job *job = argument;
+    int64_t total = (job->count + SEGMENT - 1) / SEGMENT;
+    for (int64_t i; (i = atomic_fetch_add(&job->next, 1)) < total;)
+        reduce_segment(job, i, &job->segments[i]);
+    return NULL;
+}
+
+/* Threads live for this call only: a pool would not survive a fork of the training process (data loaders fork). */
+static int reduce_threaded(Job *job, int threads, Partial *out)
+{
+    int64_t total = (job->count + SEGMENT - 1) / SEGMENT;
+    job->segments = malloc((size_t)total * sizeof(Partial));
+    if (!job->segments)
+        return 0;
+    pthread_t others[MAX_THREADS];
+    int started = 0;
+    while (started < threads - 1 && pthread_create(&others[started], NULL, worker, job) == 0)
+        started++;
+    worker(job);
+    for (int i = 0; i < started; i++)
+        pthread_join(others[i], NULL);
+    *out = job->segments[0];
+    for (int64_t i = 1; i < total; i++)
+        partial_add(out, &job->segments[i]);
+    free(job->segments);
+    return 1;
+}
+
+static void reduce_all(Job *job, int threads, Partial *out)
+{
+    atomic_init(&job->next, 0);
+    if (threads > 1 && job->count > 2 * SEGMENT && reduce_threaded(job, threads, out))
+        return;
+    reduce_segment(job, 0, out);
+    for (int64_t i = 1; i * SEGMENT < job->count; i++) {
+        Partial part;
+        reduce_segment(job, i, &part);
+        partial_add(out, &part);
+    }
+}
+
+/* The histogram where the walk's order is not the logical order: looks up every sampled element. */
+static void sample_bins(const Isa *isa, const View *view, int64_t every, uint8_t *bins)
+{
+    for (int64_t at = 0, k = 0; at < view->count; at += every, k++) {
+        double one[2] = {0};
+        for (int o = 0; o < view->operands; o++)
+            load_run(isa, view, o, at, 1, &one[o]);
+        if (reduces_in_float(view->dtype)) {
+            float a, b = 0;
+            memcpy(&a, &one[0], sizeof a);
+            if (view->operands == 2)
+                memcpy(&b, &one[1], sizeof b);
+            bins[k] = bin_of_float(a - b);
+        } else
+            bins[k] = bin_of_double(view->operands == 2 ? one[0] - one[1] : one[0]);
+    }
+}
+
+/* Fills the statistics of `row` (not its place: step, site, call, phase). */
+static void digest(const Isa *isa, const View *view, int threads, Row *row)
+{
+    Partial all = NOTHING;
+    memset(row->exponents, 0, sizeof row->exponents);
+    row->dtype = (uint8_t)view->dtype;
+    if (view->count == 0) {
+        row_fill(row, &all, 0);
+        return;
+    }
+    View order;
+    uint8_t bins[SAMPLE];
+    int64_t every = (view->count + SAMPLE - 1) / SAMPLE;
+    memset(bins, NO_BIN, sizeof bins);
+    int changed = walk_order(view, &order);
+    Job job = {.isa = isa, .order = &order, .count = view->count, .every = changed ? 0 : every, .scale = 1, .bins = bins};
+    if (changed)
+        sample_bins(isa, view, every, bins);
+    threads = threads < MAX_THREADS ? threads : MAX_THREADS;
+    reduce_all(&job, threads, &all);
+    int unscale = 0;
+    double most = all.max > -all.min ? all.max : -all.min;
+    if (all.finite && most != 0 && (most > 0x1p500 || most < 0x1p-400)) { /* float64 only: squares would not fit */
+        frexp(most, &unscale);
+        unscale = unscale < -1000 ? -1000 : unscale > 1000 ? 1000 : unscale;
+        job.scale = ldexp(1, -unscale);
+        job.every = 0;
+        Partial scaled;
+        reduce_all(&job, threads, &scaled);
+        all.mean = scaled.mean;
+        all.deviation = scaled.deviation;
+        all.abs = scaled.abs;
+    }
+    row_fill(row, &all, unscale);
+    isa->count_bins(bins, row->exponents);
+}
+
+#endif
