@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -61,6 +62,8 @@ class Session:
         self.immediate: set[int] = set()
         """Sites whose hits must act at once: the user asked to stop or pause there."""
         self.hit_count = 0
+        self.hits: deque[Hit] = deque(maxlen=100)
+        """The latest; all of them are in the recording."""
         self.cost_ns = 0
         """Time spent in Sonde that the block does not count by itself."""
         self.on_stop: Callable[[Stop], None] = lambda stop: None
@@ -180,6 +183,7 @@ class Session:
 
     def _take(self, hit: Hit, newest: Site, tensor: Any) -> None:
         self.hit_count += 1
+        self.hits.append(hit)
         self.writer.hit(hit)
         if self.hit_count <= LOUD and not self.options.quiet:
             shown = ", ".join(f"{name} {value:.6g}" for name, value in list(hit.actual.items())[:4])

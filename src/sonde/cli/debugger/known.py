@@ -6,7 +6,8 @@ from sonde.cli.debugger.address import as_site
 from sonde.cli.debugger.context import Context
 from sonde.model.site import Site
 from sonde.session.inspector import Inspector
-from sonde.watch.pattern import Pattern, nearest
+from sonde.watch.pattern import Pattern
+from sonde.watch.suggest import nearest
 
 _PROMISED = ("out", "grad", "in", "grad_in")
 
