@@ -55,7 +55,8 @@ class Eager:
         self.optimizer_steps = 0
         self.epoch = 0
         self.entry_pending = False
-        self.failed_in: str | None = None
+        self.idle = False
+        """Nothing is wanted of modules in this step."""
         self.accounting = Accounting(hook)
         self._loader: weakref.ref[Any] | None = None
         self.unsupported: dict[str, str] = {}
@@ -294,6 +295,13 @@ class Eager:
         if limit is not None and self.step >= limit:
             session.end(f"{limit} steps are done, as asked")
         self.stops.end_of_step()
+        self._rest()
+
+    def _rest(self) -> None:
+        """With an optimizer to mark the steps, modules need not even be noticed in steps that leave them alone."""
+        self.idle = (
+            self.level == Level.SENTINEL and not self.stops.inputs_wanted and self.session.steps.has_optimizer
+        )
 
     def refresh(self) -> None:
         """Watchpoints, breakpoints or the plan changed: taps are made anew."""
@@ -307,6 +315,7 @@ class Eager:
         self.parameters.plans.clear()
         if self.stops.attentive:
             self.level = Level.FULL
+        self._rest()
 
     # -- values and coverage ---------------------------------------------------------------------
 

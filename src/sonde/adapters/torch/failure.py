@@ -6,15 +6,20 @@ import linecache
 from types import TracebackType
 from typing import Any
 
+from torch import nn
+
 from sonde.adapters.torch.eager import Eager
 from sonde.adapters.torch.frames import display_path, is_ours, is_user
 
 
 def describe(problem: BaseException, trace: TracebackType | None, eager: Eager) -> dict[str, Any]:
-    source = None
+    source = module = None
     walk = trace
     while walk is not None:
         code = walk.tb_frame.f_code
+        if code.co_name == "_call_impl" and isinstance(called := walk.tb_frame.f_locals.get("self"), nn.Module):
+            entry = eager.entries.get(id(called))
+            module = entry.name if entry is not None else type(called).__name__
         if is_user(code):
             line = walk.tb_lineno
             source = {
@@ -27,7 +32,7 @@ def describe(problem: BaseException, trace: TracebackType | None, eager: Eager) 
         "type": type(problem).__name__,
         "message": str(problem)[:2000],
         "source": source,
-        "module": eager.failed_in,
+        "module": module,
         "step": eager.step,
         "phase": str(eager.phase),
     }

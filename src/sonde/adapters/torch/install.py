@@ -100,6 +100,8 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     eager = _eager
     if eager is None and (not _pending or (eager := begin()) is None):
         return _original_call(self, *args, **kwargs)
+    if eager.idle:
+        return _original_call(self, *args, **kwargs)
     if eager.thread != get_ident():
         eager.other_threads += 1
         return _original_call(self, *args, **kwargs)
@@ -115,10 +117,6 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     eager.stack.append(entry)
     try:
         out = _original_call(self, *args, **kwargs)
-    except BaseException:
-        if eager.failed_in is None:
-            eager.failed_in = entry.name
-        raise
     finally:
         eager.stack.pop()
     if eager.level:

@@ -149,7 +149,7 @@ class Parameters:
                 ids = self._sites(name, parameter, trainable=parameter.requires_grad)
                 if not parameter.requires_grad and session.steps.step > 0:
                     continue
-                if session.engine.wanted(session.sites[ids[Role.UPDATE]]):
+                if session.user_watched(session.sites[ids[Role.UPDATE]]):
                     plan.update_sites[len(plan.parameters)] = ids[Role.UPDATE]
                 plan.parameters.append(parameter)
                 plan.grad_sites.append(ids[Role.GRAD])

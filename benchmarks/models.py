@@ -1,0 +1,99 @@
+"""The three models of the overhead benchmark: dispatch-bound, convolutional, transformer."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def mlp() -> nn.Module:
+    """24 × (Linear 32→32, LayerNorm, ReLU) and a head: 75 modules whose ops take microseconds."""
+    layers: list[nn.Module] = []
+    for _ in range(24):
+        layers += [nn.Linear(32, 32), nn.LayerNorm(32), nn.ReLU()]
+    return nn.Sequential(nn.Sequential(*layers), nn.Linear(32, 10))
+
+
+class Residual(nn.Module):
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outside)
+        self.relu1 = nn.ReLU()
+        self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outside)
+        self.relu2 = nn.ReLU()
+        self.short = (
+            nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
+            if stride != 1 or inside != outside
+            else None
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        short = x if self.short is None else self.short(x)
+        x = self.relu1(self.bn1(self.conv1(x)))
+        return self.relu2(self.bn2(self.conv2(x)) + short)
+
+
+def resnet() -> nn.Module:
+    """ResNet-18 for 64×64 images: 11 million parameters."""
+    width = 64
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+    ]  # fmt: skip
+    for k in range(4):
+        inside, outside = width * 2 ** max(0, k - 1), width * 2**k
+        layers += [Residual(inside, outside, 1 if k == 0 else 2), Residual(outside, outside, 1)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * width, 10))
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.proj(mixed.transpose(1, 2).reshape(batch, length, width))
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.ln1, self.attn = nn.LayerNorm(width), Attention(width, heads)
+        self.ln2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.ln1(x))
+        return x + self.mlp(self.ln2(x))
+
+
+class GPT(nn.Module):
+    """Six blocks of width 256 on 128 tokens: 5 million parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tok, self.pos = nn.Embedding(512, 256), nn.Embedding(128, 256)
+        self.blocks = nn.Sequential(*[Block(256, 8) for _ in range(6)])
+        self.norm, self.head = nn.LayerNorm(256), nn.Linear(256, 512, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.tok(tokens) + self.pos.weight[: tokens.shape[1]]
+        return self.head(self.norm(self.blocks(x))).transpose(1, 2)
+
+
+def build(name: str) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
+    torch.manual_seed(0)
+    if name == "mlp":
+        return mlp(), [(torch.randn(32, 32), torch.randint(0, 10, (32,))) for _ in range(8)]
+    if name == "resnet":
+        return resnet(), [(torch.randn(16, 3, 64, 64), torch.randint(0, 10, (16,))) for _ in range(8)]
+    if name == "gpt":
+        return GPT(), [(torch.randint(0, 512, (8, 128)), torch.randint(0, 512, (8, 128))) for _ in range(8)]
+    raise SystemExit(f"there is no benchmark model {name!r}")

@@ -1,0 +1,121 @@
+"""Step time under Sonde over bare step time: two live processes taking turns, so that load hits both alike.
+
+    python benchmarks/overhead.py                       all models and modes
+    python benchmarks/overhead.py --models mlp --modes everything --turns 40
+
+A ratio is formed per pair of adjacent turns; the table shows the median of the pairs, of wall and of CPU time,
+and their quartiles. The first row is bare against bare: its distance from 1 is the noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import sonde
+from sonde.session.options import Options
+from sonde.store.claim import create_run
+
+HERE = Path(__file__).parent
+STEPS = {"mlp": 20, "resnet": 1, "gpt": 1}
+MODES: dict[str, float | None] = {"bare": -1.0, "sentinel": 0.0, "budget 5%": 0.05, "everything": None}
+TARGETS = {
+    ("sentinel", "mlp"): 1.08, ("sentinel", "resnet"): 1.02, ("sentinel", "gpt"): 1.02,
+    ("everything", "mlp"): 1.5, ("everything", "resnet"): 1.08, ("everything", "gpt"): 1.08,
+}  # fmt: skip
+
+
+class Side:
+    """One training process."""
+
+    def __init__(self, model: str, budget: float | None, threads: int, folder: Path) -> None:
+        environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "PYTHONDONTWRITEBYTECODE": "1"}
+        self.run: Path | None = None
+        if budget != -1.0:
+            self.run = create_run(folder, None, {"script": "worker.py", "argv": []})
+            options = Options(run=str(self.run.absolute()), budget=budget, quiet=True)
+            environment |= options.to_environment()
+            startup = str(Path(sonde.__file__).parent / "startup")
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [startup, os.environ.get("PYTHONPATH")]))
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "worker.py"), model, str(threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,
+        )  # fmt: skip
+
+    def turn(self, steps: int) -> dict[str, float]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+        answer: dict[str, float] = json.loads(self.process.stdout.readline())
+        return answer
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def duel(model: str, mode: str, turns: int, threads: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        bare, watched = (Side(model, MODES[side], threads, Path(folder)) for side in ("bare", mode))
+        steps = STEPS[model]
+        for side in (bare, watched):
+            side.turn(steps * 3)
+        ratios, cpu = [], []
+        for k in range(turns):
+            order = (bare, watched) if k % 2 == 0 else (watched, bare)
+            answers = {id(side): side.turn(steps) for side in order}
+            b, w = answers[id(bare)], answers[id(watched)]
+            ratios.append(w["wall"] / b["wall"])
+            cpu.append(w["cpu"] / b["cpu"])
+        for side in (bare, watched):
+            side.end()
+        kept = sum(path.stat().st_size for path in watched.run.rglob("*") if path.is_file()) if watched.run else 0
+        reported = 0.0
+        if watched.run:
+            session = json.loads((watched.run / "rank0" / "session.json").read_text())
+            reported = session["overhead"]["ratio"]
+        quartiles = statistics.quantiles(ratios, n=4)
+        return {
+            "ratio": statistics.median(ratios), "low": quartiles[0], "high": quartiles[2],
+            "cpu": statistics.median(cpu), "memory_mb": (w["rss"] - b["rss"]) / 1024,
+            "bytes_per_step": kept / w["steps"], "same_loss": w["loss"] == b["loss"], "reported": reported,
+        }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default="mlp,resnet,gpt")
+    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--turns", type=int, default=30)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = []
+    print("| mode | model | wall × (quartiles) | cpu × | Sonde says | target | + peak MB | bytes/step | same loss |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for mode in options.modes.split(","):
+        for model in options.models.split(","):
+            turns = options.turns if model == "mlp" else max(8, options.turns // 2)
+            r = duel(model, mode, turns, options.threads)
+            results.append({"mode": mode, "model": model, **r})
+            target = TARGETS.get((mode, model))
+            print(
+                f"| {mode} | {model} | {r['ratio']:.3f} ({r['low']:.3f}–{r['high']:.3f}) | {r['cpu']:.3f} | "
+                f"{r['reported']:.3f} | {f'≤ {target}' if target else ''} | {r['memory_mb']:.0f} | "
+                f"{r['bytes_per_step']:.0f} | {'yes' if r['same_loss'] else 'NO'} |",
+                flush=True,
+            )
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()

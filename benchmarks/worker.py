@@ -1,0 +1,43 @@
+"""One side of a duel: a plain training that runs as many steps as it is told on standard input."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+
+import torch
+from models import build
+
+model, batches = build(sys.argv[1])
+torch.set_num_threads(int(sys.argv[2]))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+criterion = torch.nn.CrossEntropyLoss()
+done = 0
+losses = []
+
+
+def steps(count: int) -> None:
+    global done
+    for _ in range(count):
+        x, y = batches[done % len(batches)]
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        done += 1
+
+
+for line in sys.stdin:
+    wall, cpu = time.perf_counter(), time.process_time()
+    steps(int(line))
+    answer = {
+        "wall": time.perf_counter() - wall,
+        "cpu": time.process_time() - cpu,
+        "rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "loss": losses[-1],
+        "steps": done,
+    }
+    print(json.dumps(answer), flush=True)
