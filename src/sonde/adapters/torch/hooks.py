@@ -10,9 +10,10 @@ from torch import Tensor
 
 
 def hook(tensor: Tensor, tap: Callable[[Any], None]) -> None:
-    """`tensor.register_hook(tap)` at a fifth of its price: no handle is needed, the tensor lives for one step."""
+    """`tensor.register_hook(tap)` without the price of its handle: the tensor, which is no leaf, lives for one step."""
     hooks = tensor._backward_hooks
     if hooks is None:
         tensor._backward_hooks = OrderedDict(((tap, tap),))
+        tensor.grad_fn._register_hook_dict(tensor)  # without it, autograd never looks at the dictionary
     else:
         hooks[tap] = tap
