@@ -16,7 +16,10 @@ from sonde.session.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor's content. `note` says what is worth knowing, e.g. that it was modified in place since it was seen."""
+    """A tensor's content. `note` says what is worth knowing, e.g. that it was modified in place since it was seen.
+
+    `step` is when it was seen, where that may not be now.
+    """
 
     address: str
     array: np.ndarray[Any, Any]
@@ -24,6 +27,7 @@ class Value:
     shape: tuple[int, ...]
     device: str = "cpu"
     note: str = ""
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

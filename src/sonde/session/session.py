@@ -134,6 +134,8 @@ class Session:
     # -- watchpoints -----------------------------------------------------------------------------
 
     def watch(self, sites: str, condition: str, action: str | None = None) -> Watchpoint:
+        """Takes effect from now on: what was observed before is evaluated first."""
+        self.evaluate()
         used = [point.id for point in self.engine.watchpoints]
         point = parse_watchpoint(
             f"{sites} {condition}", id=max(used, default=0) + 1, action=action or self.options.on_hit

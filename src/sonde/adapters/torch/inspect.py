@@ -15,6 +15,10 @@ from sonde.session.inspector import ModuleNode, OptimizerNode, Value
 from sonde.watch.suggest import nearest
 
 
+Found = tuple[Tensor, str, int | None]
+"""A tensor, what is worth knowing about it, and the step when it was seen if that may not be now."""
+
+
 class TorchInspector:
     def __init__(self, eager: Eager) -> None:
         self.eager = eager
@@ -48,7 +52,8 @@ class TorchInspector:
         return sorted(seen)
 
     def value(self, address: str, *, before: bool = False, index: tuple[Any, ...] = ()) -> Value:
-        tensor, note = self._find(self._resolve(address), before)
+        address = self._resolve(address)
+        tensor, note, step = self._find(address, before)
         try:
             part = tensor.detach()[index] if index else tensor.detach()
         except (IndexError, TypeError, ValueError, RuntimeError) as problem:
@@ -58,11 +63,11 @@ class TorchInspector:
         name = dtype_name(host)
         if not host.is_complex() and host.is_floating_point() and name not in ("float64", "float32", "float16"):
             host = host.float()
-        return Value(address, host.numpy().copy(), name, tuple(part.shape), str(tensor.device), note)
+        return Value(address, host.numpy().copy(), name, tuple(part.shape), str(tensor.device), note, step)
 
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
         address = self._resolve(address)
-        tensor, _ = self._find(address, before=False)
+        tensor, _, _ = self._find(address, before=False)
         with torch.no_grad():
             target = tensor.detach()
             try:
@@ -109,7 +114,7 @@ class TorchInspector:
                 return f"{address}:{role}"
         return f"{address}:out"
 
-    def _find(self, address: str, before: bool) -> tuple[Tensor, str]:
+    def _find(self, address: str, before: bool) -> Found:
         name, _, role = address.rpartition(":")
         live = dict(self.eager.parameters.live()).get(name)
         if live is not None:
@@ -123,12 +128,12 @@ class TorchInspector:
         if buffer is not None and role == "value" and not before:
             module = buffer[0]()
             if module is not None:
-                return getattr(module, buffer[1]), ""
+                return getattr(module, buffer[1]), "", None
         close = nearest(address, self.addresses())
         hint = f"; the nearest are {', '.join(close[:3])}" if close else ""
         raise UsageError(f"there is no site {address!r} so far{hint}.")
 
-    def _kept(self, site: Site, before: bool) -> tuple[Tensor, str]:
+    def _kept(self, site: Site, before: bool) -> Found:
         kept = self.eager.stops.kept
         seen = kept.get(site.id, before=before)
         if seen is None and before:
@@ -140,9 +145,9 @@ class TorchInspector:
             notes.append(f"of step {seen.step}: the site did not run yet in step {kept.step}")
         if seen.tensor._version != seen.version:
             notes.append("modified in place since it was seen here")
-        return seen.tensor, "; ".join(notes)
+        return seen.tensor, "; ".join(notes), seen.step
 
-    def _parameter(self, name: str, role: str, live: Tensor, before: bool) -> tuple[Tensor, str] | None:
+    def _parameter(self, name: str, role: str, live: Tensor, before: bool) -> Found | None:
         kept = self.eager.stops.kept
         old = kept.value_before(name)
         if role == "value":
@@ -150,12 +155,12 @@ class TorchInspector:
         elif role == "grad":
             found = kept.gradient(name, live.grad, before=before)
             if found is not None and not before and live.grad is None:
-                return found, "of the step before: the script has cleared the gradient since"
+                return found, "of the step before: the script has cleared the gradient since", kept.step - 1
         elif role == "update" and old is not None and not before:
             found = live.detach() - old
         else:
             found = None
-        return None if found is None else (found, "")
+        return None if found is None else (found, "", None)
 
 
 def _group(group: dict[str, Any]) -> dict[str, str]:

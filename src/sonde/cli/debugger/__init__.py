@@ -1,1 +1,1 @@
-"""The terminal debugger: `console.py` is what the gate calls, `commands.py` the table of everything that it understands."""
+"""The terminal debugger: `console.py` is what the gate calls, `commands.py` the table of what it knows."""

@@ -30,7 +30,9 @@ def add(context: Context, argument: str, *, once: bool) -> None:
     where, *rest = _IF.split(argument, maxsplit=1)
     condition = rest[0].strip() if rest else ""
     if not where.strip() or re.search(r"\sif$", argument) or where.startswith("if "):
-        raise UsageError("break at what? `break blocks.3.attn`, `break train.py:42`, or either with `if CONDITION`.")
+        raise UsageError(
+            "break at what? `break blocks.3.attn`, `break train.py:42`, or either with `if CONDITION`."
+        )
     place = parse_place(where, context.stop)
     if place is not None:
         check_python(condition)
@@ -47,11 +49,15 @@ def add(context: Context, argument: str, *, once: bool) -> None:
 def conditional(context: Context, sites: str, condition: str, *, once: bool) -> None:
     """A condition on a tensor is a watchpoint's business."""
     if once:
-        raise UsageError("a temporary breakpoint on a site takes no condition; use `break SITE if CONDITION`, then `unwatch`.")
+        raise UsageError(
+            "a temporary breakpoint on a site takes no condition; use `break SITE if CONDITION`, then "
+            "`unwatch`."
+        )
     watchpoint = context.session.watch(sites, condition, "pause")
     warn_if_unknown(context, sites)
     context.terminal.text(
-        f"made watchpoint {watchpoint.id} of it: {watchpoint} (it pauses; `unwatch {watchpoint.id}` removes it)"
+        f"made watchpoint {watchpoint.id} of it: {watchpoint} (it pauses; `unwatch {watchpoint.id}` "
+        f"removes it)"
     )
 
 
@@ -73,7 +79,9 @@ def delete(context: Context, argument: str) -> None:
     for word in argument.replace(",", " ").split():
         if not word.isdecimal() or int(word) not in points:
             known = ", ".join(map(str, points)) or "none"
-            raise UsageError(f"there is no breakpoint {word!r}; there are: {known} (watchpoints go with `unwatch`).")
+            raise UsageError(
+                f"there is no breakpoint {word!r}; there are: {known} (watchpoints go with `unwatch`)."
+            )
         context.gate.remove_breakpoint(int(word))
         context.terminal.text(f"removed breakpoint {word}")
 
@@ -83,7 +91,10 @@ def show(context: Context) -> None:
     if not points:
         context.terminal.text("there are no breakpoints; `break SITE` or `break FILE:LINE` makes one")
         return
-    rows = [(str(p.id), describe(p), "once" if p.once else "", f"hit {p.hit_count} times" if p.hit_count else "") for p in points]
+    rows = [
+        (str(p.id), describe(p), "once" if p.once else "", f"hit {p.hit_count} times" if p.hit_count else "")
+        for p in points
+    ]
     context.terminal.table(rows)
 
 
@@ -97,8 +108,10 @@ def describe(point: Breakpoint) -> str:
 
 
 _PLACES = (
-    "SITE is an address or a pattern (`blocks.*.attn:grad`, `model/softmax#0`); without a role it means the output, the "
-    "gradient or the value. FILE:LINE stops before that line runs; a number alone is a line of the file that runs now. "
+    "SITE is an address or a pattern (`blocks.*.attn:grad`, `model/softmax#0`); without a role it "
+    "means the output, the "
+    "gradient or the value. FILE:LINE stops before that line runs; a number alone is a line of the "
+    "file that runs now. "
 )
 
 COMMANDS = (
@@ -107,7 +120,8 @@ COMMANDS = (
         completes="sites", repeats=False,
         summary="stop at a site or at a source line; without arguments, list the breakpoints",
         detail=_PLACES
-        + "The condition of a site is in the watch language and makes a watchpoint; that of a line is Python in the line's frame.",
+        + "The condition of a site is in the watch language and makes a watchpoint; that of a line is "
+        "Python in the line's frame.",
         example="break train.py:42 if step > 3",
     ),
     Command(

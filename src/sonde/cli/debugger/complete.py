@@ -13,7 +13,7 @@ from sonde.watch.vocabulary import FIELDS
 
 
 def complete(text: str, table: Table, inspector: Inspector) -> tuple[int, list[str]]:
-    """From the text before the cursor: how many of its last characters to replace, and what may stand there."""
+    """From the text before the cursor: how many characters to replace, and what may stand there."""
     current = text.rpartition(";")[2].lstrip()
     word, blank, rest = current.partition(" ")
     if not blank:
@@ -23,7 +23,9 @@ def complete(text: str, table: Table, inspector: Inspector) -> tuple[int, list[s
     except UsageError:
         return 0, []
     last = re.split(r"\s", rest)[-1]
-    return len(last), sorted(c for c in _candidates(command, rest.lstrip(), last, table, inspector) if c.startswith(last))
+    return len(last), sorted(
+        c for c in _candidates(command, rest.lstrip(), last, table, inspector) if c.startswith(last)
+    )
 
 
 def _candidates(command: Command, rest: str, last: str, table: Table, inspector: Inspector) -> list[str]:

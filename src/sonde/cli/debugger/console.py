@@ -1,4 +1,4 @@
-"""The debugger at the terminal: what the gate calls at a stop, in the training thread, and what it answers with."""
+"""The debugger at the terminal: the gate calls it at a stop, and it answers how to go on."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ class Console:
         except OSError as problem:  # the terminal is gone, or a file cannot be used
             terminal.problem(f"{problem}")
         except Exception as problem:
-            terminal.problem(f"Sonde failed here ({type(problem).__name__}: {problem}); the training is untouched.")
+            terminal.problem(
+                f"Sonde failed here ({type(problem).__name__}: {problem}); the training is untouched."
+            )
         self._queue.clear()
         return None
 
@@ -100,7 +102,7 @@ class Console:
         return command.run(context, argument.strip())
 
     def _next(self, terminal: Terminal) -> str:
-        """The next command: left over from a line with several, or read; an empty line is the last one again."""
+        """The next command: left over from a line with several, or read; the last one for an empty line."""
         if self._queue:
             text = self._queue.popleft()
             terminal.line((PROMPT + text, "dim"))

@@ -1,4 +1,4 @@
-"""What a command works with: the stopped training, the terminal, and what the console remembers between stops."""
+"""What a command works with: the stopped training, the terminal, and what is remembered between stops."""
 
 from __future__ import annotations
 

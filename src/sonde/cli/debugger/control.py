@@ -101,12 +101,14 @@ COMMANDS = (
     ),
     Command(
         name="ni", run=next_op, summary="the same as `next op`: run to the next op's output",
-        detail="Ops are what your code calls: softmax, linear, add. While the debugger looks at ops, each costs some microseconds.",
+        detail="Ops are what your code calls: softmax, linear, add. While the debugger looks at ops, "
+        "each costs some microseconds.",
     ),
     Command(
         name="until", usage="SITE", aliases=("u", "unt"), run=until, completes="sites",
         summary="run until a site is reached",
-        detail="SITE is an address or a pattern. Without a role it means the output, the gradient or the value.",
+        detail="SITE is an address or a pattern. Without a role it means the output, the gradient or "
+        "the value.",
         example="until blocks.*.attn:grad",
     ),
     Command(

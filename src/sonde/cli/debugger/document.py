@@ -17,9 +17,10 @@ def page() -> str:
         "",
         "This page is made from the command table: `python -m sonde.cli.debugger.document` writes it.",
         "",
-        "Names may be shortened as long as they are unambiguous, `;` separates commands on one line, an empty line repeats",
-        "the last command, and lines that begin with `#` are comments. Ctrl-C while the training runs pauses it at the next",
-        "permitted point (twice within two seconds interrupts the program), Ctrl-C at the prompt clears the line, Ctrl-D detaches.",
+        "Names may be shortened as long as they are unambiguous, `;` separates commands on one line,",
+        "an empty line repeats the last command, and lines that begin with `#` are comments.",
+        "Ctrl-C pauses a running training at the next permitted point (twice within two seconds",
+        "interrupts the program), Ctrl-C at the prompt clears the line, Ctrl-D detaches.",
     ]
     for group, commands in TABLE.groups.items():
         lines += ["", f"## {group}"]

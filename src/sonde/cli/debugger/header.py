@@ -11,7 +11,6 @@ from sonde.session.inspector import Inspector
 
 REASONS = {
     "entry": "the training begins",
-    "step": "end of step",
     "next": "next",
     "until": "until",
     "finish": "finished the module",
@@ -49,6 +48,8 @@ def show_stop(terminal: Terminal, stop: Stop, inspector: Inspector) -> None:
 def reason(stop: Stop) -> str:
     if stop.breakpoint is not None:
         return f"breakpoint {stop.breakpoint}"
+    if stop.reason == "step":
+        return f"end of step {stop.moment.step - 1}"
     return REASONS[stop.reason]
 
 
@@ -68,8 +69,10 @@ def hit_line(hit: Hit) -> list[Piece]:
     """The rule, and of each of its terms what was found and what was set."""
     pieces: list[Piece] = [f"watchpoint {hit.watchpoint}: ", (hit.site, "site"), f" {hit.condition}"]
     shown = [f"{name} is {short(value)}" for name, value in hit.actual.items()]
-    shown += [f"{name} was set to {short(value)}" for name, value in hit.preset.items()]
+    limits = [f"{name} {short(value)}" for name, value in hit.preset.items()]
     if shown:
-        pieces.append((f"  ({', '.join(shown)})", "bad"))
+        pieces.append((f"  {', '.join(shown)}", "bad"))
+    if limits:
+        pieces.append(f"  (set: {', '.join(limits)})")
     pieces.append((f"  step {hit.moment.step}, {hit.moment.phase}", "dim"))
     return pieces

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def histogram(values: Array, width: int, bins: int = BINS) -> list[list[Piece]]:
         else:
             scale = max(abs(low), abs(high))  # so that the bins of huge values do not overflow
             counts, edges = np.histogram(finite / scale, bins=bins, range=(low / scale, high / scale))
-            labels = [f"{short(a * scale)} … {short(b * scale)}" for a, b in zip(edges, edges[1:], strict=False)]
+            labels = [f"{short(a * scale)} … {short(b * scale)}" for a, b in pairwise(edges)]
             lines += bars(labels, counts, width)
     return lines + apart(values)
 
@@ -41,9 +42,9 @@ def magnitudes(values: Array, width: int) -> list[list[Piece]]:
         last = int(decades.max())
         first = max(int(decades.min()), last - MOST_DECADES + 1)
         counts = np.bincount(np.clip(decades, first, last) - first, minlength=last - first + 1)
-        below = "below " if int(decades.min()) < first else ""
         labels = [f"1e{k:+03d} … 1e{k + 1:+03d}" for k in range(first, last + 1)]
-        labels[0] = f"{below}{labels[0]}" if not below else f"below 1e{first + 1:+03d}"
+        if int(decades.min()) < first:
+            labels[0] = f"below 1e{first + 1:+03d}"
         lines += bars(labels, counts, width)
     if zeros:
         lines.append([f"zero: {zeros} of {values.size}"])

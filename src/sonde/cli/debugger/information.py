@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from itertools import islice
 
@@ -31,7 +31,14 @@ def tree(context: Context, argument: str) -> None:
     rows: list[list[Piece]] = []
     for node in chosen[:MOST]:
         name = node.name if argument or node.depth == 0 else "  " * node.depth + node.name.rpartition(".")[2]
-        rows.append([(name, "site"), node.type, many(node.parameters) if node.parameters else "", (_marks(node), "code")])
+        rows.append(
+            [
+                (name, "site"),
+                node.type,
+                many(node.parameters) if node.parameters else "",
+                (_marks(node), "code"),
+            ]
+        )
     context.terminal.table(rows, titles=("module", "type", "parameters", ""))
     if len(chosen) > MOST:
         context.terminal.text(f"… and {len(chosen) - MOST} more; `tree PATTERN` narrows it")
@@ -53,10 +60,17 @@ def _marks(node: ModuleNode) -> str:
 def status(context: Context, argument: str) -> None:
     nothing(argument, "status")
     session = context.session
-    rows = [[(name, "dim"), value] for name, value in context.inspector.facts().items()]
-    rows.append([("breakpoints", "dim"), str(len(context.gate.breakpoints))])
-    rows.append([("watchpoints", "dim"), str(len(session.engine.watchpoints))])
-    rows.append([("hits", "dim"), str(session.hit_count)])
+    facts = {
+        **context.inspector.facts(),
+        "breakpoints": str(len(context.gate.breakpoints)),
+        "watchpoints": str(len(session.engine.watchpoints)),
+        "hits": str(session.hit_count),
+    }
+    show_facts(context, facts)
+
+
+def show_facts(context: Context, facts: Mapping[str, str]) -> None:
+    rows: list[list[Piece]] = [[(name, "dim"), value] for name, value in facts.items()]
     context.terminal.table(rows)
 
 
@@ -76,9 +90,17 @@ def sites(context: Context, pattern: str) -> None:
     rows: list[list[Piece]] = []
     for address in islice(addresses, MOST):
         site = known.get(address)
-        rows.append([(address, "site"), kind_of(site.dtype, site.shape) if site else "", (str(site.source or "") if site else "", "dim")])
+        rows.append(
+            [
+                (address, "site"),
+                kind_of(site.dtype, site.shape) if site else "",
+                (str(site.source or "") if site else "", "dim"),
+            ]
+        )
     if not rows:
-        raise UsageError(f"no site that was seen matches {pattern!r}." if pattern else "no site was seen yet.")
+        raise UsageError(
+            f"no site that was seen matches {pattern!r}." if pattern else "no site was seen yet."
+        )
     context.terminal.table(rows)
     if len(addresses) > MOST:
         context.terminal.text(f"… and {len(addresses) - MOST} more; `info sites PATTERN` narrows it")
@@ -101,23 +123,28 @@ def optimizers(context: Context, argument: str) -> None:
         context.terminal.text("there is no optimizer so far")
     for node in found:
         context.terminal.line((node.type, "title"))
-        rows = [[f"group {k}", ", ".join(f"{name}={value}" for name, value in group.items())] for k, group in enumerate(node.groups)]
+        rows = [
+            [f"group {k}", ", ".join(f"{name}={value}" for name, value in group.items())]
+            for k, group in enumerate(node.groups)
+        ]
         context.terminal.table(rows)
         if node.missing:
-            shown = ", ".join(node.missing[:5]) + (f" and {len(node.missing) - 5} more" if len(node.missing) > 5 else "")
+            shown = ", ".join(node.missing[:5]) + (
+                f" and {len(node.missing) - 5} more" if len(node.missing) > 5 else ""
+            )
             context.terminal.line(("  trainable, but in no optimizer: ", "bad"), shown)
 
 
 def overhead(context: Context, argument: str) -> None:
     policy = context.session.policy
-    budget = "off (everything at every step)" if policy.budget is None else f"{policy.budget:.0%} of the step time"
-    context.terminal.table(
-        [
-            [("budget", "dim"), budget],
-            [("measured", "dim"), f"{(policy.ratio - 1) * 100:.1f} % over {policy.counted} steps (steps with stops do not count)"],
-            *([(f"{level.name.lower()} steps", "dim"), str(count)] for level, count in policy.taken.items()),
-        ]
-    )
+    everything = "off (everything at every step)"
+    percent = (policy.ratio - 1) * 100
+    facts = {
+        "budget": everything if policy.budget is None else f"{policy.budget:.0%} of the step time",
+        "measured": f"{percent:.1f} % over {policy.counted} steps (steps with stops do not count)",
+        **{f"{level.name.lower()} steps": str(count) for level, count in policy.taken.items()},
+    }
+    show_facts(context, facts)
 
 
 TOPICS: dict[str, Callable[[Context, str], None]] = {
@@ -136,7 +163,10 @@ def help_(context: Context, argument: str) -> None:
         for group, commands in context.table.groups.items():
             terminal.line((group, "title"))
             terminal.table([[(command.synopsis, "site"), command.summary] for command in commands])
-        terminal.text("Names may be shortened, `;` separates commands, an empty line repeats. `help COMMAND` tells more.")
+        terminal.text(
+            "Names may be shortened, `;` separates commands, an empty line repeats. `help COMMAND` "
+            "tells more."
+        )
         return
     command = context.table.find(argument.split()[0])
     terminal.line((command.synopsis, "title"))

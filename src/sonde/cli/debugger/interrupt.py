@@ -1,4 +1,4 @@
-"""Ctrl-C: pauses the training at the next permitted point; twice within two seconds, or at the prompt, it interrupts."""
+"""Ctrl-C pauses the training at the next permitted point; twice in two seconds, it interrupts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ AGAIN_SECONDS = 2.0
 
 
 class Interrupt:
-    """`pause` and `say` are called from the signal. Does nothing outside the main thread, or if the script has its own handler."""
+    """`pause` and `say` are called from the signal.
+
+    Does nothing outside the main thread, or if the script has its own handler.
+    """
 
     def __init__(self, pause: Callable[[], None], say: Callable[[str], None]) -> None:
         self._pause, self._say = pause, say

@@ -17,11 +17,13 @@ _PLACE = re.compile(r"(?:(?P<file>[^:]+):)?(?P<line>\d+)")
 
 
 def parse_place(text: str, stop: Stop) -> tuple[str, int] | None:
-    """The file and the line that `train.py:42`, or `42` in the file that runs now, mean; None if it is no place."""
+    """The file and line that `train.py:42`, or `42` in the current file, mean; None if it is no place."""
     match = _PLACE.fullmatch(text.strip())
     if match is None:
         if re.fullmatch(r"[^:*]+\.py(:.*)?", text.strip()):
-            raise UsageError(f"{text!r} needs a line number after the file, e.g. {text.partition(':')[0]}:42.")
+            raise UsageError(
+                f"{text!r} needs a line number after the file, e.g. {text.partition(':')[0]}:42."
+            )
         return None
     if match["file"] is None:
         if stop.frame is None:
@@ -47,7 +49,9 @@ def find_file(name: str, stop: Stop) -> str:
         for file in files:
             if file.endswith(os.sep + name):
                 return file
-    close = difflib.get_close_matches(os.path.basename(name), {os.path.basename(f) for f in files}, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(
+        os.path.basename(name), {os.path.basename(f) for f in files}, n=1, cutoff=0.5
+    )
     hint = f"; did you mean {close[0]}?" if close else "; give the path from where the training was started."
     raise UsageError(f"there is no file {name!r}{hint}")
 

@@ -1,4 +1,4 @@
-"""The prompt of a terminal: editing, history that lasts, and completion. The only file that imports prompt_toolkit."""
+"""The prompt of a terminal: editing, lasting history, completion. Only this file imports prompt_toolkit."""
 
 from __future__ import annotations
 
@@ -30,12 +30,18 @@ class PromptReader:
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
             input=create_input(source),
-            # Without cursor position requests: their answers would be left for the training to read.
-            output=Vt100_Output.from_pty(sink, term=os.environ.get("TERM"), enable_cpr=False),
+            output=_output(sink),
         )
 
     def read(self, prompt: str) -> str:
         return self._session.prompt(ANSI(prompt), in_thread=_loop_runs())
+
+
+def _output(sink: TextIO) -> Vt100_Output:
+    """Without cursor position requests: a late answer would be left for the training to read."""
+    output = Vt100_Output.from_pty(sink, term=os.environ.get("TERM"))
+    output.enable_cpr = False
+    return output
 
 
 class _Offers(Completer):

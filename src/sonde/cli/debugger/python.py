@@ -1,8 +1,9 @@
 """Python's own debugger in the user's frame, and the way back.
 
-`c` in pdb lets the training go on as with Sonde's `continue`, `q` comes back to Sonde's prompt. `n`, `s`, `r` and the like
-run the training on to pdb's next stop, which comes through the gate like any other and opens pdb again. Only the user's
-own files are stepped through. Meanwhile pdb has the interpreter's trace function, and Sonde's line breakpoints rest.
+`c` in pdb lets the training go on as with Sonde's `continue`, `q` comes back to Sonde's prompt. `n`, `s`, `r`
+and the like run the training on to pdb's next stop, which comes through the gate like any other and opens pdb
+again. Only the user's own files are stepped through. Meanwhile pdb has the interpreter's trace function, and
+Sonde's line breakpoints rest.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class PythonDebugger:
         """pdb in the frame of the stop; None when the user comes back to Sonde's prompt."""
         frame = context.stop.frame
         if frame is None:
-            raise UsageError("no frame of your own code is on the Python stack here; `next` or `step` leads to one.")
+            raise UsageError(
+                "no frame of your own code is on the Python stack here; `next` or `step` leads to one."
+            )
         if self._pdb is None:
             self._pdb = _Pdb(context.terminal, context.session)
         self._lend(context, True)
@@ -68,7 +71,7 @@ class PythonDebugger:
 
 
 class _Pdb(pdb.Pdb):
-    """`interaction` is what bdb calls at its stops, inside the trace function: it goes to the gate and comes back as `talk`."""
+    """bdb calls `interaction` at its stops; that goes to the gate, and comes back as `talk`."""
 
     def __init__(self, terminal: Terminal, session: Session) -> None:
         super().__init__(stdin=_Lines(terminal), stdout=terminal.sink, nosigint=True, readrc=False)  # type: ignore[arg-type]
@@ -131,7 +134,7 @@ class _Pdb(pdb.Pdb):
     do_q = do_exit = do_EOF = do_quit
 
     def do_run(self, arg: str) -> None:
-        self.error("the training cannot be started again from here")  # type: ignore[attr-defined]
+        self.error("the training cannot be started again from here")
 
     do_restart = do_run
 
@@ -174,9 +177,11 @@ COMMANDS = (
     Command(
         name="pdb", aliases=("python", "py"), run=pdb_, repeats=False,
         summary="Python's debugger in the frame of your code",
-        detail="The names `tensor` (at this stop), `sonde_stop` and `sonde_value('SITE')` are there unless your code has such names. "
+        detail="The names `tensor` (at this stop), `sonde_stop` and `sonde_value('SITE')` are there "
+        "unless your code has such names. "
         "`n`, `s` and `r` step through your own files, `c` continues the training, `q` comes back to Sonde. "
-        "Modules that are called from pdb's prompt are not observed. Breakpoints on lines rest while pdb steps.",
+        "Modules that are called from pdb's prompt are not observed. Breakpoints on lines rest while "
+        "pdb steps.",
         example="pdb",
     ),
 )  # fmt: skip

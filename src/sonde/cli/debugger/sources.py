@@ -17,8 +17,8 @@ _LIBRARIES = tuple(
 
 
 def is_user_file(path: str) -> bool:
-    if path.startswith("<frozen"):
-        return False
+    if path.startswith("<"):  # made by exec, of which only a notebook's cells have source
+        return not path.startswith("<frozen") and bool(linecache.getlines(path))
     return not os.path.abspath(path).startswith((_OURS, *_LIBRARIES))
 
 

@@ -21,11 +21,16 @@ AROUND = 5
 def where(context: Context, argument: str) -> None:
     nothing(argument, "where")
     stop, terminal = context.stop, context.terminal
-    terminal.line((f"step {stop.moment.step} · {stop.moment.phase}", "title"), f" · call {stop.moment.call}" if stop.moment.call else "")
+    terminal.line(
+        (f"step {stop.moment.step} · {stop.moment.phase}", "title"),
+        f" · call {stop.moment.call}" if stop.moment.call else "",
+    )
     if stop.modules:
         terminal.line("modules  ", (" → ".join(stop.modules), "site"))
     if stop.site is not None:
-        terminal.line("tensor   ", (stop.site.address, "site"), f"  {kind_of(stop.site.dtype, shape_at(stop))}")
+        terminal.line(
+            "tensor   ", (stop.site.address, "site"), f"  {kind_of(stop.site.dtype, shape_at(stop))}"
+        )
     if is_backward(stop) and stop.source is not None:
         terminal.line(f"made in the forward pass by {stop.source}")
         for line in excerpt(stop.source.file, stop.source.line - 2, stop.source.line + 2, stop.source.line):
@@ -56,7 +61,7 @@ def list_(context: Context, argument: str) -> None:
 
 
 def _range(context: Context, argument: str) -> tuple[str, int, int | None]:
-    """The file, the first line to show, and the line to mark: around a given line, on from the last listing, or here."""
+    """The file, the first line, and the line to mark: around a line, on from the last listing, or here."""
     here = current_place(context)
     if argument:
         name, _, line = argument.rpartition(":")

@@ -55,10 +55,14 @@ def several(context: Context, addresses: list[str]) -> None:
         line.append((str(bad), "bad" if bad else "dim"))
         rows.append(line)
     if not rows:
-        raise UsageError(f"none of these {len(addresses)} sites has a value at hand; run on to one with `until`.")
+        raise UsageError(
+            f"none of these {len(addresses)} sites has a value at hand; run on to one with `until`."
+        )
     context.terminal.table(rows, titles=("", "", "min", "mean", "max", "std", "norm", "zeros", "nan/inf"))
     if len(addresses) > MOST_ROWS:
-        context.terminal.text(f"… and {len(addresses) - MOST_ROWS} more sites match; narrow the pattern to see them")
+        context.terminal.text(
+            f"… and {len(addresses) - MOST_ROWS} more sites match; narrow the pattern to see them"
+        )
 
 
 def hist(context: Context, argument: str) -> None:
@@ -88,9 +92,9 @@ def diff(context: Context, argument: str) -> None:
     else:
         other, against = fetch(context, first, before=True), "the step before"
     if value.shape != other.shape:
+        kinds = kind_of(value.dtype, value.shape), kind_of(other.dtype, other.shape)
         raise UsageError(
-            f"{first} is {kind_of(value.dtype, value.shape)} and {against} is {kind_of(other.dtype, other.shape)}: "
-            "they cannot be compared element by element."
+            f"{first} is {kinds[0]} and {against} is {kinds[1]}: they cannot be compared element by element."
         )
     title(context, value, first.text)
     if other.note:
@@ -100,16 +104,26 @@ def diff(context: Context, argument: str) -> None:
 
 def show_change(context: Context, change: Change, against: str) -> None:
     share = f"{change.changed / max(change.count, 1):.1%}"
-    context.terminal.line("  against ", (against, "site"), f": {change.changed} of {change.count} elements changed ({share})")
+    context.terminal.line(
+        "  against ", (against, "site"), f": {change.changed} of {change.count} elements changed ({share})"
+    )
     if change.bad:
         context.terminal.line("  ", (f"{change.bad} elements are not finite on one side or both", "bad"))
     facts = {
-        "max abs": change.max_abs, "mean abs": change.mean_abs, "relative L2": change.relative, "cosine": change.cosine,
-    }  # fmt: skip
+        "max abs": change.max_abs,
+        "mean abs": change.mean_abs,
+        "relative L2": change.relative,
+        "cosine": change.cosine,
+    }
     context.terminal.line("  " + "  ".join(f"{name} {value:.6g}" for name, value in facts.items()))
     if change.largest:
-        rows: list[Any] = [(f"[{', '.join(map(str, i))}]", short(b), short(a), short(a - b)) for i, a, b in change.largest]
-        context.terminal.table(rows, titles=("largest at", "before" if against == "the step before" else "other", "now", "change"))
+        rows: list[Any] = [
+            (f"[{', '.join(map(str, i))}]", short(b), short(a), short(a - b)) for i, a, b in change.largest
+        ]
+        context.terminal.table(
+            rows,
+            titles=("largest at", "before" if against == "the step before" else "other", "now", "change"),
+        )
 
 
 def title(context: Context, value: Value, part: str) -> None:
@@ -122,7 +136,8 @@ COMMANDS = (
     Command(
         name="stats", usage="[SITE[slice]]", run=stats, completes="sites",
         summary="statistics of a tensor: all fields of its digest; of several, a table",
-        detail="NaN and Inf are counted apart; every other statistic is over the finite values. SITE may be a pattern.",
+        detail="NaN and Inf are counted apart; every other statistic is over the finite values. SITE "
+        "may be a pattern.",
         example="stats **.weight:grad",
     ),
     Command(

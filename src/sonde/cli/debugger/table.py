@@ -1,4 +1,4 @@
-"""What a command is, and how a word finds one. The table feeds `help`, completion and docs/debugger-commands.md."""
+"""What a command is, and how a word finds one. Feeds `help`, completion and docs/debugger-commands.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sonde.cli.debugger.context import Context
 
 Completes = Literal["nothing", "sites", "watch", "words", "commands"]
-"""What TAB offers after the command: sites; sites, then conditions; the command's own `words`; names of commands."""
+"""What TAB offers after it: sites; sites, then conditions; the command's own `words`; names of commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Command:
 
 
 class Table:
-    """Commands in groups. A word finds a command by its name, an alias, or any beginning that fits only one name."""
+    """Commands in groups. A word finds one by its name, an alias, or a beginning that fits only one name."""
 
     def __init__(self, groups: Mapping[str, tuple[Command, ...]]) -> None:
         self.groups = groups

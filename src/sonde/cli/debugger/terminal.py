@@ -1,4 +1,4 @@
-"""Where the debugger talks: the terminal, or standard error where there is none; never the training's standard output.
+"""Where the debugger talks: the terminal, or else standard error; never the training's standard output.
 
 Text is given in pieces, plain or with a style, so that what is shown can be tested without a terminal.
 """
@@ -28,7 +28,9 @@ class Reader(Protocol):
 class Terminal:
     """`interactive`: a person types. Belongs to the training thread, like the stop it serves."""
 
-    def __init__(self, sink: TextIO, reader: Reader, *, interactive: bool, colour: bool | None = None) -> None:
+    def __init__(
+        self, sink: TextIO, reader: Reader, *, interactive: bool, colour: bool | None = None
+    ) -> None:
         self.sink = sink
         self.reader = reader
         self.interactive = interactive
@@ -61,7 +63,9 @@ class Terminal:
         lines: list[Sequence[Piece]] = [[(title, "dim") for title in titles]] if titles else []
         lines += rows
         columns = max((len(row) for row in lines), default=0)
-        widths = [max((len(_plain(row[k])) for row in lines if k < len(row)), default=0) for k in range(columns)]
+        widths = [
+            max((len(_plain(row[k])) for row in lines if k < len(row)), default=0) for k in range(columns)
+        ]
         right = [all(_is_number(_plain(row[k])) for row in rows if k < len(row)) for k in range(columns)]
         for row in lines:
             pieces: list[Piece] = [" " * indent]
@@ -101,14 +105,14 @@ def _has_colour(sink: TextIO) -> bool:
 
 
 def open_terminal(complete: Callable[[str], tuple[int, list[str]]]) -> Terminal:
-    """The user's terminal, with editing and completion; where standard input is none, commands are read from it."""
+    """The user's terminal, with editing and completion; other standard input is read line by line."""
     source, errors = sys.__stdin__, sys.__stderr__ or sys.stderr
     if source is not None and _isatty(source):
         from sonde.cli.debugger.prompt import PromptReader
 
         sink = errors
         with contextlib.suppress(OSError):
-            sink = open("/dev/tty", "w", encoding=errors.encoding, errors="replace")
+            sink = open("/dev/tty", "w", encoding=errors.encoding, errors="replace")  # noqa: SIM115
         return Terminal(sink, PromptReader(source, sink, complete), interactive=True)
     return Terminal(errors, ScriptReader(source, errors), interactive=False)
 

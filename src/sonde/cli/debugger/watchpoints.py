@@ -14,6 +14,8 @@ from sonde.cli.debugger.numbers import digest_of
 from sonde.cli.debugger.table import Command
 from sonde.digest.layout import ROW
 from sonde.errors import UsageError
+from sonde.model.moment import Phase
+from sonde.model.site import Kind, Role, Site
 from sonde.watch.conditions import CONDITIONS
 
 
@@ -38,7 +40,9 @@ def unwatch(context: Context, argument: str) -> None:
 def number_of(context: Context, word: str) -> int:
     known = [point.id for point in context.session.engine.watchpoints]
     if not word.isdecimal() or int(word) not in known:
-        raise UsageError(f"there is no watchpoint {word!r}; there are: {', '.join(map(str, known)) or 'none'}.")
+        raise UsageError(
+            f"there is no watchpoint {word!r}; there are: {', '.join(map(str, known)) or 'none'}."
+        )
     return int(word)
 
 
@@ -47,7 +51,9 @@ def show(context: Context) -> None:
     if not points:
         context.terminal.text("there are no watchpoints; `watch **:grad norm > 1e3` makes one")
         return
-    rows = [(str(p.id), p.sites, p.condition, p.action, "" if p.origin == "user" else p.origin) for p in points]
+    rows = [
+        (str(p.id), p.sites, p.condition, p.action, "" if p.origin == "user" else p.origin) for p in points
+    ]
     context.terminal.table(rows, titles=("", "sites", "condition", "on hit", ""))
 
 
@@ -77,19 +83,30 @@ def rows_at_hand(context: Context) -> np.ndarray[Any, Any]:
         if site.id in last:
             continue
         try:
-            row = digest_of(context.inspector.value(site.address)).copy()
+            value = context.inspector.value(site.address)
         except UsageError:
             continue
-        row["site"], row["step"], row["phase"] = site.id, context.stop.moment.step, int(context.stop.moment.phase)
+        row = digest_of(value).copy()
+        row["site"], row["phase"] = site.id, int(_phase(site))
+        row["step"] = context.stop.moment.step if value.step is None else value.step
         made.append(row)
     return np.concatenate([np.array(made, ROW), rows[sorted(last.values())]])
+
+
+def _phase(site: Site) -> Phase:
+    """When a site is seen."""
+    if site.role in (Role.GRAD, Role.GRAD_IN) and site.kind is not Kind.PARAMETER:
+        return Phase.BACKWARD
+    return Phase.OPTIMIZER if site.kind is Kind.PARAMETER else Phase.FORWARD
 
 
 def conditions(context: Context, argument: str) -> None:
     nothing(argument, "conditions")
     rows = []
     for condition in CONDITIONS:
-        given = ", ".join(p.name if p.default is None else f"{p.name}={p.default:g}" for p in condition.parameters)
+        given = ", ".join(
+            p.name if p.default is None else f"{p.name}={p.default:g}" for p in condition.parameters
+        )
         rows.append(((f"{condition.name}({given})" if given else condition.name, "site"), condition.meaning))
     context.terminal.table(rows)
     context.terminal.text("or any expression over digest fields, e.g. norm > 10 * avg(norm, 20)")
@@ -99,7 +116,8 @@ COMMANDS = (
     Command(
         name="watch", usage="[SITE CONDITION]", run=watch, completes="watch", repeats=False,
         summary="pause when a condition holds at a site; without arguments, list the watchpoints",
-        detail="SITE is an address or a pattern, CONDITION a named one (see `conditions`) or an expression over digest fields.",
+        detail="SITE is an address or a pattern, CONDITION a named one (see `conditions`) or an "
+        "expression over digest fields.",
         example="watch **:grad norm > 1e3",
     ),
     Command(
@@ -110,7 +128,8 @@ COMMANDS = (
     Command(
         name="recheck", usage="[N]", run=recheck,
         summary="evaluate the watchpoints, or one, on what is at hand now",
-        detail="Nothing is counted or recorded: it tells what would hit, also where a hit was already reported.",
+        detail="Nothing is counted or recorded: it tells what would hit, also where a hit was already "
+        "reported.",
         example="recheck 2",
     ),
     Command(
