@@ -17,7 +17,9 @@ def complete(text: str, table: Table, inspector: Inspector) -> tuple[int, list[s
     current = text.rpartition(";")[2].lstrip()
     word, blank, rest = current.partition(" ")
     if not blank:
-        return len(word), [name for name in table.names if name.startswith(word)]
+        fitting = [command for command in table if command.name.startswith(word)]
+        blank = " " if len(fitting) == 1 and fitting[0].usage else ""
+        return len(word), [command.name + blank for command in fitting]
     try:
         command = table.find(word)
     except UsageError:
