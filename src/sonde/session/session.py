@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -58,6 +59,8 @@ class Session:
         self.immediate: set[int] = set()
         """Sites whose hits must act at once: the user asked to stop or pause there."""
         self.hit_count = 0
+        self.hits: deque[Hit] = deque(maxlen=100)
+        """The latest; all of them are in the recording."""
         self.cost_ns = 0
         """Time spent in Sonde that the block does not count by itself."""
         self.on_stop: Callable[[Stop], None] = lambda stop: None
@@ -128,6 +131,8 @@ class Session:
     # -- watchpoints -----------------------------------------------------------------------------
 
     def watch(self, sites: str, condition: str, action: str | None = None) -> Watchpoint:
+        """Takes effect from now on: what was observed before is evaluated first."""
+        self.evaluate()
         used = [point.id for point in self.engine.watchpoints]
         point = parse_watchpoint(
             f"{sites} {condition}", id=max(used, default=0) + 1, action=action or self.options.on_hit
@@ -179,6 +184,7 @@ class Session:
 
     def _take(self, hit: Hit, newest: Site, tensor: Any) -> None:
         self.hit_count += 1
+        self.hits.append(hit)
         self.writer.hit(hit)
         if hit.watchpoint not in self._announced and not self.options.quiet:
             self._announced.add(hit.watchpoint)
