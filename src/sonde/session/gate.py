@@ -33,6 +33,8 @@ class Gate:
         self.breakpoints: dict[int, Breakpoint] = {}
         self.stopped_ns = 0
         self.changed: Callable[[], None] = lambda: None
+        self.trace_lent = False
+        """The interpreter's trace function is somebody else's (pdb's): breakpoints on lines rest."""
         self._patterns: dict[int, Pattern] = {}
         self._matched: dict[tuple[int, int], bool] = {}
         self._until: Pattern | None = None
@@ -46,8 +48,7 @@ class Gate:
     def attentive(self) -> bool:
         """Somebody wants to stop at some module, op or gradient."""
         return self.controller is not None and (
-            self._pause
-            or self.plan.kind in ("next", "nextop", "until", "finish")
+            self.plan.kind in ("next", "nextop", "until", "finish")
             or any(point.sites for point in self.breakpoints.values())
         )
 
@@ -62,7 +63,12 @@ class Gate:
 
     @property
     def lines(self) -> tuple[Breakpoint, ...]:
-        return tuple(point for point in self.breakpoints.values() if point.line)
+        return () if self.trace_lent else tuple(point for point in self.breakpoints.values() if point.line)
+
+    @property
+    def pausing(self) -> bool:
+        """A pause was asked for, maybe from a signal or another thread."""
+        return self._pause
 
     # -- what the adapter asks -------------------------------------------------------------------
 
@@ -128,7 +134,6 @@ class Gate:
     def request_pause(self) -> None:
         """Stop at the next permitted point. Any thread, and signal handlers."""
         self._pause = True
-        self.changed()
 
     def add_breakpoint(
         self, *, sites: str = "", file: str = "", line: int = 0, condition: str = "", once: bool = False

@@ -5,6 +5,7 @@ Called in the training thread, during a stop. Values come as numpy arrays that t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +16,10 @@ from sonde.session.session import Session
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A tensor's content. `note` says what is worth knowing, e.g. that it was modified in place since it was seen."""
+    """A tensor's content. `note` says what is worth knowing, e.g. that it was modified in place since it was seen.
+
+    `step` is when it was seen, where that may not be now.
+    """
 
     address: str
     array: np.ndarray[Any, Any]
@@ -23,6 +27,7 @@ class Value:
     shape: tuple[int, ...]
     device: str = "cpu"
     note: str = ""
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +43,21 @@ class ModuleNode:
     is_root: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class OptimizerNode:
+    """One optimizer. `groups` says what is set for each of its groups; `missing` names trainable parameters that are in none."""
+
+    type: str
+    groups: tuple[Mapping[str, str], ...]
+    missing: tuple[str, ...] = ()
+
+
 class Inspector(Protocol):
     session: Session
 
     def modules(self) -> list[ModuleNode]: ...
+
+    def optimizers(self) -> list[OptimizerNode]: ...
 
     def addresses(self) -> list[str]:
         """Every address that `value` may know: sites seen, parameters and their gradients, buffers."""

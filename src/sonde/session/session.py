@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -34,9 +35,6 @@ log = logging.getLogger("sonde.session")
 
 CAPACITY = 16384
 FLUSH_NS = 500_000_000
-LOUD = 5
-"""How many hits are announced on the terminal; the rest are in the recording."""
-
 
 class StopTraining(SystemExit):
     """Ends the training cleanly: the script's own `finally` blocks run, and no traceback is printed."""
@@ -61,6 +59,8 @@ class Session:
         self.immediate: set[int] = set()
         """Sites whose hits must act at once: the user asked to stop or pause there."""
         self.hit_count = 0
+        self.hits: deque[Hit] = deque(maxlen=100)
+        """The latest; all of them are in the recording."""
         self.cost_ns = 0
         """Time spent in Sonde that the block does not count by itself."""
         self.on_stop: Callable[[Stop], None] = lambda stop: None
@@ -72,10 +72,10 @@ class Session:
         self._accounted = 0
         self._ended: str | None = None
         self._captured: set[tuple[int, int]] = set()
+        self._went_nonfinite: set[int] = set()
+        self._announced: set[int] = set()
         self._skip_timing = True
         self._loss_ids: set[int] = set()
-        self._coverage: Callable[[], Mapping[str, Any]] = dict
-        self._hits_at_stop: tuple[Hit, ...] = ()
 
     def _initial_watchpoints(self) -> list[Watchpoint]:
         points: list[Watchpoint] = []
@@ -131,6 +131,8 @@ class Session:
     # -- watchpoints -----------------------------------------------------------------------------
 
     def watch(self, sites: str, condition: str, action: str | None = None) -> Watchpoint:
+        """Takes effect from now on: what was observed before is evaluated first."""
+        self.evaluate()
         used = [point.id for point in self.engine.watchpoints]
         point = parse_watchpoint(
             f"{sites} {condition}", id=max(used, default=0) + 1, action=action or self.options.on_hit
@@ -158,8 +160,10 @@ class Session:
         return row
 
     def _nonfinite(self, site: int, row: int, tensor: Any) -> None:
-        """Called by the block right after a digest with NaN or Inf: the tensor is still at hand."""
-        self.evaluate(tensor)
+        """Called by the block right after a digest with NaN or Inf, while the tensor is at hand; once a site is enough."""
+        if site not in self._went_nonfinite:
+            self._went_nonfinite.add(site)
+            self.evaluate(tensor)
 
     def evaluate(self, tensor: Any = None) -> list[Hit]:
         """Brings the engine up to date and acts on what hit. `tensor` is the one of the newest row."""
@@ -180,12 +184,11 @@ class Session:
 
     def _take(self, hit: Hit, newest: Site, tensor: Any) -> None:
         self.hit_count += 1
+        self.hits.append(hit)
         self.writer.hit(hit)
-        if self.hit_count <= LOUD and not self.options.quiet:
-            shown = ", ".join(f"{name} {value:.6g}" for name, value in list(hit.actual.items())[:4])
-            log.warning("hit: %s %s at step %d (%s) %s", hit.site, hit.condition, hit.moment.step, hit.moment.phase, shown)
-            if self.hit_count == LOUD:
-                log.warning("further hits are only recorded")
+        if hit.watchpoint not in self._announced and not self.options.quiet:
+            self._announced.add(hit.watchpoint)
+            log.warning("hit: %s %s at step %d (%s)", hit.site, hit.condition, hit.moment.step, hit.moment.phase)
         key = (hit.watchpoint, newest.id)
         if tensor is not None and newest.address == hit.site and key not in self._captured:
             self._captured.add(key)

@@ -28,8 +28,8 @@ def create_run(parent: Path, name: str | None, manifest: Mapping[str, Any]) -> P
     """Make `parent/name` (a default name if None) with its manifest, and return it.
 
     `manifest` should hold `script` and `argv`; format, id, sonde and started are added. An empty folder is
-    taken over;
-    one with anything in it is refused with UsageError, also when two processes ask at once. Raises OSError.
+    taken over; one with anything in it is refused with UsageError, also when two processes ask at once.
+    Raises OSError.
     """
     folder = Path(parent) / (name if name is not None else default_name(str(manifest.get("script", "run"))))
     taken = f"{folder} already exists and is not empty; choose another name, or remove it first"

@@ -6,9 +6,7 @@ import contextlib
 import os
 import threading
 from pathlib import Path
-from queue import SimpleQueue
-
-import pyarrow as pa
+from queue import Empty, SimpleQueue
 
 from sonde.store.segments import compact
 
@@ -35,16 +33,18 @@ class Compactor:
                 self._thread = thread
 
     def finish(self, last: list[Path]) -> None:
-        """Convert all that is pending, and `last`, before returning. Never raises OSError."""
+        """Convert all that is pending, and `last`, before returning. Never raises OSError.
+
+        The caller helps: the thread yields to everything else, and on a busy machine would keep it waiting.
+        """
+        for path in last:
+            self._convert(path)
+        with contextlib.suppress(Empty):
+            while (pending := self._pending.get_nowait()) is not None:
+                self._convert(pending)
         if self._thread is not None:
             self._pending.put(None)
             self._thread.join()
-        while not self._pending.empty():
-            path = self._pending.get()
-            if path is not None:
-                self._convert(path)
-        for path in last:
-            self._convert(path)
 
     def _work(self) -> None:
         with contextlib.suppress(OSError, AttributeError):  # on Linux a thread has a priority of its own
@@ -55,5 +55,5 @@ class Compactor:
     def _convert(self, path: Path) -> None:
         try:
             compact(path)
-        except (OSError, pa.ArrowException, MemoryError) as error:
+        except Exception as error:  # whatever it is, the stream is still there, and the thread must go on
             self.problems.append(f"{path.parent.name}/{path.name} stays uncompressed: {error}")

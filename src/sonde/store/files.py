@@ -41,7 +41,7 @@ def dump_json(value: Any, *, indent: int | None = None) -> bytes:
 
 def replace_file(path: Path, *chunks: bytes | memoryview) -> None:
     """Write `path` so that others see the old content or all of the new, never a part. Raises OSError."""
-    draft = path.with_name(path.name + TEMPORARY)
+    draft = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
     try:
         with open(draft, "wb") as file:
             for chunk in chunks:
@@ -103,10 +103,11 @@ class JsonLines:
     def append(self, value: Any) -> None:
         if self._file is None:
             self._file = Appender(self.path)
+        file = self._file
         # A torn line is ended first, so that it spoils only itself.
-        mend = b"\n" if self._file.torn else b""
-        self._file.append(mend + dump_json(value) + b"\n")
-        self._file.torn = False
+        mend = b"\n" if file.torn else b""
+        file.append(mend + dump_json(value) + b"\n")
+        file.torn = False
 
     def close(self) -> None:
         """Release the file. Never raises; a second call does nothing."""

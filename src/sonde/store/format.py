@@ -5,8 +5,7 @@ What may change without a new FORMAT_VERSION, because every reader of version 1 
   * more columns in digests or scalars (unknown columns are ignored);
   * more files in a folder, more names in `sonde.digest.layout.DTYPES`, more phases.
 What needs a new FORMAT_VERSION, and a golden recording in tests/golden/: removing or renaming a file, key or
-column;
-another type or meaning for one; another order of rows. A reader refuses a version newer than its own.
+column; another type or meaning for one; another order of rows. A reader refuses a version newer than its own.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from sonde.store.documents import json_lines, json_objects, read_json
 from sonde.store.liveness import alive
 from sonde.store.resolve import resolve
 from sonde.store.tables import StoredTable
-from sonde.store.values import Value, load_value, read_header
+from sonde.store.values import UNREADABLE, Value, load_value, read_header
 
 Steps = range | tuple[int, int] | None
 """Steps to read: a range, or (first, last) with both included; None is all."""
@@ -30,12 +30,10 @@ Steps = range | tuple[int, int] | None
 
 class Rank:
     """One process's part of a recording. Read from disk at each access, except `sites`, `hits`, `findings`,
-    `values`
-    and `session`, which are read once: open the recording again to see what a live run has added.
+    `values` and `session`, which are read once: open the recording again to see what a live run has added.
 
     One thread at a time. What it returns belongs to the caller. Damage never raises: what cannot be read is
-    skipped,
-    and `problems` says what and why.
+    skipped, and `problems` says what and why.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -132,7 +130,7 @@ class Rank:
         for path in sorted((self.folder / fmt.VALUES).glob(f"*{fmt.VALUE}")):
             try:
                 found.append(read_header(path)[0])
-            except Exception as error:  # any bytes may stand there, and each parser fails its own way
+            except UNREADABLE as error:
                 self._problem(f"{self.name}/{fmt.VALUES}/{path.name} cannot be read: {error!r}")
         return found
 

@@ -15,8 +15,7 @@ def resolve(path: str | Path) -> tuple[Path, str | None]:
     """The run's folder, and the rank's folder's name if a rank was given.
 
     Taken: a run's folder, a rank's folder in one, a folder of runs (`runs`, `.sonde`, or one that holds a
-    `.sonde`)
-    for its newest run, and the bare name of a run in `.sonde/runs`. Raises RecordingError.
+    `.sonde`) for its newest run, and the bare name of a run in `.sonde/runs`. Raises RecordingError.
     """
     given = Path(path)
     try:

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sonde.store.files import Appender
 from sonde.store.format import CLOSED, LIVE, TEMPORARY
 
 ROW_GROUP = 1 << 16
+_DAMAGE = (pa.ArrowException, OSError, ValueError, MemoryError)
+BATCHES = 4096
+"""Batches a segment, at most: each takes its time to read, however small it is."""
 
 
 class SegmentLog:
@@ -25,8 +27,7 @@ class SegmentLog:
     time.
 
     `append` raises OSError as it comes and then nothing of that batch is kept; the next one opens a new
-    segment,
-    so that whatever the failure left behind spoils no later batch.
+    segment, so that whatever the failure left behind spoils no later batch.
     """
 
     def __init__(
@@ -34,21 +35,23 @@ class SegmentLog:
     ) -> None:
         self._folder, self._limit, self._retire = folder, limit, retire
         self._head = bytes(schema.serialize())
-        self._next = 0
+        self._next = self._count = 0
         self._file: Appender | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
         message = memoryview(batch.serialize())
         try:
-            if self._file is None:
-                self._file = Appender(self._folder / f"{self._next:06d}{LIVE}")
-                self._next += 1
-                self._file.append(self._head)
-            self._file.append(message)
+            file = self._file
+            if file is None:
+                file = self._file = Appender(self._folder / f"{self._next:06d}{LIVE}")
+                self._next, self._count = self._next + 1, 0
+                file.append(self._head)
+            file.append(message)
         except BaseException:
             self.rotate()
             raise
-        if self._file.size >= self._limit:
+        self._count += 1
+        if file.size >= self._limit or self._count >= BATCHES:
             self.rotate()
 
     def rotate(self) -> None:
@@ -65,17 +68,28 @@ class SegmentLog:
                 file.path.unlink()
 
 
-def read_stream(content: pa.Buffer) -> tuple[list[pa.RecordBatch], str]:
-    """The whole batches at the start of an Arrow stream, and what is wrong after them ("" if nothing)."""
+def read_stream(content: pa.Buffer) -> tuple[pa.Table | None, str]:
+    """The whole batches at the start of an Arrow stream (None: there is none), and what is wrong after them,
+    or
+    "". Never raises."""
     batches: list[pa.RecordBatch] = []
+    wrong = ""
     try:
         with pa.ipc.open_stream(content) as stream:
             for batch in stream:
                 batch.validate(full=True)
                 batches.append(batch)
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        return batches, str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return batches, ""
+    except _DAMAGE as error:
+        wrong = _line(error)
+    try:
+        # Thousands of small chunks would make every later step slow.
+        return pa.Table.from_batches(batches).combine_chunks() if batches else None, wrong
+    except _DAMAGE as error:  # such as a column's name that is no text
+        return None, _line(error)
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def compact(path: Path) -> Path:
@@ -84,13 +98,13 @@ def compact(path: Path) -> Path:
 
     The Parquet file is on the disk before the .arrows file goes, so a power cut costs neither.
     """
-    batches, _ = read_stream(pa.py_buffer(path.read_bytes()))
-    if not batches:
+    table, _ = read_stream(pa.py_buffer(path.read_bytes()))
+    if table is None:
         return path
     target = path.with_suffix(CLOSED)
     draft = target.with_name(target.name + TEMPORARY)
     try:
-        write_parquet(pa.Table.from_batches(batches), draft)
+        write_parquet(table, draft)
         with open(draft, "rb") as file:
             os.fsync(file.fileno())
         os.replace(draft, target)
@@ -105,6 +119,8 @@ def compact(path: Path) -> Path:
 def write_parquet(table: pa.Table, path: Path) -> None:
     """As small as is cheap: dictionaries where few values repeat, split bytes for floats, checksums against
     rot."""
+    import pyarrow.parquet as pq  # here, for it is slow to import, and a training does not wait for this
+
     schema = table.schema
     floats = [f.name for f in schema if pa.types.is_floating(f.type)]
     counted = [f.name for f in schema if f.name in ("ord", "step")]

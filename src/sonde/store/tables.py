@@ -25,7 +25,7 @@ class StoredTable:
     raises."""
 
     def __init__(self, folder: Path, schema: pa.Schema, problem: Callable[[str], None]) -> None:
-        self._folder, self._schema, self._problem = folder, schema, problem
+        self._folder, self.schema, self._problem = folder, schema, problem
 
     def read(
         self,
@@ -35,9 +35,9 @@ class StoredTable:
     ) -> pa.Table:
         """All rows in recorded order, restricted to `steps` and to the rows whose column `only[0]` is in
         `only[1]`."""
-        chosen = list(self._schema.names) if columns is None else list(columns)
-        if unknown := [name for name in chosen if name not in self._schema.names]:
-            raise UsageError(f"there is no column {unknown[0]}; there are {', '.join(self._schema.names)}")
+        chosen = list(self.schema.names) if columns is None else list(columns)
+        if unknown := [name for name in chosen if name not in self.schema.names]:
+            raise UsageError(f"there is no column {unknown[0]}; there are {', '.join(self.schema.names)}")
         needed = dict.fromkeys(chosen)
         if steps is not None:
             needed["step"] = None
@@ -49,8 +49,18 @@ class StoredTable:
             kept = _restrict(piece, steps, span, only)
             if kept.num_rows:
                 pieces.append(kept.select(chosen))
-        wanted = pa.schema([self._schema.field(name) for name in chosen])
+        wanted = pa.schema([self.schema.field(name) for name in chosen])
         return pa.concat_tables(pieces) if pieces else wanted.empty_table()
+
+    def sound(self) -> bool:
+        """Whether every part can be read; keeps no more than one part in memory."""
+        told: list[str] = []
+        check = StoredTable(self._folder, self.schema, told.append)
+        for _ in check._pieces(self.schema.names, None):
+            pass
+        for text in told:
+            self._problem(text)
+        return not told
 
     def segments(self) -> tuple[list[Path], list[pa.Table]]:
         """For streaming: the Parquet files whose footer is whole, and the rest of the segments as tables in
@@ -62,7 +72,7 @@ class StoredTable:
             if path.exists() and self._footer(path) is not None:
                 files.append(path)
             else:
-                tables.extend(self._live(number, self._schema.names))
+                tables.extend(self._live(number, self.schema.names))
         return files, tables
 
     def _numbers(self) -> list[str]:
@@ -125,25 +135,24 @@ class StoredTable:
         except OSError as error:
             self._problem(f"{_short(path)} cannot be read ({error}); it is left out")
             return
-        batches, wrong = read_stream(content)
-        if batches:
+        table, wrong = read_stream(content)
+        if table is not None:
             try:
-                table = pa.Table.from_batches(batches)
                 self._check(table.schema)
                 yield self._conform(table, columns)
             except DAMAGE as error:
                 self._problem(f"{_short(path)} cannot be read ({_line(error)}); it is left out")
                 return
         if wrong:
-            rows = sum(batch.num_rows for batch in batches)
+            rows = 0 if table is None else table.num_rows
             self._problem(f"{_short(path)} is cut off after {rows} rows ({wrong}); what follows is left out")
 
     def _check(self, found: pa.Schema) -> None:
-        if missing := [name for name in self._schema.names if name not in found.names]:
+        if missing := [name for name in self.schema.names if name not in found.names]:
             raise ValueError(f"no column {missing[0]}")
 
     def _conform(self, table: pa.Table, columns: list[str]) -> pa.Table:
-        wanted = pa.schema([self._schema.field(name) for name in columns])
+        wanted = pa.schema([self.schema.field(name) for name in columns])
         return table.select(columns).cast(wanted)
 
 

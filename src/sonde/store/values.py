@@ -1,8 +1,7 @@
 """A captured tensor as a safetensors file of one tensor, whose metadata says where and when it was seen.
 
 The format is written and read here directly: eight bytes of length, a JSON header, the raw bytes. That saves
-a copy
-of the tensor on the way out, and the library's own function for it has changed its arguments between
+a copy of the tensor on the way out, and the library's own function for it has changed its arguments between
 releases.
 """
 
@@ -20,9 +19,14 @@ import numpy as np
 from sonde.errors import RecordingError
 from sonde.model.moment import Moment
 from sonde.store.codec import moment_in
-from sonde.store.files import dump_json, replace_file
+from sonde.store.files import dump_json
 
 HEADER_LIMIT = 1 << 20
+UNREADABLE = (
+    OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
+    struct.error,
+)  # fmt: skip
+"""What `read_header` may raise: any bytes may stand in the file, and each parser fails its own way."""
 
 CODES = {
     "float64": ("F64", 8), "float32": ("F32", 4), "float16": ("F16", 2), "bfloat16": ("BF16", 2),
@@ -47,12 +51,14 @@ class Value:
     nbytes: int
 
 
-def write_value(
-    path: Path, site: str, moment: Moment, content: bytes | memoryview, dtype: str, shape: tuple[int, ...]
-) -> int:
-    """Write the file whole or not at all, and say how many bytes it took. Raises OSError, or ValueError when
-    `content`
-    is not `shape` of `dtype`. A dtype that safetensors does not know is kept as its raw bytes."""
+def encode_value(
+    site: str, moment: Moment, content: bytes | memoryview, dtype: str, shape: tuple[int, ...]
+) -> tuple[bytes, memoryview]:
+    """The two parts of the file: its header and its bytes, which are the caller's, not copied.
+
+    Raises ValueError when `content` is not `shape` of `dtype`. A dtype that safetensors does not know is kept
+    as its raw bytes.
+    """
     view = memoryview(content).cast("B")
     code, size = CODES.get(dtype, ("U8", 0))
     if size and math.prod(shape) * size != len(view):
@@ -65,13 +71,11 @@ def write_value(
     entry = {"dtype": code, "shape": stored, "data_offsets": [0, len(view)]}
     header = dump_json({"__metadata__": facts, site: entry})
     header += b" " * (-len(header) % 8)  # so that the tensor is aligned, and as the format asks
-    replace_file(path, struct.pack("<Q", len(header)), header, view)
-    return 8 + len(header) + len(view)
+    return struct.pack("<Q", len(header)) + header, view
 
 
 def read_header(path: Path) -> tuple[Value, str, list[int], int]:
-    """The value, its code, its stored shape, and the offset of its bytes. Raises OSError, ValueError,
-    KeyError..."""
+    """The value, its code, its stored shape, and the offset of its bytes. Raises UNREADABLE."""
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > HEADER_LIMIT:
@@ -90,13 +94,12 @@ def read_header(path: Path) -> tuple[Value, str, list[int], int]:
 
 def load_value(value: Value) -> np.ndarray[Any, Any]:
     """The tensor in numpy, owned by the caller. bfloat16 and float8 come as float32 of the same values; a
-    dtype
-    that neither numpy nor this module knows comes as its raw bytes."""
+    dtype that neither numpy nor this module knows comes as its raw bytes."""
     try:
         found, code, stored, offset = read_header(value.path)
         raw = np.fromfile(value.path, np.uint8, offset=offset)
         return _decode(raw, code, stored, found)
-    except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+    except UNREADABLE as error:
         raise RecordingError(f"{value.path} cannot be read as a captured tensor: {error}") from error
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -23,32 +24,52 @@ from sonde.store.compactor import Compactor
 from sonde.store.files import JsonLines, dump_json, replace_file
 from sonde.store.liveness import identity
 from sonde.store.segments import SegmentLog
-from sonde.store.values import write_value
+from sonde.store.values import encode_value
 
 SEGMENT_BYTES = 32 << 20
 VALUE_BUDGET = 256 << 20
 SCALAR_BUFFER = 256
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+def _turn(
+    method: Callable[Concatenate[RecordingWriter, P], R],
+) -> Callable[Concatenate[RecordingWriter, P], R | None]:
+    """One call at a time, and none in a forked child or after the close.
+
+    The process is checked before the lock: in a child it may be held for ever, by a thread that was not
+    forked.
+    """
+
+    @wraps(method)
+    def call(self: RecordingWriter, /, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        if os.getpid() != self._pid:
+            return None
+        with self._lock:
+            return None if self._closed else method(self, *args, **kwargs)
+
+    return call
+
+
 class RecordingWriter:
     """Writes one rank's folder, which no other writer may have written to.
 
     Threads: any thread may call any method; they take turns. In a forked child every method does nothing,
-    because the
-    folder belongs to the parent.
+    because the folder belongs to the parent.
     Ownership: everything given is copied or encoded before the call returns; the caller may reuse its
     buffers.
     Readability: when `digests`, `site`, `hit`, `event`, `value` or `flush` return, another process can read
-    what was
-    given, also after this one is killed. `scalars` may wait for the next `digests`, or for SCALAR_BUFFER of
-    them.
+    what was given, also after this one is killed. `scalars` may wait for the next `digests`, or for
+    SCALAR_BUFFER of them.
     Failure: OSError as it comes (disk full, folder deleted). What was written before stays readable, later
-    calls try
-    again from a clean state, and `close` works. Nothing is written after `close`; calls then do nothing.
+    calls try again from a clean state, and `close` works. Nothing is written after `close`; calls then do
+    nothing.
     """
 
     def __init__(
@@ -93,108 +114,94 @@ class RecordingWriter:
         }
         self._write_session()
 
+    @_turn
     def site(self, site: Site) -> None:
         """Make a site known, before its first digest. Given again with the same id, the later facts count."""
-        with self._lock:
-            if self._open:
-                self._sites.append(site_out(site))
+        self._sites.append(site_out(site))
 
+    @_turn
     def digests(self, rows: np.ndarray[Any, Any]) -> None:
-        """Add rows of dtype ROW in the order they happened, and any scalars that wait."""
-        with self._lock:
-            if self._open and len(rows):
-                first, self._rows = self._rows, self._rows + len(rows)
-                self._digests.append(digest_batch(rows, first))
-                self._flush_scalars()
+        """Add rows of dtype ROW in the order they happened, and any scalars that wait. ValueError: other
+        rows."""
+        if len(rows):
+            first, self._rows = self._rows, self._rows + len(rows)
+            self._digests.append(digest_batch(rows, first))
+        self._flush_scalars()
 
+    @_turn
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Note numbers of a step: loss, lr/0, step_seconds..."""
-        with self._lock:
-            if self._open:
-                self._waiting.extend((int(step), name, float(value)) for name, value in values.items())
-                if len(self._waiting) >= SCALAR_BUFFER:
-                    self._flush_scalars()
+        self._waiting.extend((int(step), name, float(value)) for name, value in values.items())
+        if len(self._waiting) >= SCALAR_BUFFER:
+            self._flush_scalars()
 
+    @_turn
     def hit(self, hit: Hit) -> None:
-        with self._lock:
-            if self._open:
-                self._hits.append(hit_out(hit))
+        """Note that a watchpoint matched."""
+        self._hits.append(hit_out(hit))
 
-    def event(self, kind: str, **fields: Any) -> None:
+    @_turn
+    def event(self, /, kind: str, **fields: Any) -> None:
         """Note that something happened: `kind`, the time, and fields that JSON can hold (others become
         text)."""
-        with self._lock:
-            if self._open:
-                self._events.append({"kind": kind, "time": now(), **fields})
+        self._events.append({"kind": kind, "time": now(), **fields})
 
+    @_turn
     def findings(self, findings: Iterable[Finding]) -> None:
         """Replace the findings of this rank."""
-        with self._lock:
-            if self._open:
-                write_findings(self.folder, findings)
+        write_findings(self.folder, findings)
 
+    @_turn
     def value(
         self, site: str, moment: Moment, content: bytes | memoryview, dtype: str, shape: tuple[int, ...]
     ) -> Path | None:
-        """Keep a tensor: its little-endian bytes in C order, its dtype by name.
+        """Keep a tensor: its little-endian bytes in C order, its dtype by name (bfloat16, float8_e4m3fn...).
 
-        None when the budget does not allow it; the first time, an event `values-declined` says so, and
-        `close` counts.
-        Raises ValueError when the bytes do not fit dtype and shape.
+        None when the budget does not allow it: the first time an event `values-declined` says so, and
+        session.json counts them at the close. Raises ValueError when the bytes do not fit dtype and shape.
         """
-        with self._lock:
-            if not self._open:
-                return None
-            if memoryview(content).nbytes > self._value_left:
-                self._declined += 1
-                if self._declined == 1:
-                    self.event("values-declined", site=site, step=moment.step, left=self._value_left)
-                return None
-            path = self.folder / fmt.VALUES / f"{self._value_count:06d}{fmt.VALUE}"
-            self._value_count += 1
-            self._value_left -= write_value(path, site, moment, content, dtype, tuple(shape))
-            return path
+        chunks = encode_value(site, moment, content, dtype, tuple(shape))
+        size = sum(map(len, chunks))
+        if size > self._value_left:
+            self._declined += 1
+            if self._declined == 1:
+                self.event("values-declined", site=site, step=moment.step, left=self._value_left)
+            return None
+        path = self.folder / fmt.VALUES / f"{self._value_count:06d}{fmt.VALUE}"
+        replace_file(path, *chunks)
+        self._value_count += 1
+        self._value_left -= size
+        return path
 
+    @_turn
     def flush(self) -> None:
         """Write what waits."""
-        with self._lock:
-            if self._open:
-                self._flush_scalars()
+        self._flush_scalars()
 
+    @_turn
     def close(self, exit_facts: Mapping[str, Any] | None = None) -> None:
-        """Write what waits, make every segment Parquet, and add `exit_facts` (exit, steps, overhead,
-        coverage...) to
-        session.json. Releases everything even when that fails, and then raises the first OSError; again: no
-        effect."""
-        with self._lock:
-            if not self._open:
-                return
-            failure: OSError | None = None
-            try:
-                self._flush_scalars()
-            except OSError as error:
-                failure = error
-            self._closed, self._finishing = True, []
-            for log in (self._digests, self._scalars):
-                log.rotate()
-            for lines in (self._sites, self._hits, self._events):
-                lines.close()
-            self._compactor.finish(self._finishing)
-            self._session.update(exit_facts or {})
-            self._session.update(
-                closed=now(), rows=self._rows, values=self._value_count, values_declined=self._declined,
-                problems=self._compactor.problems,
-            )  # fmt: skip
-            try:
-                self._write_session()
-            except OSError as error:
-                failure = failure or error
-            if failure is not None:
-                raise failure
-
-    @property
-    def _open(self) -> bool:
-        return not self._closed and os.getpid() == self._pid
+        """Write what waits, make every segment Parquet, add `exit_facts` (exit, steps, overhead, coverage...)
+        to session.json. Releases everything even when that fails, and then raises the first OSError."""
+        failure: OSError | None = None
+        try:
+            self._flush_scalars()
+        except OSError as error:
+            failure = error
+        self._closed, self._finishing = True, []
+        for log in (self._digests, self._scalars):
+            log.rotate()
+        for lines in (self._sites, self._hits, self._events):
+            lines.close()
+        self._compactor.finish(self._finishing)
+        self._session.update(exit_facts or {})
+        self._session.update(closed=now(), rows=self._rows, values=self._value_count)
+        self._session.update(values_declined=self._declined, problems=self._compactor.problems)
+        try:
+            self._write_session()
+        except OSError as error:
+            failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _retire(self, path: Path) -> None:
         if self._finishing is None:

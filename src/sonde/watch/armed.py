@@ -1,4 +1,4 @@
-"""A watchpoint made ready: which sites it watches, its expression there in stages, and where it is true now."""
+"""A watchpoint made ready: its sites, its expression there in stages, and where it is true now."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _conjuncts(node: Node) -> list[Node]:
 
 
 class Variant:
-    """The expression of a watchpoint as it applies at some of its sites. `active`: true there at the last look.
+    """A watchpoint's expression as it applies at some of its sites. `active`: true there at the last look.
 
     The parts of an `and` are evaluated cheapest first, and each only on the rows where the ones before held.
     """
@@ -70,26 +70,30 @@ class Variant:
                 setattr(self, name, grown)
         self.watched[site] = True
 
-    def _mask(self, plan: Plan) -> NDArray[np.bool_]:
-        mask = plan.masks.get(id(self))
-        if mask is None:
+    def _rows(self, plan: Plan) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """The rows of watched sites, as a mask and as row numbers; the plan keeps them."""
+        got = plan.watched.get(id(self))
+        if got is None:
             inside = np.minimum(plan.sites, len(self.watched) - 1)
-            mask = plan.masks[id(self)] = self.watched[inside] & (plan.sites < len(self.watched))
-        return mask
+            mask = self.watched[inside] & (plan.sites < len(self.watched))
+            got = plan.watched[id(self)] = (mask, np.flatnonzero(mask))
+        return got
 
     def holds(self, batch: Batch) -> NDArray[np.bool_] | None:
         """Where the condition holds, one value a row; None if nowhere."""
-        mask = self._mask(batch.plan)
+        mask, rows = self._rows(batch.plan)
+        if not len(rows):
+            return None
         if self.first is not None:
-            held = self.first(batch.all())
-            if not held.any():
+            held = batch.held(self.first)
+            if held is None:
                 return None
-            mask = mask & held
-        rows = np.flatnonzero(mask)
+            rows = np.flatnonzero(mask & held)
         for stage in self.stages:
             if not len(rows):
                 return None
-            rows = rows[np.broadcast_to(stage(batch.only(rows)), len(rows))]
+            got = stage(batch.only(rows))
+            rows = rows[got if got.shape else np.broadcast_to(got, len(rows))]
         if not len(rows):
             return None
         held = np.zeros(batch.plan.size, dtype=bool)
@@ -99,7 +103,7 @@ class Variant:
     def settle(
         self, held: NDArray[np.bool_] | None, plan: Plan
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows where it has become true and those where it goes on being true; notes where it is true now."""
+        """The rows where it becomes true and those where it goes on being so; notes where it is true now."""
         none = np.empty(0, dtype=np.int64)
         if held is None:
             if self.any_active:
@@ -127,7 +131,7 @@ class Armed:
         self._resolved: dict[Hashable, Expression | None] = {}
 
     def fitting(self, site: Site) -> Expression | None:
-        """The expression for `site`, None if the watchpoint does not watch it. Fits look only at these facts."""
+        """The expression for `site`; None if it is not watched. Fits look only at these facts."""
         if not self.pattern.matches(site):
             return None
         facts = (site.kind, site.role, site.type, site.trainable, len(site.shape))

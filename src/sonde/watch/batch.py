@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonde.watch.estimate import inside
+from sonde.watch.evaluate import Program
 from sonde.watch.memory import Memory
 from sonde.watch.plan import Plan
 from sonde.watch.vocabulary import DERIVED, STORED, Column
@@ -20,6 +21,7 @@ class Batch:
     ) -> None:
         self.rows, self.plan, self.memory, self.scaled = rows, plan, memory, scaled
         self.cache: dict[str, Column] = {}
+        self.answers: dict[Program, NDArray[np.bool_] | None] = {}
         self.again = again
         self._base: NDArray[np.int64] | None = None
 
@@ -65,8 +67,12 @@ class Batch:
         fed = np.where((wanted >= 0) & (step == self.field("step")), count, 0.0)
         return np.where(wanted >= -1, fed, np.nan)
 
-    def all(self) -> View:
-        return View(self, None)
+    def held(self, test: Program) -> NDArray[np.bool_] | None:
+        """The rows where `test` is true, None if nowhere; watchpoints share the answer."""
+        if test not in self.answers:
+            answer = test(View(self, None))
+            self.answers[test] = answer if np.count_nonzero(answer) else None
+        return self.answers[test]
 
     def only(self, rows: NDArray[np.int64]) -> View:
         return View(self, rows)

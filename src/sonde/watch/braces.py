@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from sonde.errors import SyntaxProblem
 
 MAX_ALTERNATIVES = 256
@@ -39,7 +41,7 @@ def _product(half: str, opened: int, commas: list[int], closed: int, text: str, 
     cuts = [opened, *commas, closed]
     tails = expand(half[closed + 1 :], text, start + closed + 1)
     out: list[str] = []
-    for left, right in zip(cuts, cuts[1:], strict=False):
+    for left, right in pairwise(cuts):
         for middle in expand(half[left + 1 : right], text, start + left + 1):
             out += [half[:opened] + middle + tail for tail in tails]
         if len(out) > MAX_ALTERNATIVES:

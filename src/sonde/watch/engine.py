@@ -1,7 +1,7 @@
 """From digest rows to hits.
 
-A condition that holds at a site is reported when it becomes true, and again only after it was false in between;
-the rest is counted (`suppressed`). One thread at a time may use an engine; it keeps no reference to the rows.
+A condition that holds at a site is reported when it becomes true, and again only after it was false in
+between; the rest is counted (`suppressed`). One thread at a time may use an engine; it keeps no rows.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from sonde.watch.vocabulary import CONTEXT
 
 MAX_HITS = 1000
 """At most so many hits from one batch, the earliest ones; the rest is counted as suppressed."""
+SPARE = 4
+"""Observations kept beyond the longest history, so that `recheck` of the last rows sees what came before."""
 
 
 class Engine:
-    """`loss_scaling` is to be set while the training scales its loss (fp16 GradScaler); conditions read it as `scaled`."""
+    """Set `loss_scaling` while the training scales its loss (fp16 GradScaler): the field `scaled`."""
 
     def __init__(self, watchpoints: Iterable[Watchpoint] = (), *, rank: int = 0) -> None:
         self.rank = rank
@@ -86,7 +88,7 @@ class Engine:
                 sites = set(np.flatnonzero(variant.watched).tolist())
                 for history in variant.expression.histories:
                     length, known = needs.get(history.field, (0, set()))
-                    needs[history.field] = (max(length, history.length), known | sites)
+                    needs[history.field] = (max(length, history.length + SPARE), known | sites)
         self._memory.keep({f: (n, sorted(sites)) for f, (n, sites) in needs.items()}, frozenset(context))
         self._plans.clear()
 
@@ -126,26 +128,29 @@ class Engine:
         return hits
 
     def recheck(self, rows: NDArray[np.void], watchpoints: Iterable[Watchpoint] | None = None) -> list[Hit]:
-        """The hits in `rows`, which are the latest of their sites, as if nothing had been reported; changes nothing.
+        """The hits in `rows`, the latest of their sites, as if nothing had been reported; changes nothing.
 
         `watchpoints` need not belong to the engine; what history the engine keeps for others, they see too.
         """
         if not len(rows):
             return []
         chosen = self.watchpoints if watchpoints is None else watchpoints
-        batch = Batch(rows, self._plan(rows), self._memory, scaled=self.loss_scaling, again=True)
+        plan = Plan(np.ascontiguousarray(rows["site"]))
+        self._check(plan)
+        batch = Batch(rows, plan, self._memory, scaled=self.loss_scaling, again=True)
         with np.errstate(all="ignore"):
-            hits = self._look(batch, [self._arm(watchpoint) for watchpoint in chosen])
-        self._plans.clear()  # it holds masks of the passing variants
-        return hits
+            return self._look(batch, [self._arm(watchpoint) for watchpoint in chosen])
 
     def _plan(self, rows: NDArray[np.void]) -> Plan:
         plan = self._plans.get(rows["site"])
-        if not plan.masks:
-            unknown = [int(site) for site in plan.present if int(site) not in self._sites]
-            if unknown:
-                raise UsageError(f"site {unknown[0]} has rows but was not added; call add_site first")
+        if not plan.watched:
+            self._check(plan)
         return plan
+
+    def _check(self, plan: Plan) -> None:
+        for site in plan.present.tolist():
+            if site not in self._sites:
+                raise UsageError(f"site {site} has rows but was not added; call add_site first")
 
     def _look(self, batch: Batch, armed: Iterable[Armed]) -> list[Hit]:
         found: list[tuple[int, int, Armed, Variant]] = []

@@ -1,9 +1,10 @@
 """The share of a tensor's values inside a range, estimated from its digest.
 
-Exact where the digest decides: a range that holds all of [min, max] or none of it, and the zeros. Otherwise the
-magnitude histogram decides: it is over at most 512 sampled elements, its bins are factors of 4 wide (values are taken
-to be spread evenly in log|x| within a bin), and where both signs occur they are taken to have the same magnitudes.
-Bin edges are exact: values of exactly 1 lie in the bin that begins at 1, so a tanh stuck at ±1 is told from 0.999.
+Exact where the digest decides: a range that holds all of [min, max] or none of it, and the zeros. Otherwise
+the magnitude histogram decides: it is over at most 512 sampled elements, its bins are factors of 4 wide
+(values are taken to be spread evenly in log|x| within a bin), and where both signs occur they are taken to
+have the same magnitudes. Bin edges are exact: values of exactly 1 lie in the bin that begins at 1, so a tanh
+stuck at ±1 is told from one at 0.999.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def inside(rows: NDArray[np.void], low: float, high: float) -> Column:
     got += zero if low <= 0.0 <= high else 0.0
     got = np.where((low <= smallest) & (high >= largest), finite, got)
     got = np.where((low > largest) | (high < smallest), 0.0, got)
-    return np.divide(got, count, out=np.full(len(rows), np.nan), where=count > 0)
+    return np.asarray(np.where(count > 0, got / np.maximum(count, 1), np.nan))
 
 
 def _below(below: Column, bins: Column, magnitude: float) -> Column:

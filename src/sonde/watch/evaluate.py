@@ -1,6 +1,7 @@
 """From a tree to a function over columns: one numpy operation a node, over all rows at once.
 
-A comparison with NaN is false (also `!=`), and so is NaN by itself. Division by zero gives Inf or NaN, never an error.
+A comparison with NaN is false (also `!=`), and so is NaN by itself. Division by zero gives Inf or NaN, never
+an error.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def _differs(left: Any, right: Any) -> Any:
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "%": np.mod, "**": np.power,
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": _differs,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq,
+    "!=": _differs,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "log10": np.log10,
@@ -97,7 +99,7 @@ def _all(items: list[Program]) -> Program:
     def both(columns: Columns) -> Any:
         got = items[0](columns)
         for item in items[1:]:
-            if not got.any():
+            if not np.count_nonzero(got):
                 break
             got = got & item(columns)
         return got

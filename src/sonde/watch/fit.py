@@ -57,6 +57,10 @@ WEIGHT_GRADIENT = Fit(
     "gradients of trainable parameters",
     lambda site: site.kind is Kind.PARAMETER and site.role is Role.GRAD and site.trainable is True,
 )
+MATRIX_GRADIENT = Fit(
+    "gradients of trainable parameters with two or more dimensions",
+    lambda site: WEIGHT_GRADIENT(site) and len(site.shape) >= 2,
+)
 BUFFER = Fit("buffers", lambda site: site.kind is Kind.BUFFER)
 LOSS = Fit("the loss", lambda site: site.kind is Kind.LOSS and site.role in (Role.OUT, Role.VALUE))
 ANY_OUT = Fit("outputs", lambda site: site.role is Role.OUT)

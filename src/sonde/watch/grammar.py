@@ -101,7 +101,7 @@ class _Reader:
                 return self.name(node)
             case ast.Call():
                 return self.call(node, depth)
-        self.fail(node, *mistakes.unsupported(node))
+        return self.fail(node, *mistakes.unsupported(node))
 
     def number(self, node: ast.AST, depth: int) -> Node:
         tree = self.read(node, depth)
@@ -179,7 +179,7 @@ class _Reader:
                 return value
             case Function("neg", (Const(value),)):
                 return -value
-        self.fail(node, "a plain number is needed here")
+        return self.fail(node, "a plain number is needed here")
 
     def function(self, node: ast.Call, name: str, depth: int) -> Node:
         usage = f"write {name}({mistakes.USAGE[name]})"

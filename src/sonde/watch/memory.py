@@ -54,17 +54,20 @@ class Memory:
 
     def _grow(self, size: int) -> None:
         for name, blank in (
-            ("seen", 0), ("value_of", -1), ("output_of", -2), ("is_loss", False), ("absmean", np.nan), ("count", 0), ("step", -1),
+            ("seen", 0), ("value_of", -1), ("output_of", -2), ("is_loss", False),
+            ("absmean", np.nan), ("count", 0), ("step", -1),
         ):  # fmt: skip
             old = getattr(self, name)
             new = np.full(size, blank, dtype=old.dtype)
             new[: len(old)] = old
             setattr(self, name, new)
+        for ring in self.rings.values():
+            ring.reserve(size)
 
     def keep(self, needs: Mapping[str, tuple[int, list[int]]], context: frozenset[str]) -> None:
-        """Keep exactly these histories: for each field its length and its sites; and these contextual fields."""
+        """Keep exactly these histories (for each field its length and sites) and contextual fields."""
         self.rings = {
-            field: self.rings.get(field, Ring(length)).relaid(length, sites, self.seen)
+            field: self.rings.get(field, Ring(length, len(self.seen))).relaid(length, sites, self.seen)
             for field, (length, sites) in needs.items()
         }
         self.needed = context
@@ -75,7 +78,7 @@ class Memory:
         for name, ring in self.rings.items():
             cached = plan.ring_rows.get(name)
             if cached is None:
-                slots = ring.slots_of(plan.sorted_sites)
+                slots = ring.slots[plan.sorted_sites]
                 kept = slots >= 0
                 cached = plan.ring_rows[name] = (plan.order[kept], slots[kept])
             rows, slots = cached

@@ -9,7 +9,8 @@ from sonde.errors import SyntaxProblem
 
 USAGE = {
     **dict.fromkeys(("avg", "med", "lowest", "highest", "trend"), "field, n"),
-    "prev": "field", "abs": "x", "sqrt": "x", "log10": "x", "min": "x, y", "max": "x, y", "seen": "", "inside": "low, high",
+    "prev": "field", "abs": "x", "sqrt": "x", "log10": "x", "min": "x, y", "max": "x, y",
+    "seen": "", "inside": "low, high",
 }  # fmt: skip
 
 _SLIPS = (
@@ -33,6 +34,8 @@ def explain(text: str, position: int) -> SyntaxProblem:
         found = slip.search(text)
         if found:
             return SyntaxProblem(message, text=text, position=found.start(), hint=hint)
+    if re.search(r"(\b(and|or|not)|[-+*/%<>=(,])\s*$", text):
+        return SyntaxProblem("the condition ends too early", text=text, position=len(text.rstrip()))
     at = min(position, len(text))
     rest = text[at:].split()
     if not rest:

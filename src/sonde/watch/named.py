@@ -1,4 +1,4 @@
-"""What a named condition is: parameters with defaults, and for each sort of site an expression of the language."""
+"""What a named condition is: parameters with defaults, and an expression for each sort of site."""
 
 from __future__ import annotations
 
@@ -89,3 +89,11 @@ def statistics(default: float | None = None) -> tuple[Parameter, ...]:
     return tuple(
         Parameter(name, default if name == "absmean" else None, f"limit of {name}") for name in names
     )
+
+
+def count(default: int, meaning: str = "how many observations before this one") -> Parameter:
+    return Parameter("n", default, meaning, whole=True)
+
+
+SAME = "norm == prev(norm) and absmean == prev(absmean) and mean == prev(mean)"
+"""The digest says that nothing changed since the previous observation."""

@@ -86,9 +86,8 @@ def _entry(entry: Any, where: str, id: int) -> Watchpoint:
             raise UsageError(f"{where} has an unknown key {key!r}; it can have {', '.join(KEYS)}")
     for key in ("sites", "condition"):
         if not isinstance(entry.get(key), str):
-            raise UsageError(
-                f'{where} has no {key} as text; write {key} = "{"**:grad" if key == "sites" else "nan or inf"}"'
-            )
+            example = "**:grad" if key == "sites" else "nan or inf"
+            raise UsageError(f'{where} has no {key} as text; write {key} = "{example}"')
     action = entry.get("on_hit", "report")
     if action not in get_args(Action):
         raise UsageError(f"{where} has on_hit {action!r}; it is one of {', '.join(get_args(Action))}")

@@ -89,11 +89,13 @@ def _parse(text: str) -> Pattern:
         )
     roles, index = _roles(role, text, len(text) - len(role)) if colon else (frozenset(Role), None)
     if not _GLOB & set(name):
-        if "]" in name or "}" in name:
-            raise SyntaxProblem(
-                "a bracket closes that was not opened", text=text, position=re.search(r"[\]}]", name).start()
-            )  # type: ignore[union-attr]
+        stray = re.search(r"[\]}]", name)
+        if stray:
+            raise SyntaxProblem("a bracket closes that was not opened", text=text, position=stray.start())
         return Pattern(text, name, roles, index, None)
+    unclosed = re.search(r"\[[^\]]*$", name)
+    if unclosed:
+        raise SyntaxProblem("the bracket is not closed", text=text, position=unclosed.start())
     if name.count("**") > MAX_DEEP or max(map(_stars, re.split(r"[./]", name))) > MAX_STARS:
         raise SyntaxProblem(
             f"a pattern has at most {MAX_DEEP} ** and {MAX_STARS} * in a segment",
@@ -133,6 +135,9 @@ def _roles(half: str, text: str, start: int) -> tuple[frozenset[Role], int | Non
 def _regex(name: str, text: str) -> str:
     """One brace-free name glob as a regular expression. `**` takes the separator before it along."""
     pieces = [piece for piece in _SEGMENT.findall(name) if piece]
+    for i in range(len(pieces) - 3, -1, -1):  # `**.**` says no more than `**`
+        if pieces[i] == "**" and pieces[i + 2 : i + 3] == ["**"]:
+            del pieces[i : i + 2]
     out: list[str] = []
     swallowed = False  # a leading `**` has already matched its following separator
     for i, piece in enumerate(pieces):
@@ -166,7 +171,7 @@ def _segment(piece: str, text: str) -> str:
         if c == "[":
             end = piece.find("]", i + 2)
             if end < 0:
-                raise SyntaxProblem("the bracket is not closed", text=text, position=max(text.find("["), 0))
+                raise SyntaxProblem("the brackets are empty", text=text, position=max(text.find("[]"), 0))
             body = piece[i + 1 : end]
             negated = body[0] in "!^"
             chars = body[1:] if negated else body

@@ -1,4 +1,4 @@
-"""How the rows of a batch lie over the sites: worked out once for a sequence of sites, since steps repeat it."""
+"""How the rows of a batch lie over the sites: worked out once for a sequence of sites; steps repeat it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 
 class Plan:
-    """`order` sorts the rows by site and keeps their order within one; the other arrays say where each row stands.
+    """`order` sorts the rows by site and keeps their order within one; the rest says where a row stands.
 
-    `occurrence` is how many rows of its site come before a row, `place` its position in sorted order, `starts` and
-    `ends` the first and last position of each site in sorted order.
+    `occurrence` is how many rows of its site come before a row, `place` its position in sorted order,
+    `starts` and `ends` the first and last position of each site in sorted order.
     """
 
     def __init__(self, sites: NDArray[np.int32]) -> None:
@@ -29,11 +29,11 @@ class Plan:
         self.place[self.order] = np.arange(n)
         self.occurrence = np.empty(n, dtype=np.int64)
         self.occurrence[self.order] = np.arange(n) - np.repeat(self.starts, self.counts)
-        self.masks: dict[int, NDArray[np.bool_]] = {}
+        self.watched: dict[int, tuple[NDArray[np.bool_], NDArray[np.int64]]] = {}
         self.ring_rows: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def latest_before(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For each row, the last earlier row of site `wanted` in the batch; -1 if there is none (or wanted is -1)."""
+        """For each row, the last earlier row of site `wanted` in the batch; -1 if there is none."""
         keys = self.sorted_sites.astype(np.int64) * self.size + self.order
         at = np.searchsorted(keys, wanted * self.size + np.arange(self.size)) - 1
         row = self.order[np.maximum(at, 0)]

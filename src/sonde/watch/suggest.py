@@ -11,7 +11,7 @@ _GLOBS = re.compile(r"[*?{}\[\],]+")
 
 
 def nearest(text: str, addresses: Iterable[str], count: int = 3) -> list[str]:
-    """The addresses most like `text`, best first: like it as a whole, or made of the same segments in order."""
+    """The addresses most like `text`, best first: like it as a whole, or with the same segments in order."""
     wanted = _GLOBS.sub("", text).lower()
     parts = [part for part in _CUT.split(wanted) if part]
     if not parts:

@@ -42,8 +42,8 @@ DERIVED: dict[str, tuple[str, Callable[[Get], Column]]] = {
 }
 
 CONTEXT = {
-    "update_ratio": "at `update` sites: mean change / (mean magnitude of the latest `value` before it + 1e-9); else NaN",
-    "fed": "at parameters: elements that the owning module put out in this step, 0 if none was seen; else NaN",
+    "update_ratio": "at `update` sites: absmean / (absmean of the latest `value` before it + 1e-9); else NaN",
+    "fed": "at parameters: elements that the owning module put out in this step, 0 if none; else NaN",
     "loss": "the latest loss seen; NaN before the first",
     "scaled": "1 while the training uses loss scaling (fp16 GradScaler), else 0",
 }

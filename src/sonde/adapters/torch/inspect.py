@@ -10,8 +10,13 @@ from torch import Tensor
 from sonde.adapters.torch.eager import Eager
 from sonde.adapters.torch.tensors import dtype_name
 from sonde.errors import UsageError
-from sonde.session.inspector import ModuleNode, Value
-from sonde.watch.pattern import nearest
+from sonde.model.site import Site
+from sonde.session.inspector import ModuleNode, OptimizerNode, Value
+from sonde.watch.suggest import nearest
+
+
+Found = tuple[Tensor, str, int | None]
+"""A tensor, what is worth knowing about it, and the step when it was seen if that may not be now."""
 
 
 class TorchInspector:
@@ -47,21 +52,22 @@ class TorchInspector:
         return sorted(seen)
 
     def value(self, address: str, *, before: bool = False, index: tuple[Any, ...] = ()) -> Value:
-        tensor, note = self._find(self._resolve(address), before)
+        address = self._resolve(address)
+        tensor, note, step = self._find(address, before)
         try:
             part = tensor.detach()[index] if index else tensor.detach()
-        except (IndexError, TypeError) as problem:
+        except (IndexError, TypeError, ValueError, RuntimeError) as problem:
             raise UsageError(f"{address} has shape {list(tensor.shape)} and cannot be sliced so: {problem}.") from None
         dense = part.to_dense() if part.layout is not torch.strided else part
         host = dense.resolve_conj().resolve_neg().cpu()
         name = dtype_name(host)
         if not host.is_complex() and host.is_floating_point() and name not in ("float64", "float32", "float16"):
             host = host.float()
-        return Value(address, host.numpy().copy(), name, tuple(part.shape), str(tensor.device), note)
+        return Value(address, host.numpy().copy(), name, tuple(part.shape), str(tensor.device), note, step)
 
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
         address = self._resolve(address)
-        tensor, _ = self._find(address, before=False)
+        tensor, _, _ = self._find(address, before=False)
         with torch.no_grad():
             target = tensor.detach()
             try:
@@ -84,6 +90,15 @@ class TorchInspector:
             "framework": f"torch {torch.__version__}",
         }
 
+    def optimizers(self) -> list[OptimizerNode]:
+        from sonde.adapters.torch import install
+
+        found = list(install._known_optimizers)
+        taken = {id(p) for optimizer in found for group in optimizer.param_groups for p in group["params"]}
+        live = list(self.eager.parameters.live())
+        missing = tuple(name for name, p in live if p.requires_grad and id(p) not in taken)
+        return [OptimizerNode(type(optimizer).__name__, tuple(map(_group, optimizer.param_groups)), missing) for optimizer in found]
+
     # -- finding ---------------------------------------------------------------------------------
 
     def _resolve(self, address: str) -> str:
@@ -99,38 +114,58 @@ class TorchInspector:
                 return f"{address}:{role}"
         return f"{address}:out"
 
-    def _find(self, address: str, before: bool) -> tuple[Tensor, str]:
-        kept = self.eager.stops.kept
+    def _find(self, address: str, before: bool) -> Found:
         name, _, role = address.rpartition(":")
         live = dict(self.eager.parameters.live()).get(name)
-        if live is not None and role in ("value", "grad"):
+        if live is not None:
             found = self._parameter(name, role, live, before)
             if found is not None:
-                return found, ""
-        for site in self.session.sites:
-            if site.address == address:
-                known = (kept.before if before else kept.now).get(site.id)
-                if known is None and not before:
-                    known = kept.before.get(site.id)
-                    if known is not None:
-                        return known[0], "this site did not run yet in this step: the value is of the step before"
-                if known is None:
-                    when = "one step before" if before else "in this step"
-                    raise UsageError(f"{address} was not kept {when}; run on to it with `until {address}`.")
-                tensor, version = known
-                note = "modified in place since it was seen here" if tensor._version != version else ""
-                return tensor, note
+                return found
+        site = next((site for site in self.session.sites if site.address == address), None)
+        if site is not None:
+            return self._kept(site, before)
         buffer = self.eager.parameters.buffers.get(name)
         if buffer is not None and role == "value" and not before:
             module = buffer[0]()
             if module is not None:
-                return getattr(module, buffer[1]), ""
+                return getattr(module, buffer[1]), "", None
         close = nearest(address, self.addresses())
         hint = f"; the nearest are {', '.join(close[:3])}" if close else ""
         raise UsageError(f"there is no site {address!r} so far{hint}.")
 
-    def _parameter(self, name: str, role: str, live: Tensor, before: bool) -> Tensor | None:
+    def _kept(self, site: Site, before: bool) -> Found:
         kept = self.eager.stops.kept
+        seen = kept.get(site.id, before=before)
+        if seen is None and before:
+            raise UsageError(f"no earlier value of {site.address} is at hand; run a step on and try again.")
+        if seen is None:
+            raise UsageError(f"no value of {site.address} is at hand; run on to it with `until {site.address}`.")
+        notes = []
+        if seen.step != kept.step and not before:
+            notes.append(f"of step {seen.step}: the site did not run yet in step {kept.step}")
+        if seen.tensor._version != seen.version:
+            notes.append("modified in place since it was seen here")
+        return seen.tensor, "; ".join(notes), seen.step
+
+    def _parameter(self, name: str, role: str, live: Tensor, before: bool) -> Found | None:
+        kept = self.eager.stops.kept
+        old = kept.value_before(name)
         if role == "value":
-            return kept.parameters_before.get(name) if before else live
-        return kept.gradients_before.get(name) if before else live.grad
+            found = old if before else live
+        elif role == "grad":
+            found = kept.gradient(name, live.grad, before=before)
+            if found is not None and not before and live.grad is None:
+                return found, "of the step before: the script has cleared the gradient since", kept.step - 1
+        elif role == "update" and old is not None and not before:
+            found = live.detach() - old
+        else:
+            found = None
+        return None if found is None else (found, "", None)
+
+
+def _group(group: dict[str, Any]) -> dict[str, str]:
+    """What is set for a group of parameters, as text."""
+    sizes = [p.numel() for p in group["params"]]
+    shown = {"tensors": str(len(sizes)), "elements": str(sum(sizes))}
+    plain = {k: v for k, v in group.items() if isinstance(v, int | float | tuple) and v is not False}
+    return {**shown, **{name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in plain.items()}}

@@ -1,12 +1,12 @@
-"""Tensors of this step and of the one before, kept while a debugger is attached.
+"""The last two tensors of every site, kept while a debugger is attached.
 
 Activations and gradients are kept by reference (nobody writes into them, or the version counter tells);
-parameters change in place, so their previous values are copies. Past `LIMIT` bytes a step, only digests remain.
+parameters change in place, so their previous values are copies. Past `LIMIT` bytes, only digests remain.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
@@ -16,35 +16,77 @@ if TYPE_CHECKING:
 LIMIT = 1 << 30
 
 
+class Seen(NamedTuple):
+    """`version` is that of the tensor when it was seen; a later one means that it was modified in place."""
+
+    tensor: Tensor
+    version: int
+    step: int
+    size: int
+
+
 class Kept:
     def __init__(self) -> None:
-        self.now: dict[int, tuple[Tensor, int]] = {}  # site → tensor, version when it was seen
-        self.before: dict[int, tuple[Tensor, int]] = {}
-        self.parameters_before: dict[str, Tensor] = {}
-        self.gradients_before: dict[str, Tensor] = {}
+        self.step = 0
+        self._sites: dict[int, tuple[Seen, ...]] = {}  # newest first, of different steps
         self._bytes = 0
+        self._values: list[dict[str, Tensor]] = [{}, {}]
+        """Of parameters, at the end of the last step and of the one before it."""
+        self._gradients: list[dict[str, Tensor]] = [{}, {}]
+        self._marks: dict[str, tuple[int, int]] = {}
 
     def put(self, site: int, tensor: Any) -> None:
-        size = tensor.numel() * tensor.element_size() if tensor.layout is not None else 0
-        if self._bytes + size > LIMIT:
-            return
-        self._bytes += size
         plain = tensor.detach()
-        self.now[site] = (plain, plain._version)
+        size = plain.numel() * plain.element_size()
+        older = self._sites.pop(site, ())
+        remaining = tuple(seen for seen in older if seen.step != self.step)[:1]
+        self._bytes += sum(seen.size for seen in remaining) - sum(seen.size for seen in older)
+        if self._bytes + size <= LIMIT:
+            self._bytes += size
+            remaining = (Seen(plain, plain._version, self.step, size), *remaining)
+        if remaining:
+            self._sites[site] = remaining
 
-    def turn(self, parameters: Parameters) -> None:
-        """The step is over."""
-        self.before, self.now, self._bytes = self.now, {}, 0
-        self.parameters_before, self.gradients_before = self._snapshot, self._gradients
-        self._snapshot, self._gradients = {}, {}
+    def get(self, site: int, *, before: bool = False) -> Seen | None:
+        """What was seen there last, or in the step before that."""
+        seen = self._sites.get(site, ())
+        return seen[int(before)] if len(seen) > int(before) else None
+
+    def turn(self, parameters: Parameters, step: int) -> None:
+        """A step is over, and `step` begins."""
+        self.step = step
+        for site, seen in list(self._sites.items()):
+            if seen[0].step < step - 2:
+                self._bytes -= sum(one.size for one in seen)
+                del self._sites[site]
+        self.snapshot(parameters)
+
+    def snapshot(self, parameters: Parameters) -> None:
+        values: dict[str, Tensor] = {}
+        gradients: dict[str, Tensor] = {}
+        self._marks = {}
         room = LIMIT
         for name, parameter in parameters.live():
             room -= 2 * parameter.numel() * parameter.element_size()
             if room < 0:
                 break
-            self._snapshot[name] = parameter.detach().clone()
+            values[name] = parameter.detach().clone()
             if parameter.grad is not None:
-                self._gradients[name] = parameter.grad.detach().clone()
+                gradients[name] = parameter.grad.detach().clone()
+                self._marks[name] = (id(parameter.grad), parameter.grad._version)
+        self._values = [values, self._values[0]]
+        self._gradients = [gradients, self._gradients[0]]
 
-    _snapshot: dict[str, Tensor] = {}
-    _gradients: dict[str, Tensor] = {}
+    def value_before(self, name: str) -> Tensor | None:
+        """The parameter before the last optimizer step."""
+        return self._values[1].get(name)
+
+    def gradient(self, name: str, live: Tensor | None, *, before: bool) -> Tensor | None:
+        """The parameter's latest gradient, also after the script cleared it; or the one of the step before that."""
+        ended = live is None or self._marks.get(name) == (id(live), live._version)
+        if before:
+            return self._gradients[1 if ended else 0].get(name)
+        return live if live is not None else self._gradients[0].get(name)
+
+    def clear(self) -> None:
+        self.__init__()  # type: ignore[misc]

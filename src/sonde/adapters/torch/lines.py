@@ -56,6 +56,7 @@ class LineTrace:
                 session = self.stops.eager.session
                 moment = Moment(session.steps.step, self.stops.eager.phase)
                 self.stops.hit(Stop("line", moment, frame=frame, breakpoint=point.id))
+                return frame.f_trace or self._on_line  # pdb may have taken the frame over meanwhile
         return self._on_line
 
     def _holds(self, point: Breakpoint, frame: FrameType) -> bool:

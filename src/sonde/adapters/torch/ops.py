@@ -29,14 +29,19 @@ class OpMode(TorchFunctionMode):
         super().__init__()
         self.stops = stops
         self.active = False
+        self._inside = 0
+        self._pushed = False
         self.counts: dict[int, Counter[str]] = {}
 
     def activate(self, wanted: bool) -> None:
-        if wanted and not self.active:
-            _push(self)
-        elif self.active and not wanted:
-            remove(self)
         self.active = wanted
+        if self._inside:
+            return  # torch has taken the mode off for the time of the call, and puts it back: see `new_step`
+        if wanted and not self._pushed:
+            _push(self)
+        elif self._pushed and not wanted:
+            remove(self)
+        self._pushed = wanted
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -45,13 +50,24 @@ class OpMode(TorchFunctionMode):
 
     def new_step(self) -> None:
         self.counts.clear()
+        self.activate(self.active)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
+        if not self.active:
+            return out
+        self._inside += 1
+        try:
+            self._observe(func, out)
+        finally:
+            self._inside -= 1
+        return out
+
+    def _observe(self, func: Callable[..., Any], out: Any) -> None:
         name = op_name(func)
-        if name is not None and self.active:
+        if name is not None:
             stack = self.stops.eager.stack
             entry = stack[-1] if stack else None
             counter = self.counts.setdefault(id(entry) if entry else 0, Counter())
@@ -62,7 +78,6 @@ class OpMode(TorchFunctionMode):
                 self.stops.op(f"{entry.name if entry else ''}/{name}#{count}", out)
             except Exception as problem:
                 self.stops.eager.session.guard.contain("observing an op", problem)
-        return out
 
 
 def op_name(func: Callable[..., Any]) -> str | None:

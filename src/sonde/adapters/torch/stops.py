@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
 
 
+OBSERVED_BY_NOBODY = -1
+"""No thread has this id."""
+
+
 class Stops:
     def __init__(self, eager: Eager) -> None:
         self.eager = eager
@@ -47,6 +51,8 @@ class Stops:
             if point.origin == "user"
         )
         self.inputs_wanted = self.debugging or watched_inputs
+        if not self.debugging:
+            self.kept.clear()
         self.ops.activate(self.gate.wants_ops)
         self.lines.activate(bool(self.gate.lines) and self.debugging)
 
@@ -57,21 +63,24 @@ class Stops:
 
         def tap(tensor: Any) -> None:
             try:
-                if self.debugging:
-                    self.kept.put(site, tensor)
+                if not self.debugging:
+                    eager.add(site, tensor, call)
+                    return
+                self.kept.put(site, tensor)  # first, so that a hit can show it
                 eager.add(site, tensor, call)
-                if self.attentive:
-                    self.at(site, tensor, call)
+                self.at(site, tensor, call, kept=True)
             except Exception as problem:
                 guard.contain("a debugger tap", problem)
 
         return tap
 
-    def at(self, site: int, tensor: Any, call: int = 0) -> None:
+    def at(self, site: int, tensor: Any, call: int = 0, *, kept: bool = False) -> None:
         """The training passes this site: stops if somebody wants it."""
-        if self.debugging:
+        if not self.debugging:
+            return
+        if not kept:
             self.kept.put(site, tensor)
-        if not self.attentive:
+        if not (self.attentive or self.gate.pausing):
             return
         found = self.gate.why(self.eager.session.sites[site])
         if found is not None:
@@ -89,8 +98,7 @@ class Stops:
             known = eager.session.site_ids.get((entry.name, Role.IN, index))
             if known is None:
                 known = self._site(entry.name, Role.IN, Kind.MODULE, entry.type, tensor, index)
-            eager.add(known, tensor)
-            self.at(known, tensor)
+            self.tap(known, 0)(tensor)
             if eager.grad_on and tensor.requires_grad and not tensor.is_leaf:
                 site = self._site(entry.name, Role.GRAD_IN, Kind.MODULE, entry.type, tensor, index)
                 hook(tensor, self.tap(site, 0))
@@ -121,7 +129,7 @@ class Stops:
     def end_of_step(self) -> None:
         if not self.debugging:
             return
-        self.kept.turn(self.eager.parameters)
+        self.kept.turn(self.eager.parameters, self.eager.session.steps.step)
         self.ops.new_step()
         reason = self.gate.end_of_step()
         if reason is not None:
@@ -131,7 +139,7 @@ class Stops:
 
     def hit(self, stop: Stop) -> None:
         """The engine's hits ask for a stop."""
-        if self.debugging:
+        if self.debugging and self.eager.thread != OBSERVED_BY_NOBODY:
             self._enter(stop)
 
     def stop(
@@ -151,7 +159,15 @@ class Stops:
         stop = Stop(
             bare.reason, bare.moment, bare.site, bare.tensor, modules, source, frame, bare.hits, bare.breakpoint
         )
-        with self.ops.paused():
-            plan = self.gate.stop(stop, time.perf_counter_ns)
+        if bare.reason == "entry":
+            self.kept.snapshot(eager.parameters)
+        # What the user calls from the debugger (a module, in pdb) is not part of the training.
+        thread, strangers = eager.thread, eager.other_threads
+        eager.thread = OBSERVED_BY_NOBODY
+        try:
+            with self.ops.paused():
+                plan = self.gate.stop(stop, time.perf_counter_ns)
+        finally:
+            eager.thread, eager.other_threads = thread, strangers
         if plan.kind == "quit":
             eager.session.end("asked to quit", code=0)

@@ -1,0 +1,25 @@
+"""The table of all commands."""
+
+from __future__ import annotations
+
+from sonde.cli.debugger import (
+    breakpoints,
+    control,
+    information,
+    python,
+    stack,
+    statistics,
+    values,
+    watchpoints,
+)
+from sonde.cli.debugger.table import Table
+
+TABLE = Table(
+    {
+        "Running": control.COMMANDS,
+        "Breakpoints": breakpoints.COMMANDS,
+        "Watchpoints": watchpoints.COMMANDS,
+        "Values": values.COMMANDS + statistics.COMMANDS,
+        "Where and what": stack.COMMANDS + information.COMMANDS + python.COMMANDS,
+    }
+)

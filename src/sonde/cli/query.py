@@ -1,0 +1,162 @@
+"""`sonde query`: SQL over what was recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sonde.cli.completion import complete_recording
+from sonde.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMATS = (".parquet", ".csv", ".json")
+
+
+@click.command()
+@click.argument(
+    "recordings", nargs=-1, required=True, shell_complete=complete_recording, metavar="RECORDING... SQL"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of rows.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write .parquet, .csv or .json."
+)
+@click.option("--force", is_flag=True, help="Let --output replace a file.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Rows to print as a table; 0 is all.",
+)
+def query(
+    recordings: tuple[str, ...], as_json: bool, as_csv: bool, output: Path | None, force: bool, limit: int
+) -> None:
+    """Ask one or more recordings in SQL (DuckDB's).
+
+    The views are digests, sites, scalars, hits, findings and events; `DESCRIBE digests` lists the columns of
+    one.
+    With several recordings the column `run` tells them apart.
+
+    \b
+    Examples:
+      sonde query demo 'SELECT site, max(norm) FROM digests GROUP BY site ORDER BY 2 DESC LIMIT 5'
+      sonde query demo "SELECT step, value FROM scalars WHERE name = 'loss'" --csv
+      sonde query a b 'SELECT run, min(step) FROM digests WHERE nans > 0 GROUP BY run'
+      sonde query demo 'SELECT * FROM digests' --output digests.parquet
+    """
+    if len(recordings) < 2:
+        raise UsageError(
+            "sonde query needs a recording and SQL, such as: sonde query demo 'SELECT * FROM hits'"
+        )
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other; give one of them")
+    *paths, sql = recordings
+    if output is not None:
+        _check_output(output, force)
+    from sonde.store.query import query as run_query
+    from sonde.store.reader import Recording
+
+    opened = [Recording.open(path) for path in paths]
+    result = run_query(opened, sql)
+    for problem in (problem for recording in opened for problem in recording.problems):
+        click.echo(f"sonde: {problem}", err=True)
+    if output is not None:
+        _write(result, output)
+    elif as_json:
+        click.echo(_json(result))
+    elif as_csv:
+        click.echo(_csv(result).decode(), nl=False)
+    else:
+        _print(result, limit)
+
+
+def _check_output(output: Path, force: bool) -> None:
+    if output.suffix.lower() not in FORMATS:
+        raise UsageError(f"{output} has no ending that says its format; end it in {', '.join(FORMATS)}")
+    if output.exists() and not force:
+        raise UsageError(f"{output} exists; give another name, or --force to replace it")
+
+
+def _write(result: pa.Table, output: Path) -> None:
+    from sonde.store.files import replace_file
+
+    suffix = output.suffix.lower()
+    if suffix == ".parquet":
+        content = _parquet(result)
+    else:
+        content = _csv(result) if suffix == ".csv" else _json(result).encode()
+    try:
+        replace_file(output, content)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error}") from error
+
+
+def _parquet(result: pa.Table) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(result, sink, compression="zstd")
+    return bytes(sink.getvalue())
+
+
+def _rows(result: pa.Table) -> list[dict[str, Any]]:
+    """As Python values; a map, which Arrow gives as pairs, as a dictionary."""
+    import pyarrow as pa
+
+    maps = [field.name for field in result.schema if pa.types.is_map(field.type)]
+    rows: list[dict[str, Any]] = result.to_pylist()
+    for row in rows:
+        row.update((name, dict(row[name])) for name in maps if row[name] is not None)
+    return rows
+
+
+def _json(result: pa.Table) -> str:
+    from sonde.store.files import dump_json
+
+    return dump_json(_rows(result), indent=2).decode()
+
+
+def _csv(result: pa.Table) -> bytes:
+    """As programs expect it: a header, an empty cell for NULL, lists and maps as JSON."""
+    import csv
+    import io
+
+    from sonde.store.files import dump_json
+
+    def cell(value: Any) -> Any:
+        return dump_json(value).decode() if isinstance(value, list | dict) else "" if value is None else value
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(result.column_names)
+    writer.writerows([cell(value) for value in row.values()] for row in _rows(result))
+    return text.getvalue().encode()
+
+
+def _print(result: pa.Table, limit: int) -> None:
+    import pyarrow as pa
+
+    from sonde.cli.plot import number
+    from sonde.cli.screen import console, table
+    from sonde.store.files import dump_json
+
+    def cell(value: Any) -> str:
+        if isinstance(value, list | dict):
+            return dump_json(value).decode()
+        return number(value) if value is None or isinstance(value, float) else str(value)
+
+    shown = result.slice(0, limit) if limit else result
+    rows = [[cell(value) for value in row.values()] for row in _rows(shown)]
+    types = pa.types
+    right = [f.name for f in result.schema if types.is_integer(f.type) or types.is_floating(f.type)]
+    out = console()
+    out.print(table(result.column_names, rows, right=right))
+    if shown.num_rows < result.num_rows:
+        more = result.num_rows - shown.num_rows
+        out.print(f"… and {more} more rows; --limit 0 shows all, --csv or --output keeps them")

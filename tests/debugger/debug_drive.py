@@ -1,0 +1,57 @@
+"""Runs `sonde debug` on a script with commands on standard input, as a user with a command file would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ATTENTION = ROOT / "examples" / "attention.py"
+PROMPT = "(sonde) "
+
+
+@dataclass(frozen=True)
+class Talk:
+    """`answers[k]` is what was shown after the k-th command, up to the next prompt; `greeting` what came before."""
+
+    code: int
+    out: str
+    greeting: str
+    answers: list[str]
+
+    @property
+    def shown(self) -> str:
+        return self.greeting + "".join(self.answers)
+
+
+def environment(**more: str) -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": path, "SONDE_STRICT": "1", "NO_COLOR": "1", **more}
+
+
+def debug(script: Path, commands: list[str], folder: Path, *options: str) -> Talk:
+    done = subprocess.run(
+        [sys.executable, "-m", "sonde", "debug", *options, str(script)],
+        input="\n".join(commands) + "\n", cwd=folder, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    greeting, *rest = done.stderr.split(PROMPT)
+    answers = []
+    for part in rest:
+        answers.append(part.partition("\n")[2])
+    return Talk(done.returncode, done.stdout, greeting, answers)
+
+
+def plain(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(script)], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120
+    )
+
+
+def line_of(script: Path, text: str) -> int:
+    """The number of the only line that contains `text`."""
+    found = [k for k, line in enumerate(script.read_text().splitlines(), 1) if text in line]
+    assert len(found) == 1, (text, found)
+    return found[0]
