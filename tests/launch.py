@@ -155,8 +155,9 @@ class Foundry:
         recommended: bool = True,
         strict: bool = True,
         env: Mapping[str, str | None] | None = None,
+        record: Path | None = None,
     ) -> Ran:
-        folder = create_run(cwd, None, {"script": "script.py", "argv": []})
+        folder = create_run(record or cwd, None, {"script": "script.py", "argv": []})
         options = Options(
             run=str(folder),
             watches=tuple((sites, condition, on_hit) for sites, condition in watch),  # type: ignore[misc]
