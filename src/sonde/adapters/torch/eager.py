@@ -48,6 +48,7 @@ class Eager:
         self.level: int = session.policy.level
         self.step = 0
         self.phase = Phase.FORWARD
+        self.block.phase = int(Phase.FORWARD)
         self.grad_on = True
         self.opaque = False
         """Inside a function transform, where tensors are wrappers without values."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def hook(tensor: Tensor, tap: Callable[[Any], None]) -> None:
-    """`tensor.register_hook(tap)` without the price of its handle: the tensor, which is no leaf, lives for one step."""
+    """`tensor.register_hook(tap)` without the price of its handle; the tensor is no leaf and lives for one step."""
     hooks = tensor._backward_hooks
     if hooks is None:
         tensor._backward_hooks = OrderedDict(((tap, tap),))
