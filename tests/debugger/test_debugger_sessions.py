@@ -144,7 +144,8 @@ def test_values_can_be_looked_at(tmp_path: Path, undisturbed: str) -> None:
 
 def test_the_change_of_a_parameter_is_its_update(tmp_path: Path) -> None:
     commands = ["save head.weight w0.npy", "step", "save head.weight w1", "save head.weight:grad g0",
-                "diff head.weight", "step", "save head.weight w2", "save head.weight:update u2", "q"]  # fmt: skip
+                "diff head.weight", "step", "save head.weight w2", "save head.weight:update u2",
+                "q"]  # fmt: skip
     talk = debug(ATTENTION, commands, tmp_path)
     w0, w1, w2, g0, u2 = (np.load(tmp_path / f"{name}.npy") for name in ("w0", "w1", "w2", "g0", "u2"))
     np.testing.assert_array_equal(u2, w2 - w1)

@@ -35,7 +35,7 @@ def child(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[pexpect.sp
     script = tmp_path / "long.py"
     script.write_text(LONG.replace("SLEEP", getattr(request, "param", "0.002")))
     spawned = pexpect.spawn(
-        sys.executable, ["-m", "sonde", "debug", str(script)], 
+        sys.executable, ["-m", "sonde", "debug", str(script)],
         cwd=str(tmp_path), encoding="utf-8", timeout=60,
         env=environment(TERM="xterm", XDG_STATE_HOME=str(tmp_path / "state")), dimensions=(40, 140),
     )  # fmt: skip

@@ -23,7 +23,8 @@ KNOWN = ["lstm:out[0]", "lstm:out[1]", "attn:out", "head.weight:value", "model/s
     [
         ("c", "continue"), ("cont", "continue"), ("s", "step"), ("n", "next"), ("ni", "ni"),
         ("u", "until"),
-        ("unt", "until"), ("unw", "unwatch"), ("b", "break"), ("tb", "tbreak"), ("p", "print"), ("w", "where"),
+        ("unt", "until"), ("unw", "unwatch"), ("b", "break"), ("tb", "tbreak"), ("p", "print"),
+        ("w", "where"),
         ("wa", "watch"), ("fin", "finish"), ("q", "quit"), ("l", "list"), ("h", "help"), ("i", "info"),
         ("d", "delete"), ("det", "detach"), ("stats", "stats"), ("hi", "hist"), ("py", "pdb"),
         ("rec", "recheck"),
