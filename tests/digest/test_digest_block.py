@@ -6,6 +6,8 @@ import gc
 import weakref
 
 import numpy as np
+import time
+
 import pytest
 import torch
 from agreement import assert_same_digest, rows
@@ -235,6 +237,21 @@ def test_time_is_counted(block):
     block.nanos = 0
     block.tap(1)(torch.ones(1000))
     assert block.nanos > 0
+
+
+def test_what_ends_a_program_passes_through_a_tap(block):
+    def end(*_):
+        raise SystemExit(3)
+
+    block.on_nonfinite = end
+    with pytest.raises(SystemExit):
+        block.tap(1)(torch.tensor(float("nan")))
+
+
+def test_the_time_of_a_callback_is_not_the_digests(block):
+    block.on_nonfinite = lambda *_: time.sleep(0.05)
+    block.add(1, torch.tensor(float("nan")))
+    assert block.nanos < 25e6
 
 
 def test_wrong_arguments_raise(make):

@@ -164,6 +164,22 @@ def test_neighbouring_floats():
     agrees(array.astype(np.float32))
 
 
+def test_the_largest_double_beside_zeros():
+    values = np.zeros(6)
+    values[0] = np.finfo(np.float64).max
+    agrees(values)
+    agrees(np.array([values[0], np.nextafter(values[0], 0)]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(values=hnp.arrays(np.float32, st.integers(1, 200), elements=st.floats(-1e10, 1e10, width=32)))
+def test_rounding_keeps_the_order_of_statistics(values):
+    row = digest(values)
+    assert row["min"] <= row["mean"] <= row["max"]
+    assert row["absmean"] <= row["absmax"] <= row["norm"]
+    assert row["std"] <= row["absmax"]
+
+
 def test_nothing_finite():
     for values in ([np.nan] * 70, [np.inf, -np.inf, np.nan], []):
         row = digest(np.array(values, np.float32))

@@ -77,27 +77,30 @@ INLINE double T(sum8)(const VD *v)
     return ((d[0] + d[4]) + (d[2] + d[6])) + ((d[1] + d[5]) + (d[3] + d[7]));
 }
 
+/* The guess, or NaN if the sample is so small that its squares would be denormal, which the processor is slow at. */
 INLINE float T(guess_f32)(const float *x, size_t rows)
 {
     VF g[NF], h[NF];
-    VD sum[ND], square[ND];
+    VD sum[ND], size[ND];
     for (int k = 0; k < ND; k++)
-        sum[k] = square[k] = ZERO_D();
+        sum[k] = size[k] = ZERO_D();
     for (int k = 0; k < NF; k++)
         g[k] = h[k] = ZERO_F();
     for (size_t r = 0; r < rows; r += 8)
         for (int k = 0; k < NF; k++) {
             VF v = LOAD_F(x + 16 * r + k * WF);
             g[k] = ADD_F(g[k], v);
-            h[k] = FMA_F(v, v, h[k]);
+            h[k] = ADD_F(h[k], ABS_F(v));
         }
     WIDEN_ADD(sum, g);
-    WIDEN_ADD(square, h);
-    double n = (double)(16 * ((rows + 7) / 8)), mean = T(sum8)(sum) / n;
-    return 4 * mean * mean < T(sum8)(square) / n ? 0 : (float)mean;
+    WIDEN_ADD(size, h);
+    double n = (double)(16 * ((rows + 7) / 8)), mean = T(sum8)(sum) / n, reach = T(sum8)(size) / n;
+    if (reach != 0 && reach < 0x1p-50)
+        return NAN;
+    return 2 * fabs(mean) < reach ? 0 : (float)mean;
 }
 
-/* Returns 0 if the chunk has NaN, Inf, or values too large or small to square in float: widen it and use chunk_any. */
+/* Returns 0 if the chunk has NaN, Inf, or values too large or small to square in float. */
 static int T(chunk_f32)(const float *x, size_t n, Partial *out)
 {
     size_t rows = n / 16, tail = n % 16;
@@ -112,6 +115,8 @@ static int T(chunk_f32)(const float *x, size_t n, Partial *out)
         for (int k = 0; k < ND; k++)
             acc.sum[k] = acc.abs[k] = acc.square[k] = ZERO_D();
         guess = T(guess_f32)(x, rows);
+        if (guess != guess)
+            return 0;
         if (guess == 0)
             T(all_rows_f32)(&acc, x, rows, ZERO_F(), 1);
         else
@@ -214,18 +219,20 @@ static int T(chunk_f64)(const double *x, size_t n, Partial *out)
     return abs - abs == 0 && square - square == 0;
 }
 
-/* Any chunk: counts NaN and Inf and packs the finite values together, in place. */
-static void T(chunk_any)(double *x, size_t n, Partial *out)
+/* Any chunk of doubles: counts NaN and Inf and packs the finite values together, in place. */
+static void T(chunk_doubles)(double *x, size_t n, Partial *out)
 {
     if (T(chunk_f64)(x, n, out))
         return;
-    size_t kept = 0;
     int64_t nan = 0, pos_inf = 0, neg_inf = 0;
     for (size_t i = 0; i < n; i++) {
+        nan += x[i] != x[i];
+        pos_inf += x[i] == INFINITY;
+        neg_inf += x[i] == -INFINITY;
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
         double v = x[i];
-        nan += v != v;
-        pos_inf += v == INFINITY;
-        neg_inf += v == -INFINITY;
         x[kept] = v;
         kept += v - v == 0;
     }
@@ -235,6 +242,38 @@ static void T(chunk_any)(double *x, size_t n, Partial *out)
     out->nan = nan;
     out->pos_inf = pos_inf;
     out->neg_inf = neg_inf;
+}
+
+/* Any chunk of floats: as they are; else without NaN and Inf (masked attention is full of -Inf); else as doubles. */
+static void T(chunk_floats)(const float *x, size_t n, Partial *out)
+{
+    if (T(chunk_f32)(x, n, out))
+        return;
+    float finite[CHUNK + 16];
+    int32_t nan = 0, pos_inf = 0, neg_inf = 0;
+    for (size_t i = 0; i < n; i++) {
+        nan += x[i] != x[i];
+        pos_inf += x[i] == INFINITY;
+        neg_inf += x[i] == -INFINITY;
+    }
+    size_t kept = PACK_FINITE(x, n, finite);
+    if (kept == 0)
+        *out = NOTHING;
+    else if (kept == n || !T(chunk_f32)(finite, kept, out)) {
+        double wide[CHUNK];
+        for (size_t i = 0; i < kept; i++)
+            wide[i] = finite[i];
+        T(chunk_doubles)(wide, kept, out);
+    }
+    out->nan = nan;
+    out->pos_inf = pos_inf;
+    out->neg_inf = neg_inf;
+}
+
+static void T(subtract_f32)(float *restrict out, const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = a[i] - b[i];
 }
 
 /* Loads: n elements `step` bytes apart, widened to float (half precisions) or double (the rest). */
@@ -274,35 +313,28 @@ LOADER(c64, FloatPair, double, magnitude_float(v))
 LOADER(c128, DoublePair, double, magnitude_double(v))
 #undef LOADER
 
-/* How often each bin stands among the n bytes. Values cluster in few bins, so counting one bin at a time over the whole
- * array, which vectorises, beats incrementing one counter per value. */
-static void T(count_bins)(const uint8_t *bins, uint16_t *counts)
+/* How often each bin stands among the first n bytes, which are NO_BIN from there to a multiple of 64. Comparing all of them
+ * with one bin after the other beats incrementing a counter per byte, which waits for the last increment of that bin. */
+static void T(count_bins)(const uint8_t *bins, size_t n, uint16_t *counts)
 {
-    uint8_t first = NO_BIN, last = 0;
-    for (int i = 0; i < SAMPLE; i++) {
-        uint8_t b = bins[i], high = b == NO_BIN ? 0 : b;
-        first = b < first ? b : first;
-        last = high > last ? high : last;
-    }
-    for (int bin = first; bin <= last; bin++) {
-        uint8_t lanes[64] = {0};
-        for (int i = 0; i < SAMPLE; i += 64)
-            for (int k = 0; k < 64; k++)
-                lanes[k] = (uint8_t)(lanes[k] + (bins[i + k] == (uint8_t)bin));
-        int total = 0;
-        for (int k = 0; k < 64; k++)
-            total += lanes[k];
-        counts[bin] = (uint16_t)total;
-    }
+    for (int bin = 0; bin < BINS; bin++)
+        counts[bin] = (uint16_t)COUNT_BYTE(bins, n, (char)bin);
 }
 
-static void T(bin_f32)(const float *x, size_t n, size_t step, uint8_t *bins)
+/* The bins of n <= SAMPLE floats, `step` apart: fetched first, so that the arithmetic vectorises. */
+static void T(bin_f32)(const float *x, size_t n, size_t step, uint8_t *restrict bins)
 {
+    float near[SAMPLE];
+    if (step > 1) {
+        for (size_t i = 0; i < n; i++)
+            near[i] = x[i * step];
+        x = near;
+    }
     for (size_t i = 0; i < n; i++)
-        bins[i] = bin_of_float(x[i * step]);
+        bins[i] = bin_of_float(x[i]);
 }
 
 static const Isa T(ISA) = {
-    T_NAME, T(chunk_f32), T(chunk_any), T(count_bins), T(bin_f32),
+    T_NAME, T(chunk_floats), T(chunk_doubles), T(subtract_f32), T(count_bins), T(bin_f32),
     {T(load_f64), T(load_f32), T(load_f16), T(load_bf16), T(load_i64), T(load_i32), T(load_i16), T(load_i8),
      T(load_u8), T(load_bool), T(load_u64), T(load_u32), T(load_u16), T(load_c64), T(load_c128)}};

@@ -112,7 +112,7 @@ class Block(bytearray):
 
     def _append(self, site: int, call: int, row: Array, tensor: object) -> int:
         if self._length == self.capacity and self.on_full is not None:
-            self.on_full()
+            self._call_back(self.on_full)
         if self._length == self.capacity:
             self.dropped += 1
             return -1
@@ -122,8 +122,16 @@ class Block(bytearray):
         self._length += 1
         bad = row["nan"][0] or row["pos_inf"][0] or row["neg_inf"][0]
         if bad and self.on_nonfinite is not None:
-            self.on_nonfinite(site, index, tensor)
+            self._call_back(self.on_nonfinite, site, index, tensor)
         return index
+
+    def _call_back(self, callback: Callable[..., object], *arguments: object) -> None:
+        """What a callback takes is not the digest's time: a debugger may be waiting in it."""
+        start = time.monotonic_ns()
+        try:
+            callback(*arguments)
+        finally:
+            self.nanos -= time.monotonic_ns() - start
 
 
 class Tap:

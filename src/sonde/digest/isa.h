@@ -13,9 +13,10 @@ typedef void (*Loader)(const char *source, ptrdiff_t step, size_t n, void *targe
 
 typedef struct {
     const char *name;
-    int (*chunk_f32)(const float *, size_t, Partial *);
-    void (*chunk_any)(double *, size_t, Partial *);
-    void (*count_bins)(const uint8_t *, uint16_t *);
+    void (*chunk_floats)(const float *, size_t, Partial *);
+    void (*chunk_doubles)(double *, size_t, Partial *);
+    void (*subtract_f32)(float *, const float *, const float *, size_t);
+    void (*count_bins)(const uint8_t *, size_t, uint16_t *);
     void (*bin_f32)(const float *, size_t, size_t, uint8_t *);
     Loader load[DTYPE_COUNT];
 } Isa;
@@ -52,6 +53,17 @@ INLINE double magnitude_float(FloatPair z)
 INLINE double magnitude_double(DoublePair z)
 {
     return z.re != z.re || z.im != z.im ? (double)NAN : hypot(z.re, z.im);
+}
+
+/* Copies the finite values of x next to each other and returns how many there are. `out` has room for n + 16. */
+INLINE size_t pack_finite(const float *x, size_t n, float *out)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        out[kept] = x[i];
+        kept += x[i] - x[i] == 0;
+    }
+    return kept;
 }
 
 /* The bin of the magnitude histogram, NO_BIN for 0, NaN and Inf. */

@@ -17,6 +17,8 @@
 #undef FMA_F
 #undef ZERO_F
 #undef COUNT_FOUR
+#undef COUNT_BYTE
+#undef PACK_FINITE
 #undef MIN_F
 #undef MAX_F
 #undef ABS_F

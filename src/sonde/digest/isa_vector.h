@@ -36,6 +36,15 @@ INLINE v2d max2(v2d a, v2d b) { return pick2(a > b, a, b); }
 INLINE v2d low2(v4f v) { return __builtin_convertvector(((v2f){v[0], v[1]}), v2d); }
 INLINE v2d high2(v4f v) { return __builtin_convertvector(((v2f){v[2], v[3]}), v2d); }
 
+INLINE int count_byte_vector(const uint8_t *bytes, size_t n, char wanted)
+{
+    int count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += bytes[i] == (uint8_t)wanted;
+    return count;
+}
+#define COUNT_BYTE count_byte_vector
+#define PACK_FINITE pack_finite
 #define T(name) name##_vector
 #if defined(__aarch64__)
 #define T_NAME "neon"

@@ -14,6 +14,16 @@
 #endif
 
 /* Baseline. */
+INLINE int count_byte_baseline(const uint8_t *bytes, size_t n, char wanted)
+{
+    __m128i count = _mm_setzero_si128(), byte = _mm_set1_epi8(wanted); /* at most 32 in a lane */
+    for (size_t i = 0; i < n; i += 16)
+        count = _mm_sub_epi8(count, _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(bytes + i)), byte));
+    count = _mm_sad_epu8(count, _mm_setzero_si128());
+    return _mm_cvtsi128_si32(count) + _mm_cvtsi128_si32(_mm_unpackhi_epi64(count, count));
+}
+#define COUNT_BYTE count_byte_baseline
+#define PACK_FINITE pack_finite
 #define T(name) name##_baseline
 #define T_NAME "baseline"
 #define VF __m128
@@ -70,6 +80,17 @@
 
 /* AVX2. */
 BEGIN_AVX2
+INLINE int count_byte_avx2(const uint8_t *bytes, size_t n, char wanted)
+{
+    __m256i count = _mm256_setzero_si256(), byte = _mm256_set1_epi8(wanted);
+    for (size_t i = 0; i < n; i += 32)
+        count = _mm256_sub_epi8(count, _mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *)(bytes + i)), byte));
+    count = _mm256_sad_epu8(count, _mm256_setzero_si256());
+    __m128i half = _mm_add_epi64(_mm256_castsi256_si128(count), _mm256_extracti128_si256(count, 1));
+    return _mm_cvtsi128_si32(half) + _mm_cvtsi128_si32(_mm_unpackhi_epi64(half, half));
+}
+#define COUNT_BYTE count_byte_avx2
+#define PACK_FINITE pack_finite
 #define T(name) name##_avx2
 #define T_NAME "avx2"
 #define VF __m256
@@ -136,6 +157,27 @@ END_TARGET
 
 /* AVX-512. */
 BEGIN_AVX512
+INLINE int count_byte_avx512(const uint8_t *bytes, size_t n, char wanted)
+{
+    int count = 0;
+    for (size_t i = 0; i < n; i += 64)
+        count += __builtin_popcountll(_mm512_cmpeq_epi8_mask(_mm512_loadu_si512(bytes + i), _mm512_set1_epi8(wanted)));
+    return count;
+}
+#define COUNT_BYTE count_byte_avx512
+INLINE size_t pack_finite_avx512(const float *x, size_t n, float *out)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i += 16) {
+        __mmask16 here = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : (__mmask16)0xffff;
+        __m512 v = _mm512_maskz_loadu_ps(here, x + i);
+        here = _mm512_mask_cmp_ps_mask(here, _mm512_sub_ps(v, v), _mm512_setzero_ps(), _CMP_EQ_OQ);
+        _mm512_storeu_ps(out + kept, _mm512_maskz_compress_ps(here, v));
+        kept += (size_t)__builtin_popcount(here);
+    }
+    return kept;
+}
+#define PACK_FINITE pack_finite_avx512
 #define T(name) name##_avx512
 #define T_NAME "avx512"
 #define VF __m512

@@ -3,13 +3,14 @@
 `SONDE_KERNEL=off` chooses numpy. Both have one interface, described here once:
 
 `Block(capacity)` is an append-only buffer of ROWs. `rows_of(block)` shows it without a copy.
-- `add(site, tensor, call=0)` returns the row's index, or -1 (counted in `skipped`) for what it cannot digest: not
-  on the CPU, sparse, quantized, without memory, of unknown dtype, no tensor. Odd tensors never make it raise.
+- `add(site, tensor, call=0)` returns the row's index, or -1 (counted in `skipped`) for what it cannot digest:
+  not on the CPU, sparse, quantized, without memory, of unknown dtype, no tensor. Odd tensors never raise.
 - `add_difference(site, new, old, call=0)` is the digest of new - old (real dtypes, one shape, one dtype).
 - `add_many(sites, tensors)` adds all but the None and returns how many rows it added.
 - `reserve(site, call=0)` adds a row to be filled later.
 - `tap(site, call=0)` is a callable of one tensor that adds it, returns None and never raises.
-- `step` and `phase` are stamped on each added row; `nanos` is the time spent adding.
+- `step` and `phase` are stamped on each added row; `nanos` is the time spent adding, callbacks
+  included.
 - `on_nonfinite(site, index, tensor)` is called right after a row with NaN or Inf was added.
 - `on_full()` is called when there is no room, and is expected to `clear()`; a row for which there is
   no room even so is counted in `dropped`, and its index is -1.

@@ -65,14 +65,17 @@ def _fill_finite(row: Array, finite: Array) -> None:
     row["min"], row["max"], row["absmax"] = low, high, most
     if low == high:
         row["mean"], row["std"], row["absmean"] = low, 0.0, most
-        row["norm"] = most * np.sqrt(finite.size)
+        with np.errstate(over="ignore"):
+            row["norm"] = most * np.sqrt(finite.size)
         return
     shift = int(np.clip(np.frexp(most)[1], -1000, 1000))
     with np.errstate(all="ignore"):
         scaled = np.ldexp(finite, -shift)
         mean = scaled.mean()
         row["mean"] = np.ldexp(mean, shift)
-        row["std"] = np.ldexp(np.sqrt(np.mean(np.square(scaled - mean))), shift)
+        apart = scaled - mean
+        rest = apart.mean()  # what rounding the mean left over: matters for values a few bits apart
+        row["std"] = np.ldexp(np.sqrt(np.mean(np.square(apart)) - rest * rest), shift)
         row["absmean"] = np.ldexp(np.abs(scaled).mean(), shift)
         row["norm"] = np.ldexp(np.sqrt(np.sum(np.square(scaled))), shift)
 
@@ -102,6 +105,6 @@ def _values(array: Array, name: str) -> Array:
         size[(np.isnan(array.real) | np.isnan(array.imag)).reshape(-1)] = np.nan
         return np.asarray(size)
     if name == "bool":
-        return (array != 0).astype(np.float64).reshape(-1)
+        return np.asarray(array != 0, np.float64).reshape(-1)
     with np.errstate(all="ignore"):
-        return array.astype(np.float64).reshape(-1)
+        return np.asarray(array, np.float64).reshape(-1)

@@ -2,6 +2,7 @@
 #ifndef SONDE_ROW_H
 #define SONDE_ROW_H
 
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -90,8 +91,16 @@ static inline void row_fill(Row *row, const Partial *p, int unscale)
         row->mean = ldexp(row->mean, unscale);
         row->std = ldexp(row->std, unscale);
         row->absmean = ldexp(row->absmean, unscale);
-        row->norm = ldexp(row->norm, unscale);
+        double norm = row->norm;
+        row->norm = ldexp(norm, unscale);
+        if (isinf(row->norm) && !isinf(ldexp(norm * (1 - 0x1p-40), unscale)))
+            row->norm = DBL_MAX; /* only rounding took it out of range */
     }
+    /* What holds for exact numbers holds for these: rounding must not take a mean out of the range of the values. */
+    row->mean = row->mean < row->min ? row->min : row->mean > row->max ? row->max : row->mean;
+    row->std = row->std < row->absmax ? row->std : row->absmax;
+    row->absmean = row->absmean < row->absmax ? row->absmean : row->absmax;
+    row->norm = row->norm > row->absmax ? row->norm : row->absmax;
 }
 
 /* The digest of -x from that of x. */

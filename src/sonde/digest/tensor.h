@@ -25,7 +25,8 @@ static TensorType known_types[16];
 static int known_count;
 
 /* NULL if the type has no exchange interface that we can read. Types are kept for ever, so that an address that was
- * looked up never comes to mean another type; past 16 types the last place is reused without that memory. */
+ * looked up never comes to mean another type. When there is no place left (half of them are for tensors), the type is
+ * looked up every time. */
 static const TensorType *tensor_type(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
@@ -43,7 +44,7 @@ static const TensorType *tensor_type(PyObject *object)
     }
     Py_XDECREF(capsule);
     PyErr_Clear();
-    if (known_count < 16) {
+    if (known_count < (found.api ? 16 : 8)) {
         Py_INCREF((PyObject *)type);
         known_types[known_count] = found;
         return known_types[known_count++].api ? &known_types[known_count - 1] : NULL;
@@ -103,12 +104,47 @@ static int dtype_of_format(const char *format, Py_ssize_t size)
     return -1;
 }
 
+/* torch takes milliseconds to raise for a tensor that it cannot export (it collects a C++ stack trace), so after the first
+ * time the usual causes are asked for beforehand. A run that has no such tensor never pays for the questions. */
+static int careful;
+
+static int answers(PyObject *object, PyObject *question, PyObject *wanted)
+{
+    PyObject *answer = PyObject_GetAttr(object, question);
+    Py_XDECREF(answer); /* only compared from here on */
+    PyErr_Clear();
+    return answer == wanted;
+}
+
+static int looks_exportable(const TensorType *type, PyObject *object)
+{
+    static PyObject *strided, *layout, *is_meta, *is_quantized, *is_nested;
+    if (!type->is_neg) /* not torch: nothing is known to be slow */
+        return 1;
+    if (!strided) {
+        layout = PyUnicode_InternFromString("layout");
+        is_meta = PyUnicode_InternFromString("is_meta");
+        is_quantized = PyUnicode_InternFromString("is_quantized");
+        is_nested = PyUnicode_InternFromString("is_nested");
+        PyObject *torch = PyImport_ImportModule("torch"); /* imported long ago, by whoever made the tensor */
+        strided = torch ? PyObject_GetAttrString(torch, "strided") : NULL;
+        Py_XDECREF(torch);
+        PyErr_Clear();
+    }
+    return answers(object, layout, strided) && answers(object, is_meta, Py_False) &&
+           answers(object, is_quantized, Py_False) && answers(object, is_nested, Py_False);
+}
+
 static int borrow_tensor(const TensorType *type, PyObject *object, Borrowed *out)
 {
     DLTensor tensor = {0};
     View *view = &out->view;
-    if (type->api->tensor_from_object(object, &tensor) != 0)
+    if (careful && !looks_exportable(type, object))
         return 0;
+    if (type->api->tensor_from_object(object, &tensor) != 0) {
+        careful = 1;
+        return 0;
+    }
     if (tensor.device_type != DEVICE_CPU && tensor.device_type != DEVICE_CUDA_HOST && tensor.device_type != DEVICE_ROCM_HOST)
         return 0;
     int dtype = dtype_of_dlpack(&tensor);
@@ -134,7 +170,10 @@ static int borrow_tensor(const TensorType *type, PyObject *object, Borrowed *out
     /* The imaginary part of a conjugate view lies negated in memory and DLPack does not tell. Such a view is never in a
      * row (it skips the real parts) unless it has one element, so that others need not ask. |z| is the same anyhow. */
     if ((!in_row || count == 1) && type->is_neg && dtype <= BF16) {
-        PyObject *answer = PyObject_CallFunctionObjArgs(type->is_neg, object, NULL);
+        PyObject *is_neg = type->is_neg;
+        Py_INCREF(is_neg); /* a subclass may run any code in there, and so forget the type */
+        PyObject *answer = PyObject_CallFunctionObjArgs(is_neg, object, NULL);
+        Py_DECREF(is_neg);
         if (!answer)
             return 0;
         out->negated = answer == Py_True;

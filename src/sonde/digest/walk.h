@@ -13,7 +13,8 @@
 enum {
     MAX_DIMS = 64,
     MAX_THREADS = 64,
-    SEGMENT = 32 * CHUNK, /* what one thread takes at a time */
+    SEGMENT = 32 * CHUNK,      /* what one thread takes at a time */
+    THREADS_ABOVE = 1024 * 1024, /* elements; starting a thread takes as long as reducing some 500,000 of them */
 };
 
 /* A tensor in CPU memory, or the difference of two of the same dtype and shape (`operands` 2). Strides are in bytes. */
@@ -120,25 +121,36 @@ static void load_run(const Isa *isa, const View *view, int operand, int64_t at, 
     }
 }
 
-/* Where the chunk's elements are or were put: in place if they are floats in a row, else in `buffer`. */
-static void *chunk_of(const Job *job, int64_t at, size_t n, double *buffer)
+/* One operand's elements: in place if they are floats in a row, else loaded into `buffer`. */
+static const void *operand_at(const Job *job, int operand, int64_t at, size_t n, void *buffer)
 {
     const View *view = job->order;
-    int in_row = view->dims == 1 && view->stride[0][0] == ITEM_SIZE[view->dtype];
-    if (in_row && view->operands == 1 && view->dtype == F32)
-        return (void *)(view->base[0] + at * 4);
-    load_run(job->isa, view, 0, at, n, buffer);
-    if (view->operands == 2) {
+    if (view->dtype == F32 && view->dims == 1 && view->stride[operand][0] == sizeof(float))
+        return view->base[operand] + at * (int64_t)sizeof(float);
+    load_run(job->isa, view, operand, at, n, buffer);
+    return buffer;
+}
+
+static const void *floats_at(const Job *job, int64_t at, size_t n, float *buffer)
+{
+    const float *values = operand_at(job, 0, at, n, buffer);
+    if (job->order->operands == 1)
+        return values;
+    float other[CHUNK], first[CHUNK];
+    if (values == buffer) /* subtract_f32 must not write what it reads */
+        values = memcpy(first, buffer, n * sizeof(float));
+    job->isa->subtract_f32(buffer, values, operand_at(job, 1, at, n, other), n);
+    return buffer;
+}
+
+static double *doubles_at(const Job *job, int64_t at, size_t n, double *buffer)
+{
+    load_run(job->isa, job->order, 0, at, n, buffer);
+    if (job->order->operands == 2) {
         double other[CHUNK];
-        load_run(job->isa, view, 1, at, n, other);
-        if (reduces_in_float(view->dtype)) {
-            float *a = (float *)buffer;
-            const float *b = (const float *)other;
-            for (size_t i = 0; i < n; i++)
-                a[i] -= b[i];
-        } else
-            for (size_t i = 0; i < n; i++)
-                buffer[i] -= other[i];
+        load_run(job->isa, job->order, 1, at, n, other);
+        for (size_t i = 0; i < n; i++)
+            buffer[i] -= other[i];
     }
     if (job->scale != 1)
         for (size_t i = 0; i < n; i++)
@@ -149,27 +161,21 @@ static void *chunk_of(const Job *job, int64_t at, size_t n, double *buffer)
 static void reduce_chunk(const Job *job, int64_t at, size_t n, Partial *out)
 {
     double buffer[CHUNK];
-    int floats = reduces_in_float(job->order->dtype);
-    void *values = chunk_of(job, at, n, buffer);
-    if (job->every) {
-        int64_t k = (at + job->every - 1) / job->every, first = k * job->every - at;
-        if (floats && first < (int64_t)n)
-            job->isa->bin_f32((const float *)values + first, (n - (size_t)first + (size_t)job->every - 1) / (size_t)job->every,
-                              (size_t)job->every, job->bins + k);
-        else
-            for (int64_t i = first; i < (int64_t)n; i += job->every)
-                job->bins[k++] = bin_of_double(((const double *)values)[i]);
-    }
-    if (floats) {
-        if (job->isa->chunk_f32(values, n, out))
-            return;
-        double wide[CHUNK];
-        for (size_t i = 0; i < n; i++)
-            wide[i] = ((const float *)values)[i];
-        job->isa->chunk_any(wide, n, out);
+    int64_t every = job->every, k = every ? (at + every - 1) / every : 0, first = k * every - at;
+    int sampled = every && first < (int64_t)n; /* whether one of the histogram's elements is in this chunk */
+    if (reduces_in_float(job->order->dtype)) {
+        const float *values = floats_at(job, at, n, (float *)buffer);
+        if (sampled)
+            job->isa->bin_f32(values + first, (size_t)(((int64_t)n - first + every - 1) / every), (size_t)every,
+                              job->bins + k);
+        job->isa->chunk_floats(values, n, out);
         return;
     }
-    job->isa->chunk_any(values, n, out);
+    double *values = doubles_at(job, at, n, buffer);
+    if (sampled)
+        for (int64_t i = first; i < (int64_t)n; i += every)
+            job->bins[k++] = bin_of_double(values[i]);
+    job->isa->chunk_doubles(values, n, out);
 }
 
 static void reduce_segment(const Job *job, int64_t segment, Partial *out)
@@ -219,7 +225,7 @@ static int reduce_threaded(Job *job, int threads, Partial *out)
 static void reduce_all(Job *job, int threads, Partial *out)
 {
     atomic_init(&job->next, 0);
-    if (threads > 1 && job->count > 2 * SEGMENT && reduce_threaded(job, threads, out))
+    if (threads > 1 && job->count > THREADS_ABOVE && reduce_threaded(job, threads, out))
         return;
     reduce_segment(job, 0, out);
     for (int64_t i = 1; i * SEGMENT < job->count; i++) {
@@ -260,7 +266,8 @@ static void digest(const Isa *isa, const View *view, int threads, Row *row)
     View order;
     uint8_t bins[SAMPLE];
     int64_t every = (view->count + SAMPLE - 1) / SAMPLE;
-    memset(bins, NO_BIN, sizeof bins);
+    size_t sampled = (size_t)((view->count + every - 1) / every);
+    memset(bins, NO_BIN, (sampled + 63) / 64 * 64);
     int changed = walk_order(view, &order);
     Job job = {.isa = isa, .order = &order, .count = view->count, .every = changed ? 0 : every, .scale = 1, .bins = bins};
     if (changed)
@@ -281,7 +288,7 @@ static void digest(const Isa *isa, const View *view, int threads, Row *row)
         all.abs = scaled.abs;
     }
     row_fill(row, &all, unscale);
-    isa->count_bins(bins, row->exponents);
+    isa->count_bins(bins, sampled, row->exponents);
 }
 
 #endif

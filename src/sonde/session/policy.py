@@ -47,9 +47,8 @@ class Policy:
             self._expected[level] = cost_ns if known == 0 else known + 0.2 * (cost_ns - known)
             if self.budget:
                 self._allowance += self.budget * bare - cost_ns
-                # A long quiet stretch must not pay for a long loud one, nor a slow start for ever.
-                ceiling = 4 * max(self._expected[Level.FULL], self.budget * bare)
-                self._allowance = min(max(self._allowance, -ceiling), ceiling)
+                # A long quiet stretch must not pay for a long loud one.
+                self._allowance = min(self._allowance, 4 * max(self._expected[Level.FULL], self.budget * bare))
         self.level = self._next()
         return self.level
 

@@ -20,7 +20,7 @@ from sonde.digest import ROW, Block
 from sonde.model.moment import Moment, Phase
 from sonde.model.site import Kind, Role, Site, SourceLine
 from sonde.model.stop import Stop
-from sonde.model.watchpoint import Hit, Watchpoint
+from sonde.model.watchpoint import Action, Hit, Watchpoint
 from sonde.session.gate import Gate
 from sonde.session.guard import Guard
 from sonde.session.options import Options
@@ -35,9 +35,6 @@ log = logging.getLogger("sonde.session")
 
 CAPACITY = 16384
 FLUSH_NS = 500_000_000
-LOUD = 5
-"""How many hits are announced on the terminal; the rest are in the recording."""
-
 
 class StopTraining(SystemExit):
     """Ends the training cleanly: the script's own `finally` blocks run, and no traceback is printed."""
@@ -55,7 +52,7 @@ class Session:
         self.block = Block(CAPACITY)
         self.block.on_nonfinite = self._nonfinite
         self.block.on_full = self.flush
-        self.rows = np.frombuffer(self.block, ROW)
+        self.rows: np.ndarray[Any, Any] = np.frombuffer(memoryview(self.block), ROW)
         self.sites: list[Site] = []
         self.site_ids: dict[tuple[str, Role, int | None], int] = {}
         self.engine = Engine(self._initial_watchpoints(), rank=rank)
@@ -68,17 +65,17 @@ class Session:
         """Time spent in Sonde that the block does not count by itself."""
         self.on_stop: Callable[[Stop], None] = lambda stop: None
         self.capture: Callable[[Site, Any, Moment], None] = lambda site, tensor, moment: None
-        self.settle: Callable[[np.ndarray[Any, Any]], None] = lambda rows: None
+        self.settle: Callable[[np.ndarray[Any, Any]], object] = lambda rows: None
         self._evaluated = 0
         self._mark = 0
         self._last_flush = self._step_began = time.perf_counter_ns()
         self._accounted = 0
         self._ended: str | None = None
         self._captured: set[tuple[int, int]] = set()
+        self._went_nonfinite: set[int] = set()
+        self._announced: set[int] = set()
         self._skip_timing = True
         self._loss_ids: set[int] = set()
-        self._coverage: Callable[[], Mapping[str, Any]] = dict
-        self._hits_at_stop: tuple[Hit, ...] = ()
 
     def _initial_watchpoints(self) -> list[Watchpoint]:
         points: list[Watchpoint] = []
@@ -133,13 +130,13 @@ class Session:
 
     # -- watchpoints -----------------------------------------------------------------------------
 
-    def watch(self, sites: str, condition: str, action: str | None = None) -> Watchpoint:
+    def watch(self, sites: str, condition: str, action: Action | None = None) -> Watchpoint:
         """Takes effect from now on: what was observed before is evaluated first."""
         self.evaluate()
         used = [point.id for point in self.engine.watchpoints]
         point = parse_watchpoint(
             f"{sites} {condition}", id=max(used, default=0) + 1, action=action or self.options.on_hit
-        )  # type: ignore[arg-type]
+        )
         self.engine.add(point)
         self._watchpoints_changed()
         return point
@@ -163,8 +160,10 @@ class Session:
         return row
 
     def _nonfinite(self, site: int, row: int, tensor: Any) -> None:
-        """Called by the block right after a digest with NaN or Inf: the tensor is still at hand."""
-        self.evaluate(tensor)
+        """Called by the block right after a digest with NaN or Inf, while the tensor is at hand; once a site is enough."""
+        if site not in self._went_nonfinite:
+            self._went_nonfinite.add(site)
+            self.evaluate(tensor)
 
     def evaluate(self, tensor: Any = None) -> list[Hit]:
         """Brings the engine up to date and acts on what hit. `tensor` is the one of the newest row."""
@@ -187,11 +186,9 @@ class Session:
         self.hit_count += 1
         self.hits.append(hit)
         self.writer.hit(hit)
-        if self.hit_count <= LOUD and not self.options.quiet:
-            shown = ", ".join(f"{name} {value:.6g}" for name, value in list(hit.actual.items())[:4])
-            log.warning("hit: %s %s at step %d (%s) %s", hit.site, hit.condition, hit.moment.step, hit.moment.phase, shown)
-            if self.hit_count == LOUD:
-                log.warning("further hits are only recorded")
+        if hit.watchpoint not in self._announced and not self.options.quiet:
+            self._announced.add(hit.watchpoint)
+            log.warning("hit: %s %s at step %d (%s)", hit.site, hit.condition, hit.moment.step, hit.moment.phase)
         key = (hit.watchpoint, newest.id)
         if tensor is not None and newest.address == hit.site and key not in self._captured:
             self._captured.add(key)
@@ -229,12 +226,17 @@ class Session:
         """The step may turn out to have ended here (see `steps.py`)."""
         self._mark = len(self.block)
 
+    def since_mark(self) -> np.ndarray[Any, Any]:
+        """The rows since then, to be corrected in place."""
+        rows: np.ndarray[Any, Any] = self.rows[self._mark : len(self.block)]
+        return rows
+
     def finish_step(self, *, behind: bool = False, scalars: Mapping[str, float] | None = None) -> None:
         """The step is over; `behind`: it was over at the last mark, and what came since belongs to the next."""
         now = time.perf_counter_ns()
         step = self.steps.step
         if behind:
-            self.rows["step"][self._mark : len(self.block)] += 1
+            self.since_mark()["step"] += 1
         wall = now - self._step_began - self.gate.stopped_ns
         cost = self.block.nanos + self.cost_ns - self._accounted
         self.policy.finish_step(wall, cost, counted=not self._skip_timing and self.gate.stopped_ns == 0)

@@ -57,7 +57,7 @@ def _hook_cost(attach: Callable[[Tensor, Callable[[Any], None]], None]) -> float
         value.backward()
         return time.perf_counter_ns() - began
 
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
         run(True)
         return max(0.0, (min(run(True) for _ in range(5)) - min(run(False) for _ in range(5))) / _CHAIN)
 

@@ -11,6 +11,7 @@ import weakref
 from threading import get_ident
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -47,8 +48,7 @@ class Eager:
         self.parameters = Parameters(self)
         self.level: int = session.policy.level
         self.step = 0
-        self.phase = Phase.FORWARD
-        self.block.phase = int(Phase.FORWARD)
+        self.set_phase(Phase.FORWARD)
         self.grad_on = True
         self.opaque = False
         """Inside a function transform, where tensors are wrappers without values."""
@@ -59,6 +59,8 @@ class Eager:
         self.idle = False
         """Nothing is wanted of modules in this step."""
         self.accounting = Accounting(hook)
+        self._replaced: set[str] = set()
+        self._calls_at_mark: dict[str, int] = {}
         self._loader: weakref.ref[Any] | None = None
         self.unsupported: dict[str, str] = {}
         self.device = DeviceDigests()
@@ -98,7 +100,11 @@ class Eager:
 
     def meet_root(self, module: nn.Module) -> None:
         named = name_root(module, sys._getframe(2), self.roots)
-        self.adopt(named.owner, named.own, named.prefix)
+        known = next((own for own, root in self.roots.items() if root is named.owner), None)
+        if known is not None:  # a part that was added to a root since it was named
+            self.adopt(named.owner, known, self.parameters.prefix_of(known))
+        else:
+            self.adopt(named.owner, named.own, named.prefix)
         if id(module) not in self.entries:
             self.adopt(module, named.own, f"{named.own}.")
 
@@ -127,7 +133,8 @@ class Eager:
             is_root = parent.name in self.roots
             prefix = self.parameters.prefix_of(parent.name) if is_root else f"{parent.name}."
             name = prefix + inside
-            if any(entry.name == name for entry in self.entries.values()):
+            if name not in self._replaced and (name, Role.OUT, None) in self.session.site_ids:
+                self._replaced.add(name)  # told once: some are made anew in every call
                 self.session.writer.event("module_replaced", module=name, step=self.step)
             self.adopt(module, name, f"{name}.")
             self.roots.pop(name, None)
@@ -169,7 +176,7 @@ class Eager:
                 hook(out, grad_tap)
             return
         tensors = tensors_in(out)
-        taps = entry.taps[call] if call < len(entry.taps) else ()
+        taps = entry.taps[call] if call < len(entry.taps) else []
         if len(taps) < len(tensors):
             taps = self.grow(entry, call, tensors)
         for tensor, (out_tap, grad_tap) in zip(tensors, taps, strict=False):
@@ -197,7 +204,7 @@ class Eager:
         pairs: list[tuple[Tap | None, Tap | None]] = []
         entry.seen = True
         for k, tensor in enumerate(tensors):
-            facts = {
+            facts: dict[str, Any] = {
                 "index": k if several else None,
                 "type": entry.type,
                 "shape": tuple(tensor.shape),
@@ -228,7 +235,11 @@ class Eager:
             if type(like) is not Tensor or like.layout is not torch.strided or like.is_quantized:
                 return self.careful_tap(site, call)
             return session.block.tap(site, call)
-        return lambda tensor: self.device.add(session.block, site, tensor, call)
+
+        def device_tap(tensor: Any) -> None:
+            self.device.add(session.block, site, tensor, call)
+
+        return device_tap
 
     def careful_tap(self, site: int, call: int) -> Tap:
         """For kinds of tensors that may not be digestible: what fails is named in the coverage."""
@@ -253,6 +264,8 @@ class Eager:
     def backward_begins(self, tensors: Any) -> Phase:
         """Returns the phase to come back to."""
         before = self.phase
+        if before is Phase.BACKWARD:  # reentrant checkpointing differentiates parts of its own: no losses
+            return before
         for tensor in tensors_in(tensors)[:1]:
             tensor = getattr(tensor, "_sonde_unscaled", tensor)
             site = self.session.site_ids.get(("loss", Role.VALUE, None))
@@ -269,6 +282,8 @@ class Eager:
     def backward_ends(self, before: Phase) -> None:
         self.set_phase(before)
         self.session.steps.after_backward()
+        if before is not Phase.BACKWARD and not self.session.steps.has_optimizer:
+            self.parameters.gradients_alone()
 
     def set_phase(self, phase: Phase) -> None:
         self.phase = phase
@@ -284,10 +299,33 @@ class Eager:
 
     # -- steps -----------------------------------------------------------------------------------
 
+    def mark(self) -> None:
+        """The step may turn out to have ended here (see `session/steps.py`)."""
+        self.session.mark()
+        self._calls_at_mark = {
+            entry.name: entry.calls for entry in self.entries.values() if entry.step == self.step
+        }
+
+    def _count_anew(self) -> None:
+        """The step ended at the mark: what was called since are the first calls of the next."""
+        session, marked = self.session, self._calls_at_mark
+        for entry in self.entries.values():
+            if entry.step == self.step:
+                entry.calls -= marked.get(entry.name, 0)
+                entry.step += 1
+                entry.hook_step += entry.hook_step == self.step
+        rows = session.since_mark()
+        before = np.array(
+            [marked.get(site.name, 0) if site.kind is Kind.MODULE else 0 for site in session.sites], dtype=np.int32
+        )
+        rows["call"] = np.maximum(rows["call"] - before[rows["site"]], 0)
+
     def finish_step(self, *, behind: bool = False, scalars: dict[str, float] | None = None) -> None:
         session = self.session
         if self.level == Level.FULL:
             self.parameters.digest_rest()
+        if behind:
+            self._count_anew()
         session.cost_ns += self.accounting.finish_step(full=self.level == Level.FULL)
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step

@@ -10,10 +10,13 @@ from torch import Tensor
 
 
 def hook(tensor: Tensor, tap: Callable[[Any], None]) -> None:
-    """`tensor.register_hook(tap)` without the price of its handle; the tensor is no leaf and lives for one step."""
+    """`tensor.register_hook(tap)` at a fraction of its price: no handle is needed, the tensor lives for one step.
+
+    For tensors with a history only: the node that made the tensor must be told of the hooks as well.
+    """
     hooks = tensor._backward_hooks
     if hooks is None:
         tensor._backward_hooks = OrderedDict(((tap, tap),))
-        tensor.grad_fn._register_hook_dict(tensor)  # without it, autograd never looks at the dictionary
+        tensor.grad_fn._register_hook_dict(tensor)
     else:
         hooks[tap] = tap

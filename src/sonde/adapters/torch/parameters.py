@@ -51,6 +51,8 @@ class Parameters:
         self.optimizers: dict[int, str] = {}
         self._owner: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
+        self._provisional: set[int] = set()
+        """Parameters that go by a number until the module that they belong to is called."""
         self._looks = 0
 
     def adopt(self, root: nn.Module, prefix: str) -> None:
@@ -65,10 +67,21 @@ class Parameters:
         own = self.eager.entries[id(root)].name
         self._prefixes[own] = prefix
 
-    def _call(self, parameter: Tensor, name: str) -> None:
+    def _call(self, parameter: Tensor, name: str, *, provisional: bool = False) -> None:
         key = id(parameter)
+        if key in self._provisional and not provisional:
+            self._provisional.discard(key)
+            del self.names[key]
+            self.plans.clear()
         if key not in self.names:
-            self.names[key] = (name, weakref.ref(parameter, lambda _: self.names.pop(key, None)))
+            if provisional:
+                self._provisional.add(key)
+            self.names[key] = (name, weakref.ref(parameter, lambda _: self._forget(key)))
+
+    def _forget(self, key: int) -> None:
+        self.names.pop(key, None)
+        self._provisional.discard(key)
+        self.trained.discard(key)
 
     def live(self) -> Iterator[tuple[str, Tensor]]:
         for name, reference in list(self.names.values()):
@@ -82,8 +95,10 @@ class Parameters:
     # -- around an optimizer step ----------------------------------------------------------------
 
     def before(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
-        plan = self._plan(optimizer)
         self.eager.set_phase(Phase.OPTIMIZER)
+        if closure and not self.names:
+            return  # nothing has been called yet, so nothing has a name; the closure will see to that
+        plan = self._plan(optimizer)
         if not closure:
             self._gradients(plan)
         for position in plan.update_sites:
@@ -113,6 +128,17 @@ class Parameters:
         else:
             self.eager.block.add_many(plan.grad_sites, gradients)
 
+    def gradients_alone(self) -> None:
+        """A backward pass is over and no optimizer will come to show the gradients."""
+        began, counted = time.perf_counter_ns(), self.eager.block.nanos
+        self.eager.set_phase(Phase.BACKWARD)
+        for name, parameter in self.live():
+            if parameter.grad is not None:
+                sites = self._sites(name, parameter, trainable=parameter.requires_grad)
+                self._careful(sites[Role.GRAD], parameter.grad)
+        self.eager.set_phase(Phase.FORWARD)
+        self.eager.session.cost_ns += time.perf_counter_ns() - began - (self.eager.block.nanos - counted)
+
     def _careful(self, site: int, tensor: Tensor) -> None:
         eager = self.eager
         if eager.add(site, tensor) < 0:
@@ -130,7 +156,10 @@ class Parameters:
 
     def _plan(self, optimizer: torch.optim.Optimizer) -> Plan:
         plan = self.plans.get(id(optimizer))
-        size = sum([len(group["params"]) for group in optimizer.param_groups])
+        size = 0
+        for group in optimizer.param_groups:  # enough to notice groups that were added, changed or exchanged
+            held = group["params"]
+            size += len(held) + (id(held[0]) ^ id(held[-1]) if held else 0)
         if plan is None or plan.size != size:
             plan = self.plans[id(optimizer)] = self._make(optimizer, size)
         return plan
@@ -169,7 +198,7 @@ class Parameters:
         return plan
 
     def _sites(self, name: str, tensor: Tensor, *, trainable: bool, kind: Kind = Kind.PARAMETER) -> dict[Role, int]:
-        facts = {
+        facts: dict[str, Any] = {
             "type": self._owner.get(name, ""),
             "trainable": trainable,
             "shape": tuple(tensor.shape),
@@ -183,7 +212,7 @@ class Parameters:
         for root in list(self.eager.roots.items()):
             self.adopt(root[1], self.prefix_of(root[0]))
         for k, parameter in enumerate(unnamed):
-            self._call(parameter, f"parameter_{len(self.names) + k}")
+            self._call(parameter, f"parameter_{len(self.names) + k}", provisional=True)
 
     # -- the rest --------------------------------------------------------------------------------
 

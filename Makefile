@@ -1,0 +1,42 @@
+# Everything sets itself up: `make demo` and `make test` work in a fresh clone with Python 3.11 and a C compiler.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: demo test lint bench docs setup clean
+
+setup: $(VENV)/.ready
+
+# torch first and pinned: anything else would pull in several gigabytes of CUDA.
+$(VENV)/.ready: pyproject.toml constraints/dev.txt hatch_build.py $(wildcard src/sonde/digest/*.[ch])
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade 'pip>=25.1'
+	$(PIP) --constraint constraints/dev.txt torch numpy
+	SONDE_KERNEL=$${SONDE_KERNEL:-try} $(PIP) --constraint constraints/dev.txt --group dev --editable '.[torch]'
+	@touch $@
+
+demo: setup ## a bundled training that goes wrong, diagnosed
+	@mkdir -p .sonde
+	@echo "$$ sonde run examples/focal_loss.py"
+	@$(BIN)/sonde run examples/focal_loss.py || true
+
+test: setup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/python benchmarks/digest.py
+	$(BIN)/python benchmarks/overhead.py
+
+docs: setup
+	$(PIP) --constraint constraints/dev.txt --group docs
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) build site src/sonde/digest/*.so

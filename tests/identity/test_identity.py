@@ -1,0 +1,66 @@
+"""Training under Sonde is bit-identical to training without it: losses, weights, gradients, optimizers, random numbers.
+
+Each script runs bare and in every mode; the modes differ in what is digested when, and all must change nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from launch import SOURCE, Foundry, Ran, cli
+
+CONSOLE = SOURCE / "sonde" / "cli" / "debugger" / "console.py"
+SCRIPTS = sorted(path for path in (Path(__file__).parent / "scripts").glob("*.py") if path.stem != "evidence")
+
+LAUNCHED = ("cnn", "gan", "loader", "transformer")
+"""These run through the command line as well; the others would only pay for the import of torch again."""
+
+
+def assert_identical(bare: Ran, watched: Ran, mode: str) -> None:
+    assert watched.code == bare.code == 0, f"{mode}: {watched.err}"
+    assert watched.out == bare.out, mode
+    for part, value in bare.result.items():
+        assert watched.result[part] == value, f"{mode}: {part}"
+    assert watched.session["failures"] == {}, mode
+    assert watched.session["steps"] >= 6, mode
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_training_under_sonde_is_bit_identical(script: Path, foundry: Foundry, tmp_path: Path) -> None:
+    places = {name: tmp_path / name for name in ("bare", "everything", "default", "sentinel", "stop", "cli")}
+    for place in places.values():
+        place.mkdir()
+    bare = foundry.bare(script, places["bare"])
+    assert len(bare.result["losses"]) >= 6
+
+    everything = foundry.watched(script, places["everything"], watch=[("**", "nan"), ("**:in", "nan"), ("**:update", "norm > 1e30")])
+    assert_identical(bare, everything, "everything at every step")
+    assert {row["step"] for row in everything.rows} >= set(range(everything.session["steps"]))
+
+    assert_identical(bare, foundry.watched(script, places["default"], budget=0.05), "default budget")
+    assert_identical(bare, foundry.watched(script, places["sentinel"], budget=0.0), "sentinel only")
+    stop = foundry.watched(script, places["stop"], watch=[("**", "norm > 1e30")], on_hit="stop", recommended=False)
+    assert_identical(bare, stop, "watchpoints that act at once")
+
+    if script.stem not in LAUNCHED:
+        return
+    record = places["cli"] / "recording"
+    real = cli("run", "--budget", "off", "--record", record, script, cwd=places["cli"], folder=record)
+    assert_identical(bare, real, "sonde run")
+
+
+@pytest.mark.skipif(not CONSOLE.exists(), reason="the terminal debugger is not there yet")
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_training_in_the_debugger_is_bit_identical(script: Path, foundry: Foundry, tmp_path: Path) -> None:
+    places = {name: tmp_path / name for name in ("bare", "debug")}
+    for place in places.values():
+        place.mkdir()
+    bare = foundry.bare(script, places["bare"])
+    record = places["debug"] / "recording"
+    words = "step\nbreak *:grad\ncontinue\nunwatch 1\ndelete 1\ncontinue\n" + "continue\n" * 200
+    real = cli("debug", "--record", record, script, cwd=places["debug"], stdin=words, folder=record)
+    assert bare.out in real.out
+    assert real.code == 0, real.err
+    for part, value in bare.result.items():
+        assert real.result[part] == value, part
