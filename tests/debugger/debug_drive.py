@@ -15,7 +15,7 @@ PROMPT = "(sonde) "
 
 @dataclass(frozen=True)
 class Talk:
-    """`answers[k]` is what was shown after the k-th command, up to the next prompt; `greeting` what came before."""
+    """`answers[k]` is what was shown after the k-th command, up to the next prompt; `greeting` is before."""
 
     code: int
     out: str
@@ -35,18 +35,21 @@ def environment(**more: str) -> dict[str, str]:
 def debug(script: Path, commands: list[str], folder: Path, *options: str) -> Talk:
     done = subprocess.run(
         [sys.executable, "-m", "sonde", "debug", *options, str(script)],
-        input="\n".join(commands) + "\n", cwd=folder, env=environment(), capture_output=True, text=True, timeout=120,
+        input="\n".join(commands) + "\n",
+        cwd=folder, env=environment(), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     greeting, *rest = done.stderr.split(PROMPT)
-    answers = []
-    for part in rest:
-        answers.append(part.partition("\n")[2])
-    return Talk(done.returncode, done.stdout, greeting, answers)
+    return Talk(done.returncode, done.stdout, greeting, [part.partition("\n")[2] for part in rest])
 
 
 def plain(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(script)], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120
+        [sys.executable, str(script)],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 

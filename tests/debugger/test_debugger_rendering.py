@@ -84,7 +84,13 @@ def test_a_stop_in_the_backward_pass_shows_the_forward_line_and_the_damage() -> 
     hit = Hit(3, "attn:grad", Moment(3, Phase.BACKWARD), "norm > 1", {"norm >": 1.0}, {"norm": 5.0})
     array = np.array([[3.0, 4.0], [np.nan, np.inf]], np.float32)
     stop = Stop(
-        "hit", Moment(3, Phase.BACKWARD), site, array, (), SourceLine("train.py", 29, "x = self.attn(x)"), hits=(hit,)
+        "hit",
+        Moment(3, Phase.BACKWARD),
+        site,
+        array,
+        (),
+        SourceLine("train.py", 29, "x = self.attn(x)"),
+        hits=(hit,),
     )
     show_stop(screen, stop, OneTensor(array))  # type: ignore[arg-type]
     text = shown(screen)

@@ -21,10 +21,13 @@ KNOWN = ["lstm:out[0]", "lstm:out[1]", "attn:out", "head.weight:value", "model/s
 @pytest.mark.parametrize(
     ("word", "name"),
     [
-        ("c", "continue"), ("cont", "continue"), ("s", "step"), ("n", "next"), ("ni", "ni"), ("u", "until"),
-        ("unt", "until"), ("unw", "unwatch"), ("b", "break"), ("tb", "tbreak"), ("p", "print"), ("w", "where"),
+        ("c", "continue"), ("cont", "continue"), ("s", "step"), ("n", "next"), ("ni", "ni"),
+        ("u", "until"),
+        ("unt", "until"), ("unw", "unwatch"), ("b", "break"), ("tb", "tbreak"), ("p", "print"),
+        ("w", "where"),
         ("wa", "watch"), ("fin", "finish"), ("q", "quit"), ("l", "list"), ("h", "help"), ("i", "info"),
-        ("d", "delete"), ("det", "detach"), ("stats", "stats"), ("hi", "hist"), ("py", "pdb"), ("rec", "recheck"),
+        ("d", "delete"), ("det", "detach"), ("stats", "stats"), ("hi", "hist"), ("py", "pdb"),
+        ("rec", "recheck"),
     ],
 )  # fmt: skip
 def test_an_abbreviation_finds_its_command(word: str, name: str) -> None:
@@ -68,7 +71,9 @@ def test_semicolons_separate_commands_outside_quotes() -> None:
         ("**:grad", "**:grad", ()),
     ],
 )
-def test_the_address_is_as_long_as_it_can_be_and_the_rest_is_a_slice(text: str, address: str, index: object) -> None:
+def test_the_address_is_as_long_as_it_can_be_and_the_rest_is_a_slice(
+    text: str, address: str, index: object
+) -> None:
     reference = parse_reference(text, KNOWN)
     assert (reference.address, reference.index) == (address, index)
 

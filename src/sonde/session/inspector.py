@@ -45,7 +45,7 @@ class ModuleNode:
 
 @dataclass(frozen=True, slots=True)
 class OptimizerNode:
-    """One optimizer. `groups` says what is set for each of its groups; `missing` names trainable parameters that are in none."""
+    """One optimizer. `groups` says what is set for each group; `missing` names trainable parameters in no optimizer."""
 
     type: str
     groups: tuple[Mapping[str, str], ...]

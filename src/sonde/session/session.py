@@ -20,7 +20,7 @@ from sonde.digest import ROW, Block
 from sonde.model.moment import Moment, Phase
 from sonde.model.site import Kind, Role, Site, SourceLine
 from sonde.model.stop import Stop
-from sonde.model.watchpoint import Hit, Watchpoint
+from sonde.model.watchpoint import Action, Hit, Watchpoint
 from sonde.session.gate import Gate
 from sonde.session.guard import Guard
 from sonde.session.options import Options
@@ -52,7 +52,7 @@ class Session:
         self.block = Block(CAPACITY)
         self.block.on_nonfinite = self._nonfinite
         self.block.on_full = self.flush
-        self.rows = np.frombuffer(self.block, ROW)
+        self.rows: np.ndarray[Any, Any] = np.frombuffer(memoryview(self.block), ROW)
         self.sites: list[Site] = []
         self.site_ids: dict[tuple[str, Role, int | None], int] = {}
         self.engine = Engine(self._initial_watchpoints(), rank=rank)
@@ -65,7 +65,7 @@ class Session:
         """Time spent in Sonde that the block does not count by itself."""
         self.on_stop: Callable[[Stop], None] = lambda stop: None
         self.capture: Callable[[Site, Any, Moment], None] = lambda site, tensor, moment: None
-        self.settle: Callable[[np.ndarray[Any, Any]], None] = lambda rows: None
+        self.settle: Callable[[np.ndarray[Any, Any]], object] = lambda rows: None
         self._evaluated = 0
         self._mark = 0
         self._last_flush = self._step_began = time.perf_counter_ns()
@@ -130,13 +130,13 @@ class Session:
 
     # -- watchpoints -----------------------------------------------------------------------------
 
-    def watch(self, sites: str, condition: str, action: str | None = None) -> Watchpoint:
+    def watch(self, sites: str, condition: str, action: Action | None = None) -> Watchpoint:
         """Takes effect from now on: what was observed before is evaluated first."""
         self.evaluate()
         used = [point.id for point in self.engine.watchpoints]
         point = parse_watchpoint(
             f"{sites} {condition}", id=max(used, default=0) + 1, action=action or self.options.on_hit
-        )  # type: ignore[arg-type]
+        )
         self.engine.add(point)
         self._watchpoints_changed()
         return point
@@ -244,7 +244,8 @@ class Session:
 
     def since_mark(self) -> np.ndarray[Any, Any]:
         """The rows since then, to be corrected in place."""
-        return self.rows[self._mark : len(self.block)]
+        rows: np.ndarray[Any, Any] = self.rows[self._mark : len(self.block)]
+        return rows
 
     def finish_step(self, *, behind: bool = False, scalars: Mapping[str, float] | None = None) -> None:
         """The step is over; `behind`: it was over at the last mark, and what came since belongs to the next."""

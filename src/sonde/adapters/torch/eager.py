@@ -176,7 +176,7 @@ class Eager:
                 hook(out, grad_tap)
             return
         tensors = tensors_in(out)
-        taps = entry.taps[call] if call < len(entry.taps) else ()
+        taps = entry.taps[call] if call < len(entry.taps) else []
         if len(taps) < len(tensors):
             taps = self.grow(entry, call, tensors)
         for tensor, (out_tap, grad_tap) in zip(tensors, taps, strict=False):
@@ -204,7 +204,7 @@ class Eager:
         pairs: list[tuple[Tap | None, Tap | None]] = []
         entry.seen = True
         for k, tensor in enumerate(tensors):
-            facts = {
+            facts: dict[str, Any] = {
                 "index": k if several else None,
                 "type": entry.type,
                 "shape": tuple(tensor.shape),
@@ -235,7 +235,11 @@ class Eager:
             if type(like) is not Tensor or like.layout is not torch.strided or like.is_quantized:
                 return self.careful_tap(site, call)
             return session.block.tap(site, call)
-        return lambda tensor: self.device.add(session.block, site, tensor, call)
+
+        def device_tap(tensor: Any) -> None:
+            self.device.add(session.block, site, tensor, call)
+
+        return device_tap
 
     def careful_tap(self, site: int, call: int) -> Tap:
         """For kinds of tensors that may not be digestible: what fails is named in the coverage."""

@@ -17,6 +17,6 @@ def hook(tensor: Tensor, tap: Callable[[Any], None]) -> None:
     hooks = tensor._backward_hooks
     if hooks is None:
         tensor._backward_hooks = OrderedDict(((tap, tap),))
-        tensor.grad_fn._register_hook_dict(tensor)  # type: ignore[union-attr]
+        tensor.grad_fn._register_hook_dict(tensor)
     else:
         hooks[tap] = tap

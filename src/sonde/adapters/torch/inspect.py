@@ -14,7 +14,6 @@ from sonde.model.site import Site
 from sonde.session.inspector import ModuleNode, OptimizerNode, Value
 from sonde.watch.suggest import nearest
 
-
 Found = tuple[Tensor, str, int | None]
 """A tensor, what is worth knowing about it, and the step when it was seen if that may not be now."""
 
@@ -97,7 +96,10 @@ class TorchInspector:
         taken = {id(p) for optimizer in found for group in optimizer.param_groups for p in group["params"]}
         live = list(self.eager.parameters.live())
         missing = tuple(name for name, p in live if p.requires_grad and id(p) not in taken)
-        return [OptimizerNode(type(optimizer).__name__, tuple(map(_group, optimizer.param_groups)), missing) for optimizer in found]
+        return [
+            OptimizerNode(type(optimizer).__name__, tuple(map(_group, optimizer.param_groups)), missing)
+            for optimizer in found
+        ]
 
     # -- finding ---------------------------------------------------------------------------------
 
@@ -139,7 +141,8 @@ class TorchInspector:
         if seen is None and before:
             raise UsageError(f"no earlier value of {site.address} is at hand; run a step on and try again.")
         if seen is None:
-            raise UsageError(f"no value of {site.address} is at hand; run on to it with `until {site.address}`.")
+            address = site.address
+            raise UsageError(f"no value of {address} is at hand; run on to it with `until {address}`.")
         notes = []
         if seen.step != kept.step and not before:
             notes.append(f"of step {seen.step}: the site did not run yet in step {kept.step}")
@@ -168,4 +171,5 @@ def _group(group: dict[str, Any]) -> dict[str, str]:
     sizes = [p.numel() for p in group["params"]]
     shown = {"tensors": str(len(sizes)), "elements": str(sum(sizes))}
     plain = {k: v for k, v in group.items() if isinstance(v, int | float | tuple) and v is not False}
-    return {**shown, **{name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in plain.items()}}
+    texts = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in plain.items()}
+    return {**shown, **texts}

@@ -44,7 +44,7 @@ def install(opener: Opener) -> None:
     if _installed:
         return
     _installed = True
-    nn.Module.__call__ = _observed_call  # type: ignore[method-assign]
+    nn.Module.__call__ = _observed_call
     torch.autograd.backward = _observing(torch.autograd.backward, losses=True)
     torch.autograd.grad = _observing(torch.autograd.grad, losses=False)
     register_optimizer_step_pre_hook(_before_optimizer)
@@ -226,7 +226,7 @@ def _wrap_optimizer_init() -> None:
         original(self, *args, **kwargs)
         note_optimizer(self)
 
-    torch.optim.Optimizer.__init__ = init  # type: ignore[method-assign]
+    torch.optim.Optimizer.__init__ = init
 
 
 _known_optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
@@ -271,8 +271,10 @@ def _wrap_scaler() -> None:
     @functools.wraps(scale)
     def observed_scale(self: Any, outputs: Any) -> Any:
         result = scale(self, outputs)
+        if _eager is not None:
+            _eager.session.engine.loss_scaling = self.is_enabled()
         if isinstance(result, torch.Tensor) and result is not outputs:
-            result._sonde_unscaled = outputs  # type: ignore[attr-defined]
+            result._sonde_unscaled = outputs
         return result
 
     scaler.step, scaler.scale = observed_step, observed_scale
@@ -290,7 +292,7 @@ def _wrap_loader() -> None:
             _known_loaders.add(self)
         return original(self)
 
-    torch.utils.data.DataLoader.__iter__ = iterate  # type: ignore[method-assign]
+    torch.utils.data.DataLoader.__iter__ = iterate
 
 
 def _epoch_begins(eager: Eager, loader: Any) -> None:

@@ -82,7 +82,7 @@ class Kept:
         return self._values[1].get(name)
 
     def gradient(self, name: str, live: Tensor | None, *, before: bool) -> Tensor | None:
-        """The parameter's latest gradient, also after the script cleared it; or the one of the step before that."""
+        """The latest gradient, also after the script cleared it; or the one of the step before that."""
         ended = live is None or self._marks.get(name) == (id(live), live._version)
         if before:
             return self._gradients[1 if ended else 0].get(name)

@@ -112,9 +112,11 @@ def clean(path: str, root: nn.Module) -> str:
 
 def name_inside(parent: nn.Module, child: nn.Module) -> str:
     """How a module that is being called inside another one hangs there: registered, kept in a plain list, or made on the fly."""
+    path: str
     for path, found in parent.named_modules():
         if found is child and path:
             return path
+    name: str
     for name, held in vars(parent).items():
         if held is child:
             return name

@@ -24,7 +24,7 @@ _length = torch._C._len_torch_function_stack
 _NOT_OPS = frozenset({"detach", "detach_", "requires_grad_", "size", "dim", "numel", "clone_", "backward", "item", "data"})
 
 
-class OpMode(TorchFunctionMode):
+class OpMode(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, stops: Stops) -> None:
         super().__init__()
         self.stops = stops

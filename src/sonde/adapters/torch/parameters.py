@@ -198,7 +198,7 @@ class Parameters:
         return plan
 
     def _sites(self, name: str, tensor: Tensor, *, trainable: bool, kind: Kind = Kind.PARAMETER) -> dict[Role, int]:
-        facts = {
+        facts: dict[str, Any] = {
             "type": self._owner.get(name, ""),
             "trainable": trainable,
             "shape": tuple(tensor.shape),

@@ -1,0 +1,38 @@
+"""The session in docs/debugger.md is what really happens: it is run again; only numbers may differ."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from debug_drive import ATTENTION, ROOT, environment
+
+GUIDE = ROOT / "docs" / "debugger.md"
+COMMAND = "$ sonde debug examples/attention.py\n"
+_NUMBER = re.compile(r"-?\d+\.?\d*(e[-+]\d+)?")
+
+
+def session(commands: list[str], folder: Path) -> str:
+    """What is shown, without what the supervisor says at the end."""
+    shutil.copytree(ATTENTION.parent, folder / "examples")
+    done = subprocess.run(
+        [sys.executable, "-m", "sonde", "debug", "examples/attention.py"], input="\n".join(commands) + "\n",
+        cwd=folder, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    text, quit, _ = done.stderr.replace(f"{folder}/", "").rpartition("(sonde) quit")
+    lines = (text + quit).splitlines()
+    return "\n".join(line.rstrip() for line in lines if not line.startswith("sonde: "))
+
+
+def shape(text: str) -> list[str]:
+    return [re.sub(r"\s+", " ", _NUMBER.sub("0", line)).strip() for line in text.splitlines() if line.strip()]
+
+
+def test_the_session_in_the_guide_is_real(tmp_path: Path) -> None:
+    block = GUIDE.read_text().partition(COMMAND)[2].partition("\n```")[0]
+    commands = re.findall(r"^\((?:sonde|Pdb)\) (.*)$", block, re.M)
+    assert len(commands) > 10
+    assert shape(session(commands, tmp_path)) == shape(block)
