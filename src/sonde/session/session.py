@@ -29,7 +29,9 @@ from sonde.session.steps import Steps
 from sonde.store.writer import RecordingWriter
 from sonde.watch.engine import Engine
 from sonde.watch.parse import watchpoint as parse_watchpoint
+from sonde.watch.pattern import Pattern
 from sonde.watch.recommended import recommended
+from sonde.watch.suggest import nearest
 
 log = logging.getLogger("sonde.session")
 
@@ -47,7 +49,7 @@ class Session:
         self.writer = RecordingWriter(folder, dict(facts))
         self.guard = Guard(self.writer.event)
         self.steps = Steps()
-        self.policy = Policy(options.budget)
+        self.policy = Policy(options.budget, watched=bool(options.watches))
         self.gate = Gate()
         self.block = Block(CAPACITY)
         self.block.on_nonfinite = self._nonfinite
@@ -266,8 +268,20 @@ class Session:
             self.guard.contain("writing the recording", problem)
         self.steps.advance()
         self.block.step = self.steps.step
+        if step == 0 and self.rank == 0:
+            self._warn_of_idle_watchpoints()
         if len(self.block) > CAPACITY // 2 or now - self._last_flush > FLUSH_NS:
             self.flush()
+
+    def _warn_of_idle_watchpoints(self) -> None:
+        """After the first step most sites are known: a pattern that matches none of them is probably misspelt."""
+        addresses = [site.address for site in self.sites]
+        for point in self.engine.watchpoints:
+            pattern = Pattern.parse(point.sites)
+            if point.origin == "user" and not any(pattern.matches(site) for site in self.sites):
+                close = nearest(point.sites, addresses)
+                hint = f"the nearest are {', '.join(close)}" if close else "`sonde show` lists the sites"
+                log.warning("the watchpoint %r matches no site so far; %s", str(point), hint)
 
     def flush(self) -> None:
         """Evaluates and writes what the block holds, and empties it."""
