@@ -9,6 +9,7 @@
 Importing Sonde imports neither a framework nor the server.
 """
 
+import sonde.watch  # noqa: F401  first the package, so that its import cannot take the function's name later
 from sonde.api import attach, breakpoint, watch
 from sonde.version import __version__
 

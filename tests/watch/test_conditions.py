@@ -11,7 +11,10 @@ from watch_rows import row, rows
 
 from sonde.model.site import Kind, Role, Site
 from sonde.model.watchpoint import Watchpoint
-from sonde.watch import CONDITIONS, Engine, Pattern, condition, loads, watchpoint
+from sonde.watch.conditions import CONDITIONS, parse as condition
+from sonde.watch.engine import Engine
+from sonde.watch.parse import loads, watchpoint
+from sonde.watch.pattern import Pattern
 from sonde.watch.document import markdown
 
 SITES = {

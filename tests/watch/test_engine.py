@@ -14,7 +14,9 @@ from sonde.errors import SyntaxProblem, UsageError
 from sonde.model.moment import Moment, Phase
 from sonde.model.site import Kind, Role, Site
 from sonde.model.watchpoint import Watchpoint
-from sonde.watch import Engine, recommended, watchpoint
+from sonde.watch.engine import Engine
+from sonde.watch.parse import watchpoint
+from sonde.watch.recommended import recommended
 from sonde.watch.engine import MAX_HITS
 
 SITES = [

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from watch_rows import row, rows
 
 from sonde.errors import SyntaxProblem
-from sonde.watch import Expression, condition
+from sonde.watch.conditions import parse as condition
+from sonde.watch.expression import Expression
 
 FIELDS = ("norm", "mean", "std", "absmax")
 number = st.sampled_from(["0", "1", "2.5", "-3", "1e2", *FIELDS])

@@ -4,7 +4,7 @@ import pytest
 
 from sonde.errors import SyntaxProblem, UsageError
 from sonde.model.watchpoint import Watchpoint
-from sonde.watch import load, loads, watchpoint
+from sonde.watch.parse import load, loads, watchpoint
 
 
 def test_first_space_splits():

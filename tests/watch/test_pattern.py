@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sonde.errors import SyntaxProblem
 from sonde.model.site import Kind, Role, Site
-from sonde.watch import Pattern, nearest
+from sonde.watch.pattern import Pattern
+from sonde.watch.suggest import nearest
 
 
 def site(name, role="out", index=None):

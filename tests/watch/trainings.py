@@ -7,7 +7,8 @@ from watch_rows import row, rows
 
 from sonde.model.moment import Phase
 from sonde.model.site import Kind, Role, Site
-from sonde.watch import Engine, recommended
+from sonde.watch.engine import Engine
+from sonde.watch.recommended import recommended
 
 
 class Watched:

@@ -14,6 +14,7 @@ from sonde.diagnose.diagnose import diagnose
 from sonde.diagnose.report import report
 from sonde.errors import RecordingError
 from sonde.model.finding import Finding
+from sonde.store.claim import note_exit
 from sonde.store.reader import Recording
 from sonde.store.writer import write_findings
 
@@ -31,10 +32,11 @@ def finish(folder: Path, code: int, *, quiet: bool) -> dict[str, Any]:
     findings = diagnose(recording)
     outcome = report(recording, findings, exit_code=code)
     try:
+        note_exit(folder, code)
         for rank in recording.ranks:
             write_findings(rank.folder, [finding for finding in findings if finding.rank == rank.rank])
         (folder / "report.json").write_text(json.dumps(outcome, indent=2) + "\n")
-    except OSError as problem:
+    except (OSError, ValueError) as problem:
         console.print(f"sonde: the report could not be kept in the recording: {problem}", markup=False)
     if not quiet:
         show(console, recording, findings, outcome)

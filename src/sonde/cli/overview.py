@@ -33,7 +33,7 @@ def overview(recording: Recording, steps: tuple[int, int] | None, limit: int) ->
         "ranks": [_rank(rank) for rank in recording.ranks],
         "steps": max((_steps(rank) for rank in recording.ranks), default=0),
         "seconds": max((rank.seconds or 0.0 for rank in recording.ranks), default=0.0),
-        "exit": first.get("exit"),
+        "exit": {"code": manifest.get("exit_code"), **(first.get("exit") or {})},
         "overhead": first.get("overhead"),
         "coverage": first.get("coverage"),
         "scalars": {

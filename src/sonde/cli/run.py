@@ -76,7 +76,7 @@ def run_target(
         check_writable(Path(report_file))
     parent, name = (record.parent, record.name) if record is not None else (Path(".sonde") / "runs", None)
     try:
-        folder = create_run(parent, name, {"script": script, "argv": list(target)})
+        folder = create_run(parent, name, {"script": script, "argv": list(target[1:])})
     except OSError as problem:
         raise UsageError(f"the recording cannot be made in {parent}: {problem.strerror}; choose another with --record.") from None
     options = Options(

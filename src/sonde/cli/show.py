@@ -17,7 +17,7 @@ FIELDS = ("norm", "absmax", "absmean", "mean", "std", "min", "max", "nan", "zero
 
 
 @click.command()
-@click.argument("recording", shell_complete=complete_recording)
+@click.argument("recording", default=".", shell_complete=complete_recording)
 @click.argument("site", required=False, shell_complete=complete_site)
 @click.option("--steps", "span", metavar="A-B", help="Only these steps: 10, 10-20, 10- or -20.")
 @click.option("--rank", type=int, help="Only this rank.")

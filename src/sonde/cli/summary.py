@@ -44,7 +44,7 @@ def _header(facts: dict[str, Any]) -> Table:
         "duration": duration(facts["seconds"]),
         "exit": _exit(facts["exit"]),
         "overhead": _overhead(facts["overhead"]),
-        "coverage": _pairs(facts["coverage"]),
+        "coverage": _coverage(facts["coverage"]),
     }
     for name, value in entries.items():
         if value:
@@ -64,7 +64,9 @@ def duration(seconds: float) -> str:
 def _exit(entry: Any) -> str:
     if not isinstance(entry, dict):
         return ""
-    return " ".join(str(part) for part in (f"code {entry.get('code')}", entry.get("exception")) if part)
+    code, exception = entry.get("code"), entry.get("exception")
+    said = f"{exception['type']}: {exception['message']}" if isinstance(exception, dict) else exception
+    return " ".join(str(part) for part in (None if code is None else f"code {code}", said) if part)
 
 
 def _overhead(entry: Any) -> str:
@@ -73,6 +75,15 @@ def _overhead(entry: Any) -> str:
     budget = entry.get("budget")
     kept = f" (budget {budget:.0%})" if isinstance(budget, int | float) else ""
     return f"{entry['ratio'] - 1:+.1%}{kept}"
+
+
+def _coverage(entry: Any) -> str:
+    if not isinstance(entry, dict) or "modules" not in entry:
+        return _pairs(entry)
+    said = f"{entry.get('modules_watched')}/{entry['modules']} modules, {entry.get('parameters')} parameters"
+    for name, why in list((entry.get("not_watched") or {}).items())[:5]:
+        said += f"\nnot watched: {name} ({why})"
+    return said
 
 
 def _pairs(entry: Any) -> str:

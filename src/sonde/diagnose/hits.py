@@ -15,7 +15,7 @@ from sonde.model.site import Kind, Role, Site
 from sonde.model.watchpoint import Hit
 from sonde.store.reader import Rank
 
-_NONFINITE = ("nan", "inf", "pos_inf", "neg_inf")
+_NONFINITE = ("nan", "inf", "pos_inf", "neg_inf", "nonfinite")
 
 
 def hit_findings(rank: Rank) -> list[Finding]:
@@ -53,14 +53,16 @@ def _finding(
         site=hit.site,
         op=site.type if site is not None and site.kind is Kind.OP else None,
         source=site.source if site is not None else None,
-        evidence=dict(hit.actual),
+        evidence={name: value for name, value in hit.actual.items() if "(" not in name},
         confidence=0.6 if nonfinite else 0.5,
         caused_by=origin,
     )
 
 
 def _what(actual: Mapping[str, float]) -> str:
-    return "NaN" if actual.get("nan", 0) > 0 else "Inf"
+    if actual.get("nan", 0) > 0:
+        return "NaN"
+    return "NaN or Inf" if "nonfinite" in actual else "Inf"
 
 
 def _where(hit: Hit, site: Site | None) -> str:
@@ -77,6 +79,8 @@ def _where(hit: Hit, site: Site | None) -> str:
 def _advice(site: Site | None, nonfinite: bool) -> str:
     if not nonfinite:
         return "Look at this site over the steps: sonde show RECORDING SITE."
+    if site is not None and site.kind is Kind.PARAMETER and site.role is Role.VALUE:
+        return "The optimizer wrote it: look at the gradient and the learning rate of the step before."
     if site is not None and site.role is Role.GRAD:
         return "The forward pass was finite here: look for sqrt, log, division or norm at 0 in this module's forward."
     return "Look at this module's forward for log, division, exp or sqrt out of range, and at its inputs; `sonde debug` stops there."

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from sonde.model.finding import Finding
+from sonde.store.codec import finding_out
 from sonde.store.reader import Recording
 from sonde.version import __version__
 
@@ -37,13 +37,5 @@ def report(recording: Recording, findings: Sequence[Finding], *, exit_code: int 
             "levels": overhead.get("levels"),
         },
         "coverage": first.get("coverage"),
-        "findings": [finding_json(finding) for finding in findings],
+        "findings": [finding_out(finding) for finding in findings],
     }
-
-
-def finding_json(finding: Finding) -> dict[str, Any]:
-    fields = asdict(finding)
-    fields["evidence"] = dict(finding.evidence)
-    if finding.caused_by is None:
-        del fields["caused_by"]
-    return fields

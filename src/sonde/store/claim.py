@@ -3,6 +3,7 @@ overwritten."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.errors import UsageError
-from sonde.store.files import dump_json
+from sonde.store.files import dump_json, replace_file
 from sonde.store.format import FORMAT_VERSION, MANIFEST, TEMPORARY
 from sonde.version import __version__
 
@@ -58,6 +59,12 @@ def create_run(parent: Path, name: str | None, manifest: Mapping[str, Any]) -> P
     finally:
         draft.unlink(missing_ok=True)
     return folder
+
+
+def note_exit(run: Path, code: int) -> None:
+    """Add the exit code, which only the supervisor knows, to the manifest. Raises OSError, ValueError."""
+    path = Path(run) / MANIFEST
+    replace_file(path, dump_json({**json.loads(path.read_bytes()), "exit_code": code}, indent=2) + b"\n")
 
 
 def claim_rank(run: Path, rank: int) -> Path:

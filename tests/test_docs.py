@@ -1,0 +1,46 @@
+"""Every command block in the documentation runs, in a folder with the examples and a recording named demo."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text())
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+@pytest.mark.timeout(300)
+def test_every_block_runs(page: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copytree(ROOT / "tests" / "golden" / "v1", tmp_path / ".sonde" / "runs" / "demo")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SONDE")}
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
+    for language, text in blocks(page):
+        command = ["bash", "-euo", "pipefail", "-c", text] if language == "bash" else [sys.executable, "-c", text]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, f"{text}\n{done.stderr}"
+
+
+def test_the_tour_shows_what_sonde_says(tmp_path: Path) -> None:
+    """The line quoted in the tour and in the README is what the demo prints, but for the step, which rounding decides."""
+    quoted = re.search(r"^error: (.*)  \(step \d+, forward\)$", (ROOT / "docs" / "tour.md").read_text(), re.MULTILINE)
+    assert quoted is not None
+    assert quoted.group(1) in (ROOT / "README.md").read_text()
+    done = subprocess.run(
+        [sys.executable, "-m", "sonde", "run", "--budget", "off", "--record", "out", str(ROOT / "examples" / "focal_loss.py")],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert quoted.group(1) in done.stderr
