@@ -155,8 +155,11 @@ class Foundry:
         recommended: bool = True,
         strict: bool = True,
         env: Mapping[str, str | None] | None = None,
+        record: Path | None = None,
+        debug: bool = False,
+        stdin: str = "",
     ) -> Ran:
-        folder = create_run(cwd, None, {"script": "script.py", "argv": []})
+        folder = create_run(record or cwd, None, {"script": "script.py", "argv": []})
         options = Options(
             run=str(folder),
             watches=tuple((sites, condition, on_hit) for sites, condition in watch),  # type: ignore[misc]
@@ -164,7 +167,9 @@ class Foundry:
             budget=budget,
             steps=steps,
             recommended=recommended,
+            debug=debug,
         )
+        (cwd / "stdin").write_text(stdin)
         return self._run(script, cwd, argv, {**options.to_environment(), **(env or {})}, folder, strict=strict)
 
     def _run(
@@ -213,8 +218,9 @@ def _serve() -> str | None:
 def _become(job: dict[str, Any]) -> str:
     signal.alarm(LONGEST)
     os.chdir(job["cwd"])
-    for number, (name, flags) in enumerate([("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY), ("stderr", os.O_WRONLY)]):
-        target = os.open(name if number else os.devnull, flags | os.O_CREAT | os.O_TRUNC if number else flags)
+    for number, name in enumerate(["stdin", "stdout", "stderr"]):
+        flags = os.O_WRONLY | os.O_TRUNC if number else os.O_RDONLY
+        target = os.open(name, flags | os.O_CREAT)
         os.dup2(target, number)
         os.close(target)
     os.environ.clear()

@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launch import SOURCE, Foundry, Ran, cli
+from launch import Foundry, Ran, cli
 
-CONSOLE = SOURCE / "sonde" / "cli" / "debugger" / "console.py"
 SCRIPTS = sorted(path for path in (Path(__file__).parent / "scripts").glob("*.py") if path.stem != "evidence")
 
 LAUNCHED = ("cnn", "gan", "loader", "transformer")
@@ -50,17 +49,35 @@ def test_training_under_sonde_is_bit_identical(script: Path, foundry: Foundry, t
     assert_identical(bare, real, "sonde run")
 
 
-@pytest.mark.skipif(not CONSOLE.exists(), reason="the terminal debugger is not there yet")
+COMMANDS = """
+step 2
+break *:grad
+continue
+delete 1
+watch '** norm > 1e30'
+next
+nextop
+finish
+pause
+tree
+step
+print loss
+"""
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_training_in_the_debugger_is_bit_identical(script: Path, foundry: Foundry, tmp_path: Path) -> None:
-    places = {name: tmp_path / name for name in ("bare", "debug")}
+    """Attached and continued; and stepped, stopped in both passes and looked at in between."""
+    places = {name: tmp_path / name for name in ("bare", "continued", "stepped", "cli")}
     for place in places.values():
         place.mkdir()
     bare = foundry.bare(script, places["bare"])
-    record = places["debug"] / "recording"
-    words = "step\nbreak *:grad\ncontinue\nunwatch 1\ndelete 1\ncontinue\n" + "continue\n" * 200
-    real = cli("debug", "--record", record, script, cwd=places["debug"], stdin=words, folder=record)
-    assert bare.out in real.out
-    assert real.code == 0, real.err
-    for part, value in bare.result.items():
-        assert real.result[part] == value, part
+    modes = {"continued": "continue\n", "stepped": COMMANDS + "continue\n" * 40}
+    for mode, commands in modes.items():
+        ran = foundry.watched(script, places[mode], debug=True, on_hit="pause", recommended=False, stdin=commands)
+        assert_identical(bare, ran, mode)
+        assert ran.err.count("(sonde)") >= commands.count("\n") // 40, ran.err
+    if script.stem in LAUNCHED[:1]:
+        record = places["cli"] / "recording"
+        real = cli("debug", "--no-recommended", "--record", record, script, cwd=places["cli"], stdin="continue\n", folder=record)
+        assert_identical(bare, real, "sonde debug")

@@ -118,12 +118,12 @@ def _noting(hook: Any, eager: Eager) -> Any:
     def excepthook(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
         global _failure
         try:
-            from sonde.adapters.torch.failure import describe, without_our_frames
+            from sonde.adapters.torch.failure import describe, trim
 
             _failure = describe(problem, trace, eager)
             eager.session.writer.event("exception", **_failure)
-            trace = without_our_frames(trace)
-            problem.__traceback__ = trace
+            trim(problem)
+            trace = problem.__traceback__
         except Exception as second:
             eager.session.guard.contain("describing an exception", second)
         hook(kind, problem, trace)

@@ -32,6 +32,8 @@ def from_file(path: Path) -> dict[str, Any]:
             raise UsageError(f"{path} has an unknown key {key!r}; {hint}")
     if content.get("on_hit", "report") not in ("report", "stop", "pause"):
         raise UsageError(f"{path}: on_hit is {content['on_hit']!r}; it may be report, stop or pause.")
+    if not isinstance(content.get("recommended", True), bool):
+        raise UsageError(f"{path}: recommended is {content['recommended']!r}; it may be true or false.")
     return content
 
 

@@ -25,6 +25,7 @@ class Guard:
     def __init__(self, report: Callable[..., None] | None = None) -> None:
         self.report = report
         self.failures: Counter[str] = Counter()
+        self._told: set[str] = set()
 
     def contain(self, where: str, problem: BaseException) -> bool:
         """Notes the failure. True when `where` has failed so often that the caller should stop trying."""
@@ -33,17 +34,18 @@ class Guard:
         self.failures[where] += 1
         count = self.failures[where]
         if count == 1:
-            log.warning(
-                "Sonde failed in %s (%s: %s); the training goes on without it. Please report this.",
-                where, type(problem).__name__, problem,
-            )  # fmt: skip
+            what = f"{type(problem).__name__}: {problem}"
+            cause = f"{type(problem).__name__} {problem.errno}" if isinstance(problem, OSError) else what
+            if cause not in self._told:  # one cause, one line, in how many places it may show
+                self._told.add(cause)
+                log.warning("Sonde failed in %s (%s); the training goes on without it. Please report this.", where, what)
             log.debug("%s", "".join(traceback.format_exception(problem)))
             if self.report is not None:
                 try:
                     self.report(
                         "sonde_failure",
                         where=where,
-                        error=f"{type(problem).__name__}: {problem}",
+                        error=what,
                         traceback=traceback.format_exception(problem)[-6:],
                     )
                 except Exception as second:

@@ -20,10 +20,11 @@ class Level(IntEnum):
 class Policy:
     """Called by the training thread only. Times are nanoseconds."""
 
-    def __init__(self, budget: float | None) -> None:
+    def __init__(self, budget: float | None, *, watched: bool = False) -> None:
+        """`watched`: the user watches sites by name, so the first step must show which there are, whatever the budget."""
         self.budget = budget
         self.has_watched = False
-        self.level = Level.FULL if budget != 0 else Level.SENTINEL
+        self.level = Level.FULL if budget != 0 or watched else Level.SENTINEL
         self.bare_ns = 0.0
         self.cost_ns = 0.0
         self.counted = 0

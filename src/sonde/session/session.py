@@ -29,7 +29,9 @@ from sonde.session.steps import Steps
 from sonde.store.writer import RecordingWriter
 from sonde.watch.engine import Engine
 from sonde.watch.parse import watchpoint as parse_watchpoint
+from sonde.watch.pattern import Pattern
 from sonde.watch.recommended import recommended
+from sonde.watch.suggest import nearest
 
 log = logging.getLogger("sonde.session")
 
@@ -47,7 +49,7 @@ class Session:
         self.writer = RecordingWriter(folder, dict(facts))
         self.guard = Guard(self.writer.event)
         self.steps = Steps()
-        self.policy = Policy(options.budget)
+        self.policy = Policy(options.budget, watched=bool(options.watches))
         self.gate = Gate()
         self.block = Block(CAPACITY)
         self.block.on_nonfinite = self._nonfinite
@@ -115,7 +117,7 @@ class Session:
         self._refresh_immediate(site)
         try:
             self.writer.site(site)
-        except OSError as problem:
+        except Exception as problem:
             self.guard.contain("writing the recording", problem)
         return site.id
 
@@ -163,7 +165,17 @@ class Session:
         """Called by the block right after a digest with NaN or Inf, while the tensor is at hand; once a site is enough."""
         if site not in self._went_nonfinite:
             self._went_nonfinite.add(site)
-            self.evaluate(tensor)
+            try:
+                self.evaluate(tensor)
+            except Exception as problem:
+                self.guard.contain("evaluating watchpoints", problem)
+
+    def note(self, kind: str, **fields: Any) -> None:
+        """Adds an event to the recording."""
+        try:
+            self.writer.event(kind, **fields)
+        except Exception as problem:
+            self.guard.contain("writing the recording", problem)
 
     def evaluate(self, tensor: Any = None) -> list[Hit]:
         """Brings the engine up to date and acts on what hit. `tensor` is the one of the newest row."""
@@ -185,14 +197,20 @@ class Session:
     def _take(self, hit: Hit, newest: Site, tensor: Any) -> None:
         self.hit_count += 1
         self.hits.append(hit)
-        self.writer.hit(hit)
+        try:
+            self.writer.hit(hit)
+        except Exception as problem:
+            self.guard.contain("writing the recording", problem)
         if hit.watchpoint not in self._announced and not self.options.quiet:
             self._announced.add(hit.watchpoint)
             log.warning("hit: %s %s at step %d (%s)", hit.site, hit.condition, hit.moment.step, hit.moment.phase)
         key = (hit.watchpoint, newest.id)
         if tensor is not None and newest.address == hit.site and key not in self._captured:
             self._captured.add(key)
-            self.capture(newest, tensor, hit.moment)
+            try:
+                self.capture(newest, tensor, hit.moment)
+            except Exception as problem:
+                self.guard.contain("keeping a tensor", problem)
 
     def _action(self, hit: Hit) -> str:
         for point in self.engine.watchpoints:
@@ -244,11 +262,26 @@ class Session:
         self.gate.stopped_ns = 0
         self._accounted = self.block.nanos + self.cost_ns
         self._step_began = now
-        self.writer.scalars(step, {"step_seconds": wall * 1e-9, **(scalars or {})})
+        try:
+            self.writer.scalars(step, {"step_seconds": wall * 1e-9, **(scalars or {})})
+        except Exception as problem:  # the step counts, whatever becomes of its numbers
+            self.guard.contain("writing the recording", problem)
         self.steps.advance()
         self.block.step = self.steps.step
+        if step == 0 and self.rank == 0:
+            self._warn_of_idle_watchpoints()
         if len(self.block) > CAPACITY // 2 or now - self._last_flush > FLUSH_NS:
             self.flush()
+
+    def _warn_of_idle_watchpoints(self) -> None:
+        """After the first step most sites are known: a pattern that matches none of them is probably misspelt."""
+        addresses = [site.address for site in self.sites]
+        for point in self.engine.watchpoints:
+            pattern = Pattern.parse(point.sites)
+            if point.origin == "user" and not any(pattern.matches(site) for site in self.sites):
+                close = nearest(point.sites, addresses)
+                hint = f"the nearest are {', '.join(close)}" if close else "`sonde show` lists the sites"
+                log.warning("the watchpoint %r matches no site so far; %s", str(point), hint)
 
     def flush(self) -> None:
         """Evaluates and writes what the block holds, and empties it."""

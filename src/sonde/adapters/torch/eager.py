@@ -135,7 +135,7 @@ class Eager:
             name = prefix + inside
             if name not in self._replaced and (name, Role.OUT, None) in self.session.site_ids:
                 self._replaced.add(name)  # told once: some are made anew in every call
-                self.session.writer.event("module_replaced", module=name, step=self.step)
+                self.session.note("module_replaced", module=name, step=self.step)
             self.adopt(module, name, f"{name}.")
             self.roots.pop(name, None)
         else:
@@ -295,7 +295,7 @@ class Eager:
             self._loader = weakref.ref(loader)
         if self._loader() is loader:
             self.epoch += 1
-            self.session.writer.event("epoch", epoch=self.epoch, step=self.step)
+            self.session.note("epoch", epoch=self.epoch, step=self.step)
 
     # -- steps -----------------------------------------------------------------------------------
 

@@ -38,6 +38,21 @@ def describe(problem: BaseException, trace: TracebackType | None, eager: Eager) 
     }
 
 
+def trim(problem: BaseException) -> None:
+    """Takes Sonde's frames out of an exception's traceback, and of those that it came from."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [problem]
+    while waiting:
+        found = waiting.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        found.__traceback__ = without_our_frames(found.__traceback__)
+        waiting += [found.__cause__, found.__context__]
+        if isinstance(found, BaseExceptionGroup):
+            waiting += found.exceptions
+
+
 def without_our_frames(trace: TracebackType | None) -> TracebackType | None:
     """The same traceback, less the frames that Sonde put between the user and torch."""
     while trace is not None and is_ours(trace.tb_frame.f_code):

@@ -79,7 +79,7 @@ def begin() -> Eager | None:
         for optimizer in list(_known_optimizers):
             _expect(_eager, optimizer)
         for loader in list(_known_loaders):
-            _eager.epoch_begins(loader)
+            _epoch_begins(_eager, loader)
     return _eager
 
 
@@ -240,7 +240,10 @@ def note_optimizer(optimizer: torch.optim.Optimizer) -> None:
 
 def _expect(eager: Eager, optimizer: torch.optim.Optimizer) -> None:
     key = id(optimizer)
-    eager.session.steps.optimizer_exists(key)
+    try:
+        eager.session.steps.optimizer_exists(key)
+    except Exception as problem:
+        eager.session.guard.contain("noticing an optimizer", problem)
 
     def gone() -> None:
         eager.session.steps.optimizer_gone(key)
@@ -284,12 +287,19 @@ def _wrap_loader() -> None:
     @functools.wraps(original)
     def iterate(self: Any) -> Any:
         if _eager is not None:
-            _eager.epoch_begins(self)
+            _epoch_begins(_eager, self)
         elif _pending:
             _known_loaders.add(self)
         return original(self)
 
     torch.utils.data.DataLoader.__iter__ = iterate
+
+
+def _epoch_begins(eager: Eager, loader: Any) -> None:
+    try:
+        eager.epoch_begins(loader)
+    except Exception as problem:
+        eager.session.guard.contain("counting epochs", problem)
 
 
 _known_loaders: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -69,13 +69,28 @@ def _bindings(frame: FrameType) -> Iterator[tuple[str, nn.Module]]:
         scopes.append(frame.f_globals)
     for scope in scopes:
         for name, found in list(scope.items()):
-            if isinstance(found, nn.Module):
+            if _is_module(found):
                 yield name, found
     holder = frame.f_locals.get("self")
-    if holder is not None and not isinstance(holder, nn.Module):
-        for name, found in list(getattr(holder, "__dict__", {}).items()):
-            if isinstance(found, nn.Module):
+    if holder is not None and not _is_module(holder):
+        for name, found in _attributes(holder):
+            if _is_module(found):
                 yield name, found
+
+
+def _is_module(thing: Any) -> bool:
+    """Asked of every variable around: some are proxies that do not like to be looked at."""
+    try:
+        return isinstance(thing, nn.Module)
+    except Exception:
+        return False
+
+
+def _attributes(holder: Any) -> list[tuple[str, Any]]:
+    try:
+        return list(holder.__dict__.items())
+    except Exception:
+        return []
 
 
 def _count_roots(bound: Mapping[str, nn.Module]) -> int:
