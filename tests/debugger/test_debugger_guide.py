@@ -36,3 +36,14 @@ def test_the_session_in_the_guide_is_real(tmp_path: Path) -> None:
     commands = re.findall(r"^\((?:sonde|Pdb)\) (.*)$", block, re.M)
     assert len(commands) > 10
     assert shape(session(commands, tmp_path)) == shape(block)
+
+
+def test_the_command_file_in_the_guide_works(tmp_path: Path) -> None:
+    (line,) = re.findall(r"^printf .*$", GUIDE.read_text(), re.M)
+    shutil.copytree(ATTENTION.parent, tmp_path / "examples")
+    done = subprocess.run(
+        line.replace("| sonde", f"| {sys.executable} -m sonde"), shell=True,
+        cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "(sonde) stats\nhead:grad  float32[2,3]\n  count     6\n" in done.stderr

@@ -53,9 +53,7 @@ def test_twice_at_once_interrupts(interrupt: Interrupt, log: Log) -> None:
     assert log.pauses == 1
 
 
-def test_twice_with_time_between_pauses_twice(
-    interrupt: Interrupt, log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_twice_with_time_between_pauses_twice(interrupt: Interrupt, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     press()
     monkeypatch.setattr("time.monotonic", lambda: float("inf"))
     press()

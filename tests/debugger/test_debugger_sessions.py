@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from debug_drive import ATTENTION, Talk, debug, line_of, plain
+from debug_drive import ATTENTION, Talk, debug, environment, line_of, plain
 
 ATTN = line_of(ATTENTION, "x = x + self.attn(x)")
 SOFTMAX = line_of(ATTENTION, "F.softmax")
@@ -22,9 +24,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_module_is_stopped_at_in_forward_and_in_backward(tmp_path: Path, undisturbed: str) -> None:
-    talk = debug(
-        ATTENTION, ["break attn", "c", "where", "c", "where", "list", "info br", "delete", "c"], tmp_path
-    )
+    talk = debug(ATTENTION, ["break attn", "c", "where", "c", "where", "list", "info br", "delete", "c"], tmp_path)
     assert f"● the training begins\nstep 0 · forward\n  {ATTENTION}:{LOSS}" in talk.greeting
     added, forward, where, backward, where_back, listing, points, removed, _ = talk.answers
     assert added == "breakpoint 1 at attn\n"
@@ -239,9 +239,7 @@ def test_pdb_steps_through_the_users_own_lines_and_comes_back(tmp_path: Path, un
     assert "site-packages" not in text.partition("(sonde) where")[0]
     assert f"(Pdb) q\n● line\nstep 0 · forward · in model\n  {ATTENTION}:{ATTN + 1}" in text
     assert "((2, 5, 8), 'breakpoint')" in text
-    assert "(Pdb) p self.head(torch.zeros(1, 8)).shape\ntorch.Size([1, 3])\n(Pdb)" in text, (
-        "no stop inside a stop"
-    )
+    assert "(Pdb) p self.head(torch.zeros(1, 8)).shape\ntorch.Size([1, 3])\n(Pdb)" in text, "no stop inside a stop"
     assert "(3, 8)\n(Pdb) c\n● breakpoint 2\nstep 2 · forward · attn:out" in text
     assert talk.code == 0
     assert talk.out == undisturbed
@@ -292,6 +290,31 @@ def test_a_mistake_is_explained_and_the_prompt_stays(tmp_path: Path, undisturbed
         assert expected in answer, command
         assert "Sonde failed" not in answer, command
     assert talk.out == undisturbed
+
+
+def test_a_condition_that_fails_stops_and_says_so(tmp_path: Path) -> None:
+    talk = debug(ATTENTION, [f"break attention.py:{STEP} if nosuch > 3", "c", "q"], tmp_path)
+    assert "the condition of breakpoint 1 failed, so it stops: name 'nosuch' is not defined" in talk.answers[1]
+    assert "● breakpoint 1" in talk.answers[1]
+
+
+def test_run_opens_the_prompt_only_at_a_hit(tmp_path: Path) -> None:
+    script = tmp_path / "nan.py"
+    script.write_text(NAN)
+    done = subprocess.run(
+        [sys.executable, "-m", "sonde", "run", "--on-hit", "pause", str(script)],
+        input="where\nquit\n", cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "the training begins" not in done.stderr
+    assert done.stderr.count("●") == 1
+    assert "● watchpoint hit" in done.stderr
+    assert "(sonde) where\nstep 2 · " in done.stderr
+
+
+def test_a_console_is_imported_without_torch_and_without_a_prompt() -> None:
+    check = "import sys, sonde.cli.debugger.console; print({'torch', 'prompt_toolkit', 'rich'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", check], env=environment(), capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
 
 
 def test_a_breakpoint_on_an_unknown_site_warns_but_stays(tmp_path: Path) -> None:

@@ -71,9 +71,7 @@ def test_semicolons_separate_commands_outside_quotes() -> None:
         ("**:grad", "**:grad", ()),
     ],
 )
-def test_the_address_is_as_long_as_it_can_be_and_the_rest_is_a_slice(
-    text: str, address: str, index: object
-) -> None:
+def test_the_address_is_as_long_as_it_can_be_and_the_rest_is_a_slice(text: str, address: str, index: object) -> None:
     reference = parse_reference(text, KNOWN)
     assert (reference.address, reference.index) == (address, index)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.model.moment import Moment
 from sonde.model.stop import Breakpoint, Stop
+
+log = logging.getLogger("sonde.debugger")
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.stops import Stops
@@ -65,5 +68,6 @@ class LineTrace:
             return True
         try:
             return bool(eval(point.condition, frame.f_globals, frame.f_locals))
-        except Exception:
+        except Exception as problem:
+            log.warning("the condition of breakpoint %d failed, so it stops: %s", point.id, problem)
             return True
