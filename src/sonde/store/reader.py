@@ -15,6 +15,7 @@ import pyarrow as pa
 from sonde.errors import RecordingError
 from sonde.model.finding import Finding
 from sonde.model.site import Site
+from sonde.model.trace import Trace
 from sonde.model.watchpoint import Hit
 from sonde.store import format as fmt
 from sonde.store.codec import finding_in, hit_in, site_in
@@ -22,6 +23,8 @@ from sonde.store.documents import json_lines, json_objects, read_json
 from sonde.store.liveness import alive
 from sonde.store.resolve import resolve
 from sonde.store.tables import StoredTable
+from sonde.store.traces import FOLDER as TRACES
+from sonde.store.traces import read_trace
 from sonde.store.values import UNREADABLE, Value, load_value, read_header
 
 Steps = range | tuple[int, int] | None
@@ -122,6 +125,28 @@ class Rank:
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             self._problem(f"{self.name}/{path.name} cannot be read: {error!r}")
             return []
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What the adapter knows of the training beside tensors; {} where it has not said."""
+        try:
+            return read_json(self.folder / fmt.FACTS, dict)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            self._problem(f"{self.name}/{fmt.FACTS} cannot be read: {error!r}")
+            return {}
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """Steps that were recorded op by op, in the order that they were made."""
+        found = []
+        for path in sorted((self.folder / TRACES).glob("*.json")):
+            try:
+                found.append(read_trace(path))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                self._problem(f"{self.name}/{TRACES}/{path.name} cannot be read: {error!r}")
+        return found
 
     @cached_property
     def values(self) -> list[Value]:

@@ -16,6 +16,7 @@ from sonde.errors import UsageError
 from sonde.model.finding import Finding
 from sonde.model.moment import Moment
 from sonde.model.site import Site
+from sonde.model.trace import Trace
 from sonde.model.watchpoint import Hit
 from sonde.store import format as fmt
 from sonde.store.codec import finding_out, hit_out, site_out
@@ -150,6 +151,16 @@ class RecordingWriter:
     def findings(self, findings: Iterable[Finding]) -> None:
         """Replace the findings of this rank."""
         write_findings(self.folder, findings)
+
+    @_turn
+    def facts(self, facts: Mapping[str, Any]) -> None:
+        """Replace what is known of the training beside tensors."""
+        replace_file(self.folder / fmt.FACTS, dump_json(facts, indent=1) + b"\n")
+
+    @_turn
+    def trace(self, trace: Trace) -> None:
+        """Add a step that was recorded op by op."""
+        write_trace(self.folder, trace)
 
     @_turn
     def value(

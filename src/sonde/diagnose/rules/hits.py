@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sonde.diagnose.rule import Case, rule
 from sonde.model.finding import Finding, Severity
 from sonde.model.site import Kind, Role, Site
 from sonde.model.watchpoint import Hit
-from sonde.store.reader import Rank
 
 _NONFINITE = ("nan", "inf", "pos_inf", "neg_inf", "nonfinite")
 
 
-def hit_findings(rank: Rank) -> list[Finding]:
-    sites = {site.address: site for site in rank.sites.values()}
+@rule("watchpoint")
+def hit_findings(case: Case) -> list[Finding]:
+    """A watchpoint hit: an error for NaN and Inf, a warning for the rest of the recommended set, info for the user's own."""
+    rank, sites = case.rank, case.sites
     own = {int(point["id"]) for point in rank.session.get("watchpoints", ()) if point.get("origin") == "user"}
     findings: list[Finding] = []
     origin: int | None = None

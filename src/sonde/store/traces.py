@@ -1,0 +1,61 @@
+"""Traces in a recording: one JSON file each, `traces/000000.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sonde.model.moment import Phase
+from sonde.model.site import SourceLine
+from sonde.model.trace import OpRecord, TensorFact, Trace
+from sonde.store.documents import read_json
+from sonde.store.files import dump_json, replace_file
+
+FOLDER = "traces"
+
+
+def write_trace(folder: Path, trace: Trace) -> Path:
+    """Writes the trace beside the others. Raises OSError."""
+    parent = folder / FOLDER
+    parent.mkdir(exist_ok=True)
+    path = parent / f"{len(list(parent.glob('*.json'))):06d}.json"
+    replace_file(path, dump_json(asdict(trace)) + b"\n")
+    return path
+
+
+def read_trace(path: Path) -> Trace:
+    """Raises ValueError, KeyError or TypeError where the file is damaged."""
+    entry = read_json(path, dict)
+    return Trace(
+        step=int(entry["step"]),
+        reason=entry["reason"],
+        ops=tuple(_op(op) for op in entry["ops"]),
+        exact=bool(entry["exact"]),
+        loss=entry["loss"],
+        notes=tuple(entry["notes"]),
+    )
+
+
+def _op(entry: Mapping[str, Any]) -> OpRecord:
+    source = entry["source"]
+    return OpRecord(
+        **{
+            **entry,
+            "source": SourceLine(**source) if source else None,
+            "inputs": tuple(_tensor(tensor) for tensor in entry["inputs"]),
+            "outputs": tuple(_tensor(tensor) for tensor in entry["outputs"]),
+            "phase": Phase(entry["phase"]),
+            "gradient": _numbers(entry["gradient"]),
+        }
+    )
+
+
+def _tensor(entry: Mapping[str, Any]) -> TensorFact:
+    return TensorFact(**{**entry, "shape": tuple(entry["shape"]), "stats": _numbers(entry["stats"])})
+
+
+def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers that JSON cannot hold are text ("NaN") in the file."""
+    return {name: float(value) for name, value in entry.items()}
