@@ -9,6 +9,7 @@ from collections.abc import Iterator
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import pytest
+
 from launch import Foundry
 
 

@@ -6,8 +6,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from launch import Foundry, Ran
 from scripts import script
+
+from launch import Foundry, Ran
 
 TRAIN = """
 def train(step, optimizers, steps=3):
@@ -106,7 +107,13 @@ def test_a_module_that_only_owns_what_is_called(run) -> None:
 
         fit(Lit())
     """)
-    assert {"encoder:out", "encoder.0:out", "decoder:grad", "decoder.weight:value", "encoder.0.weight:grad"} <= ran.addresses
+    assert {
+        "encoder:out",
+        "encoder.0:out",
+        "decoder:grad",
+        "decoder.weight:value",
+        "encoder.0.weight:grad",
+    } <= ran.addresses
     assert not [address for address in ran.addresses if address.startswith("parameter_")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from sonde.errors import UsageError
 from sonde.model.moment import Moment, Phase
 from sonde.model.site import Kind, Role, Site
