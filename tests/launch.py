@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import json
 import os
 import signal
@@ -202,7 +203,8 @@ class Foundry:
 
 def _serve() -> str | None:
     """Forks for every job; comes back in the child with the script to run, in the parent at the end of the jobs."""
-
+    for name in ("torch", "torch._dynamo", "torch.func", "torch.utils.checkpoint", "torch.utils.data"):
+        importlib.import_module(name)
     gc.freeze()  # the collection at the end of each fork need not walk all of torch
     jobs, answers = os.dup(0), os.dup(1)
     os.set_inheritable(jobs, False)
