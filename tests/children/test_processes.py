@@ -61,7 +61,7 @@ def test_arguments_main_and_input_are_as_usual(tmp_path: Path) -> None:
     assert ran.out == bare.out
     assert "to stderr\n" in ran.err
     assert ran.session["steps"] == 3
-    assert ran.recording.manifest["argv"][0] == str(script.name)
+    assert ran.recording.manifest["script"] == script.name
 
 
 def test_a_traceback_is_the_users_own(tmp_path: Path) -> None:

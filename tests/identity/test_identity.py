@@ -54,12 +54,21 @@ step 2
 break *:grad
 continue
 delete 1
-watch '** norm > 1e30'
+watch ** norm > 1e30
 next
-nextop
+where
+next op
 finish
-pause
 tree
+until loss
+stats loss
+step
+diff loss
+break *:out if norm > 1e30
+break **/*
+continue
+continue
+delete 2
 step
 print loss
 """

@@ -106,13 +106,13 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         eager.other_threads += 1
         return _original_call(self, *args, **kwargs)
     timing = eager.accounting.timing and eager.level
-    began = perf_counter_ns() if timing else 0
+    began, step = (perf_counter_ns(), eager.step) if timing else (0, 0)
     try:
         entry = eager.enter(self, args, kwargs)
     except Exception as problem:
         eager.session.guard.contain("entering a module", problem)
         return _original_call(self, *args, **kwargs)
-    if timing:
+    if timing and eager.step == step:  # for want of an optimizer, the end of a step may lie in here
         eager.accounting.enter_ns += perf_counter_ns() - began
     eager.stack.append(entry)
     try:

@@ -51,6 +51,8 @@ class Parameters:
         self.optimizers: dict[int, str] = {}
         self._owner: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
+        self._alone: list[tuple[int, weakref.ref[Tensor]]] = []
+        """Gradient sites and parameters of a training without an optimizer."""
         self._provisional: set[int] = set()
         """Parameters that go by a number until the module that they belong to is called."""
         self._looks = 0
@@ -125,17 +127,36 @@ class Parameters:
             for site, gradient in zip(plan.grad_sites, gradients, strict=True):
                 if gradient is not None:
                     self._careful(site, gradient)
-        else:
-            self.eager.block.add_many(plan.grad_sites, gradients)
+            return
+        added = self.eager.block.add_many(plan.grad_sites, gradients)
+        if added < sum([gradient is not None for gradient in gradients]):
+            for site, gradient in zip(plan.grad_sites, gradients, strict=True):
+                if gradient is not None and not _plain(gradient):
+                    plan.careful = True
+                    self._careful(site, gradient)
 
     def gradients_alone(self) -> None:
         """A backward pass is over and no optimizer will come to show the gradients."""
         began, counted = time.perf_counter_ns(), self.eager.block.nanos
         self.eager.set_phase(Phase.BACKWARD)
-        for name, parameter in self.live():
-            if parameter.grad is not None:
-                sites = self._sites(name, parameter, trainable=parameter.requires_grad)
-                self._careful(sites[Role.GRAD], parameter.grad)
+        if len(self._alone) != len(self.names):
+            self._alone = [
+                (self._sites(name, parameter, trainable=parameter.requires_grad)[Role.GRAD], weakref.ref(parameter))
+                for name, parameter in self.live()
+            ]
+        sites: list[int] = []
+        gradients: list[Tensor] = []
+        for site, reference in self._alone:
+            parameter = reference()
+            gradient = parameter.grad if parameter is not None else None
+            if gradient is not None:
+                sites.append(site)
+                gradients.append(gradient)
+        if self.eager.stops.attentive or not self.eager.session.immediate.isdisjoint(sites) or not all(map(_plain, gradients)):
+            for site, gradient in zip(sites, gradients, strict=True):
+                self._careful(site, gradient)
+        else:
+            self.eager.block.add_many(sites, gradients)
         self.eager.set_phase(Phase.FORWARD)
         self.eager.session.cost_ns += time.perf_counter_ns() - began - (self.eager.block.nanos - counted)
 
@@ -238,3 +259,7 @@ class Parameters:
         self._looks += 1
         eager.session.cost_ns += time.perf_counter_ns() - began - (eager.block.nanos - counted)
 
+
+def _plain(tensor: Tensor) -> bool:
+    """The kernel can read it as it is."""
+    return type(tensor) is Tensor and tensor.device.type == "cpu" and tensor.layout is torch.strided
