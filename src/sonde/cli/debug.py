@@ -26,9 +26,8 @@ def debug(
     sonde debug --watch '**:grad norm > 1e3' train.py
     echo 'break encoder; continue; where' | sonde debug train.py
     """
-    sys.exit(
-        run_target(
-            target, watch_texts=watch_texts, on_hit="pause", budget=budget, record=record,
-            recommended=not no_recommended, debug=True,
-        )  # fmt: skip
-    )
+    code = run_target(
+        target, watch_texts=watch_texts, on_hit="pause", budget=budget, record=record,
+        recommended=not no_recommended, debug=True,
+    )  # fmt: skip
+    sys.exit(code)

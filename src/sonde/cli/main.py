@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import ClassVar
 
 import click
 
@@ -13,7 +14,7 @@ from sonde.version import __version__
 class Lazy(click.Group):
     """Commands are imported when they are called for: `sonde run` must not pay for DuckDB."""
 
-    commands_by_name = {
+    commands_by_name: ClassVar[dict[str, str]] = {
         "run": "sonde.cli.run:run",
         "debug": "sonde.cli.debug:debug",
         "show": "sonde.cli.show:show",

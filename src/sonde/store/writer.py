@@ -25,6 +25,7 @@ from sonde.store.compactor import Compactor
 from sonde.store.files import JsonLines, dump_json, replace_file
 from sonde.store.liveness import identity
 from sonde.store.segments import SegmentLog
+from sonde.store.traces import write_trace
 from sonde.store.values import encode_value
 
 SEGMENT_BYTES = 32 << 20

@@ -80,6 +80,8 @@ class Eager:
         entry = self.entries.get(id(module)) or self.meet(module)
         if self.stops.inputs_wanted:
             self.stops.entering(entry, args, kwargs)
+        elif not self.stack and self.level == Level.FULL and self.grad_on:
+            self.stops.entering(entry, args, kwargs, gradients=False)  # what comes from outside: batches, targets
         return entry
 
     def enter_root(self, module: nn.Module) -> None:

@@ -48,7 +48,6 @@ class Parameters:
         self.buffers: dict[str, tuple[weakref.ref[nn.Module], str]] = {}
         self.plans: dict[int, Plan] = {}
         self.trained: set[int] = set()
-        self.optimizers: dict[int, str] = {}
         self._owner: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         self._alone: list[tuple[int, weakref.ref[Tensor]]] = []

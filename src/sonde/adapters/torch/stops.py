@@ -87,7 +87,7 @@ class Stops:
             reason, breakpoint = found
             self.stop(reason, site, tensor, call, breakpoint)
 
-    def entering(self, entry: Entry, args: Any, kwargs: Any) -> None:
+    def entering(self, entry: Entry, args: Any, kwargs: Any, *, gradients: bool = True) -> None:
         """A module is about to run: its inputs, and the gradients of those."""
         eager = self.eager
         if eager.opaque or eager.phase is Phase.BACKWARD:
@@ -99,7 +99,7 @@ class Stops:
             if known is None:
                 known = self._site(entry.name, Role.IN, Kind.MODULE, entry.type, tensor, index)
             self.tap(known, 0)(tensor)
-            if eager.grad_on and tensor.requires_grad and not tensor.is_leaf:
+            if gradients and eager.grad_on and tensor.requires_grad and not tensor.is_leaf:
                 site = self._site(entry.name, Role.GRAD_IN, Kind.MODULE, entry.type, tensor, index)
                 hook(tensor, self.tap(site, 0))
 
