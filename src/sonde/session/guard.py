@@ -1,7 +1,7 @@
 """Sonde's failures stay Sonde's: an exception of our own is reported once and the training goes on.
 
 Hot paths write `try: ... except Exception as problem: guard.contain("where", problem)`, which costs
-nothing while nothing fails. A place that keeps failing is worth switching off: `contain` says when.
+nothing while nothing fails.
 `SONDE_STRICT=1` re-raises, for our own tests.
 """
 
@@ -15,9 +15,6 @@ from collections.abc import Callable
 
 log = logging.getLogger("sonde.session")
 
-PATIENCE = 10
-"""How often one place may fail before it is switched off."""
-
 
 class Guard:
     """`report` receives (kind, fields) for the recording; it may fail, too. Any thread may call `contain`."""
@@ -27,13 +24,12 @@ class Guard:
         self.failures: Counter[str] = Counter()
         self._told: set[str] = set()
 
-    def contain(self, where: str, problem: BaseException) -> bool:
-        """Notes the failure. True when `where` has failed so often that the caller should stop trying."""
+    def contain(self, where: str, problem: BaseException) -> None:
+        """Notes the failure: a line for each cause, a count for each place."""
         if os.environ.get("SONDE_STRICT") == "1":
             raise problem
         self.failures[where] += 1
-        count = self.failures[where]
-        if count == 1:
+        if self.failures[where] == 1:
             what = f"{type(problem).__name__}: {problem}"
             cause = f"{type(problem).__name__} {problem.errno}" if isinstance(problem, OSError) else what
             if cause not in self._told:  # one cause, one line, in how many places it may show
@@ -50,4 +46,3 @@ class Guard:
                     )
                 except Exception as second:
                     log.debug("the failure could not be recorded either: %s", second)
-        return count >= PATIENCE

@@ -40,7 +40,7 @@ class Policy:
         level = self.level
         self.taken[level] += 1
         if counted:
-            bare = max(wall_ns - cost_ns, 1.0)
+            bare = max(wall_ns - cost_ns, 0.1 * wall_ns, 1.0)  # an estimated cost may exceed what was measured
             self.bare_ns += bare
             self.cost_ns += cost_ns
             self.counted += 1

@@ -309,6 +309,8 @@ class Session:
 
     def close(self, *, exit: Mapping[str, Any], coverage: Mapping[str, Any]) -> None:
         self.gate.controller = None
+        if self.steps.before_forward():  # without an optimizer, only the next forward would have ended the last step
+            self.steps.advance()
         self.flush()
         self.writer.close(
             {

@@ -54,6 +54,8 @@ def unsupported(node: ast.AST) -> tuple[str, str]:
             return "^ is not an operator", "a power is **"
         case ast.BinOp(op=ast.FloorDiv()):
             return "// is not an operator", "write /"
+        case ast.BinOp():
+            return "this operator is not part of a condition", "there are + - * / % ** and comparisons"
         case ast.UnaryOp(op=ast.Invert()):
             return "~ is not an operator", "write not"
         case ast.Attribute():

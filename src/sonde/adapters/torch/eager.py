@@ -146,6 +146,8 @@ class Eager:
 
     def left(self, entry: Entry, out: Any) -> None:
         """A module gave `out`. Called for every call while something is wanted of modules."""
+        if entry.broken:
+            return
         if self.opaque:
             self.unsupported[entry.name] = "runs inside torch.func"
             return
@@ -188,6 +190,11 @@ class Eager:
                 entry.hook_step = self.step
                 self.accounting.hooks += 1
                 hook(tensor, grad_tap)
+
+    def give_up(self, entry: Entry, problem: Exception) -> None:
+        """What failed once would fail at every call."""
+        entry.broken = True
+        self.unsupported[entry.name] = f"observing it failed: {type(problem).__name__}"
 
     def recomputed(self, entry: Entry, out: Any) -> None:
         """Activation checkpointing runs the forward again: its values were seen, its gradients maybe not."""

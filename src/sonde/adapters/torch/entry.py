@@ -17,7 +17,7 @@ MOST_CALLS = 64
 class Entry:
     """`taps[k]` holds, for the k-th call of a step, one (output tap, gradient tap) pair a tensor that the call gave."""
 
-    __slots__ = ("calls", "eval_step", "hook_step", "name", "ref", "seen", "step", "taps", "type", "watched")
+    __slots__ = ("broken", "calls", "eval_step", "hook_step", "name", "ref", "seen", "step", "taps", "type", "watched")
 
     def __init__(self, name: str, module: nn.Module, forget: Callable[[Any], None]) -> None:
         self.name = name
@@ -30,6 +30,8 @@ class Entry:
         self.hook_step = -1
         self.watched = False
         self.seen = False
+        self.broken = False
+        """Observing it failed: it is left alone from then on."""
 
 
 def is_container(module: nn.Module) -> bool:

@@ -125,6 +125,7 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
             eager.left(entry, out)
         except Exception as problem:
             eager.session.guard.contain("observing a module", problem)
+            eager.give_up(entry, problem)
         if timing:
             eager.accounting.leave_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
     return out
