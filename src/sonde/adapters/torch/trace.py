@@ -276,7 +276,7 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
         tracer = self.tracer
         eager = tracer.eager
         name = _traced_name(func)
-        if name is None or eager.phase is Phase.BACKWARD or _functorch_level() is not None:
+        if name is None or eager.phase is not Phase.FORWARD or _functorch_level() is not None:
             return func(*args, **kwargs)
         frame = sys._getframe(1)
         guard = eager.session.guard
