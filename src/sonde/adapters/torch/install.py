@@ -20,6 +20,7 @@ from torch import nn
 from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from sonde.adapters.torch import birthplace
 from sonde.adapters.torch.eager import Eager
 from sonde.model.moment import Phase
 
@@ -52,6 +53,7 @@ def install(opener: Opener) -> None:
     _wrap_optimizer_init()
     _wrap_scaler()
     _wrap_loader()
+    birthplace.install()
     os.register_at_fork(after_in_child=_forked)
 
 
