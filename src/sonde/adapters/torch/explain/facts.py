@@ -14,6 +14,7 @@ from sonde.adapters.torch.explain import program
 from sonde.adapters.torch.explain.data import dataset_failure, loaders, uneven_items, worker_failure
 from sonde.adapters.torch.explain.definition import attribute_line, definition, roots
 from sonde.adapters.torch.explain.expression import UNKNOWN, evaluate, op_of, operands, plain
+from sonde.adapters.torch.explain.forward import forward_line
 from sonde.adapters.torch.explain.graph import _frozen_by, differentiated, used_twice, without_gradient
 from sonde.adapters.torch.explain.inplace import modified
 from sonde.adapters.torch.explain.origin import attribute_of_self, origin
@@ -60,6 +61,8 @@ def facts_of(failure: Failure) -> dict[str, Any]:
             take(name, lambda probe=probe: probe(failure, tensors))  # type: ignore[misc]
     if fact.get("class") == "data loading":
         take("data", lambda: dataset_failure(failure))
+    if fact.get("class") == "backward op" and not any(name in fact for name in ("modified", "gradient", "twice", "reduction")):
+        take("forward_line", lambda: forward_line(failure))
     if missing:
         fact["missing"] = missing
     return fact
