@@ -20,11 +20,11 @@ _LIBRARIES = tuple(
     os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib")
 )
 
-_owner: dict[CodeType, int] = {}  # 0: Sonde or torch, 1: another library, 2: the user
+_owner: dict[str, int] = {}  # by file, for equal code may stand in two; 0: Sonde or torch, 1: another library, 2: the user
 
 
 def _rank(code: CodeType) -> int:
-    known = _owner.get(code)
+    known = _owner.get(code.co_filename)
     if known is None:
         path = os.path.abspath(code.co_filename)
         if path.startswith((_OURS, _TORCH)) or code.co_filename.startswith("<frozen"):
@@ -33,7 +33,7 @@ def _rank(code: CodeType) -> int:
             known = 1
         else:
             known = 2
-        _owner[code] = known
+        _owner[code.co_filename] = known
     return known
 
 

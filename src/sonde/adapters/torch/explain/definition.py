@@ -10,6 +10,7 @@ from torch import nn
 
 from sonde.adapters.torch.explain import program
 from sonde.adapters.torch.explain.traceback import Failure
+from sonde.adapters.torch.frames import is_user
 from sonde.model.site import SourceLine
 
 Made = tuple[str, ast.expr, int]
@@ -76,13 +77,15 @@ def attribute_line(kind: type, name: str) -> Made | None:
 
 
 def source_file(kind: type) -> str | None:
+    """Where a class of the user's is written. Its methods know best: `__main__` is not always the script."""
     if kind.__module__.partition(".")[0] in ("torch", "builtins"):
         return None
-    try:
-        return inspect.getsourcefile(kind)
-    except (TypeError, OSError):  # a class of __main__: its methods know their file
-        code = next((f.__code__ for f in vars(kind).values() if hasattr(f, "__code__")), None)
-        return code.co_filename if code is not None else None
+    for held in vars(kind).values():
+        function = inspect.unwrap(getattr(held, "__func__", held)) if callable(held) or hasattr(held, "__func__") else None
+        code = getattr(function, "__code__", None)
+        if code is not None and is_user(code):
+            return str(code.co_filename)
+    return None
 
 
 def _variable(module: nn.Module, failure: Failure) -> Made | None:

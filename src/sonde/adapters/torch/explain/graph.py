@@ -232,7 +232,7 @@ def used_twice(failure: Failure) -> dict[str, Any]:
         found = _other_loss(loss, scope, place) or _carried(loss, scope, place)
         if found:
             return found
-    return _kept_by_module(loss, failure) or {}
+    return _kept_by_module(loss, failure) or {"kind": "unknown"}
 
 
 def _reaches(loss: Tensor, value: Any) -> bool:
@@ -282,36 +282,39 @@ def _tie(shared: set[Any], backward: ast.Call, scope: ast.AST, place: Place) -> 
 
 
 def _carried(loss: Tensor, scope: ast.AST, place: Place) -> dict[str, Any] | None:
+    """A name that the loop reads before it binds it, or one that it never binds, and that holds a graph.
+
+    A recurrent layer's state need not lead to the loss itself (its output does): what leads there is preferred.
+    """
     loop = program.loop_around(scope, place.line)
     if loop is None:
         return None
     names = {inner.id for inner in ast.walk(loop) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
-    outside = None
-    for name in sorted(names):
-        value = place.frame.f_locals.get(name)
-        if value is None or value is loss or not _reaches(loss, value):
-            if value is not loss:
-                continue
+    held = {name: place.frame.f_locals.get(name) for name in sorted(names)}
+    graphs = {name: value for name, value in held.items() if any(t.grad_fn is not None for t in tensors_in(value))}
+    found: list[tuple[bool, dict[str, Any]]] = []
+    for name, value in graphs.items():
         inside = [b for b in program.bindings(loop, name) if not b.loop]
-        if inside:
-            first = inside[0]
-            if first.augmented or program.reads(first.value, name):
-                return {"kind": "carried", "variable": name, "line": as_json(program.source_line(place.path, first.line))}
-        elif value is not loss:
-            before = [b for b in program.bindings(scope, name) if b.line < loop.lineno]
-            if before:
-                outside = {"kind": "outside", "variable": name, "line": as_json(program.source_line(place.path, before[-1].line))}
-    return outside
+        before = [b for b in program.bindings(scope, name) if b.line < loop.lineno]
+        if inside and before and (inside[0].augmented or program.reads(inside[0].value, name)):
+            kind, line = "carried", inside[0].line
+        elif not inside and before:
+            kind, line = "outside", before[-1].line
+        else:
+            continue
+        fact = {"kind": kind, "variable": name, "line": as_json(program.source_line(place.path, line))}
+        found.append((value is loss or _reaches(loss, value), fact))
+    found.sort(key=lambda entry: not entry[0])
+    return found[0][1] if found and (found[0][0] or found[0][1]["kind"] == "carried") else None
 
 
 def _kept_by_module(loss: Tensor | None, failure: Failure) -> dict[str, Any] | None:
     for root in roots(failure):
         for module in root.modules():
             for name, held in vars(module).items():
-                if name.startswith("_") and name in ("_parameters", "_buffers", "_modules"):
+                if name in ("_parameters", "_buffers", "_modules"):
                     continue
                 kept = [tensor for tensor in tensors_in(held) if tensor.grad_fn is not None]
-                kept += [b for n, b in module._buffers.items() if n == name and b is not None and b.grad_fn is not None]
                 if kept and (loss is None or _reaches(loss, kept)):
                     line = _set_in_forward(type(module), name)
                     return {"kind": "attribute", "variable": name, "module": failure.name_of(module), "line": line}

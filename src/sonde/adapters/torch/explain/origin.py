@@ -132,7 +132,7 @@ def _from_loader(loader: Any, where: list[Any], place: Place) -> dict[str, Any]:
     fact: dict[str, Any] = {"kind": "data", "dataset": type(data).__name__, "part": where[0] if where else None, "line": None}
     if isinstance(data, TensorDataset) and where and isinstance(where[0], int) and where[0] < len(data.tensors):
         held = data.tensors[where[0]]
-        fact["line"] = _variable_line(held, place)
+        fact["line"] = _variable_line(held, place) or _argument_line(where[0], place)
         return fact
     line = item_line(data, where[0] if where else None)
     if line is None and loader.collate_fn is not None and hasattr(loader.collate_fn, "__code__"):
@@ -197,6 +197,25 @@ def _variable_line(held: Any, place: Place) -> dict[str, Any] | None:
                 if found:
                     return as_json(program.source_line(place.path, found[-1].line))
     return None
+
+
+def _argument_line(part: int, place: Place) -> dict[str, Any] | None:
+    """The line that makes an argument of the only `TensorDataset(x, y)` in the file."""
+    tree = program.parse(place.path)
+    calls = [
+        node
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("TensorDataset") and part < len(node.args)
+    ]
+    if len(calls) != 1:
+        return None
+    given = calls[0].args[part]
+    scope = program.scope_at(place.path, calls[0].lineno)
+    if isinstance(given, ast.Name) and scope is not None:
+        bound = [b for b in program.bindings(scope, given.id) if not b.loop and not b.augmented and b.line < calls[0].lineno]
+        if bound:
+            return as_json(program.source_line(place.path, bound[-1].line))
+    return as_json(program.source_line(place.path, given.lineno))
 
 
 def attribute_of_self(held: Any, failure: Failure) -> tuple[str, dict[str, Any] | None] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -16,6 +17,10 @@ from sonde.adapters.torch.explain.program import source_line
 from sonde.adapters.torch.frames import is_ours, is_user
 from sonde.adapters.torch.tensors import dtype_name
 from sonde.model.site import SourceLine
+
+
+_INTERNAL = re.compile(r"torch/(_refs|_prims|_prims_common|_decomp|_ops|_meta_registrations|_subclasses|_tensor|_jit_internal|_utils|_inductor)\b")
+"""Python that implements ops: the op is what called it. (`_tensor.py` forwards methods.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,8 @@ class Failure:
         self.eager = eager
         self.message = str(problem)
         self.places = self.places_of(trace)
+        while len(self.places) > 1 and _INTERNAL.search(self.places[-1].path):
+            self.places.pop()
         self.user = [place for place in self.places if place.is_user]
         self.calls = [call for place in self.places if (call := self._call(place)) is not None]
 
