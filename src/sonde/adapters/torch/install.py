@@ -6,10 +6,11 @@ is a session opened. A forked child starts anew: it has its own session, or none
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Any
@@ -89,6 +90,18 @@ def close() -> None:
     """The training is over, or nobody wants to watch it any more."""
     global _eager, _pending
     _eager, _pending = None, False
+
+
+@contextlib.contextmanager
+def suspended() -> Iterator[None]:
+    """Nothing is observed meanwhile: Sonde itself calls the user's modules."""
+    global _eager, _pending
+    before = _eager, _pending
+    _eager, _pending = None, False
+    try:
+        yield
+    finally:
+        _eager, _pending = before
 
 
 # -- modules ---------------------------------------------------------------------------------------

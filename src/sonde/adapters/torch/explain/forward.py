@@ -23,7 +23,7 @@ def forward_line(failure: Failure) -> dict[str, Any] | None:
     call = root_call(failure)
     if named is None or call is None:
         return None
-    run = rerun(failure.eager, call[0].module, call[0].args, call[0].kwargs)
+    run = rerun(call[0].module, call[0].args, call[0].kwargs)
     found = [op for op in run.ops if op.made is not None and type(op.made).__name__ == named[1]]
     if not found:
         return None

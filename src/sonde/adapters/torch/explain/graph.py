@@ -170,7 +170,7 @@ def _cut_in_forward(failure: Failure) -> dict[str, Any] | None:
     found = root_call(failure)
     if found is None:
         return None
-    run = rerun(failure.eager, found[0].module, found[0].args, found[0].kwargs)
+    run = rerun(found[0].module, found[0].args, found[0].kwargs)
     outputs = tensors_in(run.output)
     if not outputs or any(tensor.requires_grad for tensor in outputs):
         return None

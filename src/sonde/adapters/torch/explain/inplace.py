@@ -84,7 +84,7 @@ def _in_forward(failure: Failure) -> dict[str, Any] | None:
     found = root_call(failure)
     if found is None:
         return None
-    run = rerun(failure.eager, found[0].module, found[0].args, found[0].kwargs)
+    run = rerun(found[0].module, found[0].args, found[0].kwargs)
     for k, op in enumerate(run.ops):
         if op.made is not None and _broken(op.made):
             for later in run.ops[k:]:

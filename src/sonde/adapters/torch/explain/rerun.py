@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from sonde.adapters.torch.eager import Eager
 from sonde.adapters.torch.frames import line_of, user_frame
+from sonde.adapters.torch.install import suspended
 from sonde.adapters.torch.ops import op_name
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.model.site import SourceLine
@@ -92,12 +92,12 @@ class Rerun:
     error: str = ""
 
 
-def rerun(eager: Eager, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rerun:
+def rerun(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rerun:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return Rerun([], None, "not in a distributed run: the other ranks would have to take part")
     recorder = _Recorder()
     output, error = None, ""
-    with _undisturbed(eager, module), torch.enable_grad():
+    with _undisturbed(module), torch.enable_grad():
         try:
             with recorder:
                 output = module(*args, **kwargs)
@@ -107,13 +107,13 @@ def rerun(eager: Eager, module: nn.Module, args: tuple[Any, ...], kwargs: dict[s
 
 
 @contextlib.contextmanager
-def _undisturbed(eager: Eager, module: nn.Module) -> Iterator[None]:
+def _undisturbed(module: nn.Module) -> Iterator[None]:
     """Random states, buffers, gradients and the modules' modes come back; nothing is printed or observed."""
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-    idle, eager.idle = eager.idle, True
     try:
         with (
+            suspended(),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
             warnings.catch_warnings(),
@@ -121,7 +121,6 @@ def _undisturbed(eager: Eager, module: nn.Module) -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        eager.idle = idle
         torch.set_rng_state(states[0])
         random.setstate(states[1])
         np.random.set_state(states[2])

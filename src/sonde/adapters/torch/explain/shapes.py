@@ -21,7 +21,7 @@ def batch_change(failure: Failure) -> dict[str, Any] | None:
     given = [tensor for tensor in tensors_in((call.args, call.kwargs)) if tensor.dim()]
     if not given or not any(tensor.dim() > 1 for tensor in given):
         return None
-    run = rerun(failure.eager, call.module, call.args, call.kwargs)
+    run = rerun(call.module, call.args, call.kwargs)
     outputs = [tensor for tensor in tensors_in(run.output) if tensor.dim()]
     if not outputs and run.ops and run.ops[-1].outputs:
         outputs = [tensor for tensor in run.ops[-1].outputs if tensor.dim()]  # it failed again: as far as it came
