@@ -66,6 +66,7 @@ def _install(options: Options) -> None:
         from sonde.adapters.torch.install import install
 
         install(lambda: _open(options))
+        sys.excepthook = _noting_early(sys.excepthook)
     except Exception as problem:
         logging.getLogger("sonde").warning("could not be installed into torch (%s); the program runs unwatched", problem)
 
@@ -113,19 +114,51 @@ def _close(eager: Eager, pid: int) -> None:
 
 
 def _noting(hook: Any, eager: Eager) -> Any:
-    """Notes the exception that ends the program, and prints its traceback without Sonde's frames."""
+    """Prints the traceback of the exception that ends the program, without Sonde's frames, and then notes it."""
 
     def excepthook(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
-        global _failure
-        try:
-            from sonde.adapters.torch.failure import describe, trim
-
-            _failure = describe(problem, trace, eager)
-            eager.session.writer.event("exception", **_failure)
-            trim(problem)
-            trace = problem.__traceback__
-        except Exception as second:
-            eager.session.guard.contain("describing an exception", second)
-        hook(kind, problem, trace)
+        _note(hook, eager, kind, problem, trace)
 
     return excepthook
+
+
+def _noting_early(hook: Any) -> Any:
+    """The same for a program that fails before its training begins, in an optimizer's or a loader's arguments, say."""
+
+    def excepthook(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+        from sonde.adapters.torch import install
+
+        eager = None
+        try:
+            from sonde.adapters.torch.failure import concerns_training
+
+            if install.current() is None and concerns_training(problem, trace):
+                eager = install.begin()
+        except Exception as second:
+            logging.getLogger("sonde").debug("the exception could not be noted: %s", second)
+        if eager is None:
+            hook(kind, problem, trace)
+        else:
+            _note(hook, eager, kind, problem, trace)
+
+    return excepthook
+
+
+def _note(hook: Any, eager: Eager, kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+    """The traceback comes first: what there is to find out may take a forward pass."""
+    global _failure
+    whole = trace
+    try:
+        from sonde.adapters.torch.failure import describe, trim
+
+        trim(problem)
+        trace = problem.__traceback__
+    except Exception as second:
+        eager.session.guard.contain("describing an exception", second)
+    hook(kind, problem, trace)
+    try:
+        if _failure is None:
+            _failure = describe(problem, whole, eager)
+            eager.session.writer.event("exception", **_failure)
+    except Exception as second:
+        eager.session.guard.contain("describing an exception", second)

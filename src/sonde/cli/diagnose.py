@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from sonde.cli.outcome import show_finding
+from sonde.cli.outcome import grouped, show_finding
 from sonde.diagnose.diagnose import diagnose
 from sonde.diagnose.report import report
 from sonde.store.reader import Recording
@@ -31,8 +31,8 @@ def diagnose_command(recording: Path, as_json: bool) -> None:
         click.echo(json.dumps(report(opened, findings, exit_code=None), indent=2))
     else:
         console = Console(highlight=False)
-        for finding in findings:
-            show_finding(console, finding)
+        for finding, depth in grouped(findings):
+            show_finding(console, finding, indent=2 * depth)
         if not findings:
             console.print("no problem found")
     sys.exit(1 if any(finding.severity != "info" for finding in findings) else 0)

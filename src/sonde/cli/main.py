@@ -17,6 +17,7 @@ class Lazy(click.Group):
     commands_by_name: ClassVar[dict[str, str]] = {
         "run": "sonde.cli.run:run",
         "debug": "sonde.cli.debug:debug",
+        "check": "sonde.cli.check:check",
         "show": "sonde.cli.show:show",
         "query": "sonde.cli.query:query",
         "diagnose": "sonde.cli.diagnose:diagnose_command",
@@ -57,6 +58,7 @@ def cli() -> None:
     \b
     sonde run train.py --lr 0.1          watch a training, unchanged
     sonde debug train.py                 stop before step 0, in the terminal debugger
+    sonde check train.py                 two steps: does it train at all?
     sonde show                           what the newest run recorded
     sonde query . 'select * from hits'   SQL over every digest
 

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from sonde.cli.excerpt import excerpt
 from sonde.diagnose.diagnose import diagnose
 from sonde.diagnose.report import report
 from sonde.errors import RecordingError
@@ -19,9 +20,10 @@ from sonde.store.reader import Recording
 from sonde.store.writer import write_findings
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_MOST_FACTS = 8
 
 
-def finish(folder: Path, code: int, *, quiet: bool) -> dict[str, Any]:
+def finish(folder: Path, code: int, *, quiet: bool, verbose: bool = False) -> dict[str, Any]:
     """The report of a run that ended with this exit code."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
@@ -39,11 +41,11 @@ def finish(folder: Path, code: int, *, quiet: bool) -> dict[str, Any]:
     except (OSError, ValueError) as problem:
         console.print(f"sonde: the report could not be kept in the recording: {problem}", markup=False)
     if not quiet:
-        show(console, recording, findings, outcome)
+        show(console, recording, findings, verbose=verbose)
     return outcome
 
 
-def show(console: Console, recording: Recording, findings: list[Finding], outcome: dict[str, Any]) -> None:
+def show(console: Console, recording: Recording, findings: list[Finding], *, verbose: bool = False) -> None:
     where = os.path.relpath(recording.path)
     if not recording.ranks:
         console.print(f"sonde: no training was seen: no module was called and no optimizer stepped. Recording: {where}", markup=False)
@@ -67,27 +69,90 @@ def show(console: Console, recording: Recording, findings: list[Finding], outcom
         console.print(f"sonde: not watched: {name} ({why})", markup=False)
     for problem in recording.problems[:3]:
         console.print(f"sonde: {problem}", markup=False)
-    roots = [finding for finding in findings if finding.caused_by is None]
-    for finding in roots[:3]:
-        show_finding(console, finding)
-    folded = len(findings) - min(3, len(roots))
-    if folded > 0:
-        console.print(f"       and {folded} more that follow or matter less", style="dim")
+    show_findings(console, findings, verbose=verbose)
     if not findings:
         console.print("sonde: no problem found", markup=False)
     console.print(f"sonde: recording {where}  (sonde show {where})", style="dim", markup=False)
 
 
-def show_finding(console: Console, finding: Finding) -> None:
-    head = Text()
+def show_findings(console: Console, findings: list[Finding], *, verbose: bool = False) -> None:
+    """The first one large; the others as a line each, consequences under their cause, the tail folded."""
+    if not findings:
+        return
+    show_finding(console, findings[0])
+    rest = grouped(findings)
+    rest = [entry for entry in rest if entry[0] is not findings[0]]
+    shown = rest if verbose else [entry for entry in rest if entry[1] == 0 and entry[0].severity != "info"][:2]
+    for finding, depth in shown:
+        if verbose:
+            show_finding(console, finding, indent=2 * depth)
+        else:
+            show_line(console, finding)
+    folded = len(rest) - len(shown)
+    if folded:
+        console.print(f"       and {folded} more that follow or matter less (--verbose, or sonde diagnose, shows all)", style="dim", markup=False)
+
+
+def grouped(findings: list[Finding]) -> list[tuple[Finding, int]]:
+    """Each cause with what follows from it right after, and how deep it stands under its cause."""
+    found: list[tuple[Finding, int]] = []
+
+    def add(index: int, depth: int) -> None:
+        if all(entry[0] is not findings[index] for entry in found):
+            found.append((findings[index], depth))
+            for k, other in enumerate(findings):
+                if other.caused_by == index and k != index:
+                    add(k, depth + 1)
+
+    for k, finding in enumerate(findings):
+        if finding.caused_by is None:
+            add(k, 0)
+    for k in range(len(findings)):  # whatever a broken reference left out
+        add(k, 0)
+    return found
+
+
+def show_finding(console: Console, finding: Finding, *, indent: int = 0) -> None:
+    """With an excerpt of the source, where the file is there."""
+    margin = " " * indent
+    console.print(_head(finding, margin))
+    if finding.source is not None:
+        lines = excerpt(finding.source)
+        console.print(f"{margin}    {finding.source}    {finding.source.code if not lines else ''}".rstrip(), style="cyan", markup=False)
+        for number, text, marked in lines:
+            mark = "→" if marked else " "
+            style = "bold" if marked else "dim"
+            console.print(f"{margin}  {mark} {number:>5} │ {text}", style=style, markup=False)
+    facts = [f"{name} {_fact(value)}" for name, value in finding.evidence.items() if _short(value)]
+    if facts:
+        console.print(f"{margin}    {', '.join(facts[:_MOST_FACTS])}", style="dim", markup=False)
+    console.print(f"{margin}    {finding.advice}", markup=False)
+
+
+def show_line(console: Console, finding: Finding) -> None:
+    """Folded to one line, and the place."""
+    console.print(_head(finding, ""))
+    if finding.source is not None:
+        console.print(f"    {finding.source}    {finding.source.code}", style="cyan", markup=False)
+
+
+def _head(finding: Finding, margin: str) -> Text:
+    head = Text(margin)
     head.append(f"{finding.severity}: ", style=_COLOURS[finding.severity])
     head.append(finding.title, style="bold")
     if finding.step is not None:
         head.append(f"  (step {finding.step}, {finding.phase})")
-    console.print(head)
-    if finding.source is not None:
-        console.print(f"    {finding.source}    {finding.source.code}", style="cyan", markup=False)
-    facts = ", ".join(f"{name} {value:.6g}" for name, value in finding.evidence.items() if isinstance(value, float | int))
-    if facts:
-        console.print(f"    {facts}", style="dim", markup=False)
-    console.print(f"    {finding.advice}", markup=False)
+    return head
+
+
+def _short(value: Any) -> bool:
+    """Worth a place on the line: numbers, shapes, short words."""
+    if isinstance(value, bool | int | float):
+        return True
+    return isinstance(value, list | tuple | str) and 0 < len(str(value)) <= 32
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, int | float) else str(value)

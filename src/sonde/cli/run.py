@@ -16,6 +16,9 @@ from sonde.errors import UsageError
 from sonde.session.options import Options, parse_budget
 from sonde.store.claim import create_run
 
+BLOCKING = {"CUDA_LAUNCH_BLOCKING": "1", "HIP_LAUNCH_BLOCKING": "1", "ASCEND_LAUNCH_BLOCKING": "1", "SONDE_BLOCKING": "1"}
+"""What the drivers heed; devices without such a variable are synchronised after every op (see `sonde.launch_blocking`)."""
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--watch", "watch_texts", multiple=True, metavar="'SITE CONDITION'", help="Report where a condition holds; repeatable.")
@@ -26,6 +29,8 @@ from sonde.store.claim import create_run
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Stop cleanly after N optimizer steps.")
 @click.option("--no-recommended", is_flag=True, help="Only your own watchpoints.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary, no lines about hits; the recording has them.")
+@click.option("-v", "--verbose", is_flag=True, help="All findings in full.")
+@click.option("--blocking", is_flag=True, help="Synchronous mode: an error of an accelerator surfaces at the line that caused it.")
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(
     watch_texts: tuple[str, ...],
@@ -36,6 +41,8 @@ def run(
     steps: int | None,
     no_recommended: bool,
     quiet: bool,
+    verbose: bool,
+    blocking: bool,
     target: tuple[str, ...],
 ) -> None:
     """Run a training under Sonde; the script, its output and its exit code stay as they are.
@@ -49,7 +56,7 @@ def run(
     """
     code = run_target(
         target, watch_texts=watch_texts, on_hit=on_hit, budget=budget, record=record, report_file=report_file,
-        steps=steps, recommended=not no_recommended, quiet=quiet,
+        steps=steps, recommended=not no_recommended, quiet=quiet, verbose=verbose, blocking=blocking,
     )  # fmt: skip
     sys.exit(code)
 
@@ -66,6 +73,8 @@ def run_target(
     recommended: bool = True,
     quiet: bool = False,
     debug: bool = False,
+    verbose: bool = False,
+    blocking: bool = False,
 ) -> int:
     command, script = command_line(target)
     content = from_file(Path(FILE))
@@ -89,8 +98,8 @@ def run_target(
         debug=debug,
         quiet=quiet,
     )
-    code = supervise(command, options)
-    outcome = finish(folder, code, quiet=quiet)
+    code = supervise(command, options, extra=BLOCKING if blocking else None)
+    outcome = finish(folder, code, quiet=quiet, verbose=verbose)
     if report_file == "-":
         json.dump(outcome, sys.stdout, indent=2)
         sys.stdout.write("\n")

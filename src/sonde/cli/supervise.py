@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -18,15 +19,26 @@ from sonde.session.options import Options
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def supervise(command: list[str], options: Options) -> int:
-    """The exit code as a shell would see it: 128 + n after signal n."""
-    environment = {**os.environ, **options.to_environment()}
+def supervise(
+    command: list[str], options: Options, *, extra: Mapping[str, str] | None = None, quiet_output: bool = False
+) -> int:
+    """The exit code as a shell would see it: 128 + n after signal n.
+
+    `extra` joins the child's environment. With `quiet_output`, what the script prints goes to standard error, for standard
+    output is to be read by a program.
+    """
+    environment = {**os.environ, **options.to_environment(), **(extra or {})}
     startup = str(Path(sonde.__file__).parent / "startup")
     inherited = environment.get("PYTHONPATH")
     environment["PYTHONPATH"] = startup + (os.pathsep + inherited if inherited else "")
     # Ctrl-C reaches the child by the terminal; the supervisor waits for what the child makes of it.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    child = subprocess.Popen(command, env=environment, preexec_fn=lambda: signal.signal(signal.SIGINT, before))
+    child = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=2 if quiet_output else None,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, before),
+    )
 
     def forward(number: int, _: FrameType | None) -> None:
         child.send_signal(number)

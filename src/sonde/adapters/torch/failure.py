@@ -1,41 +1,48 @@
-"""The exception that ended the training: where the user's code was, and in which module."""
+"""The exception that ended the training, described and with Sonde's frames taken out."""
 
 from __future__ import annotations
 
-import linecache
+import os
+import sysconfig
 from types import TracebackType
 from typing import Any
 
-from torch import nn
-
 from sonde.adapters.torch.eager import Eager
-from sonde.adapters.torch.frames import display_path, is_ours, is_user
+from sonde.adapters.torch.explain.facts import facts_of
+from sonde.adapters.torch.explain.traceback import Failure, as_json
+from sonde.adapters.torch.frames import is_ours
 
 
 def describe(problem: BaseException, trace: TracebackType | None, eager: Eager) -> dict[str, Any]:
-    source = module = None
-    walk = trace
-    while walk is not None:
-        code = walk.tb_frame.f_code
-        if code.co_name == "_call_impl" and isinstance(called := walk.tb_frame.f_locals.get("self"), nn.Module):
-            entry = eager.entries.get(id(called))
-            module = entry.name if entry is not None else type(called).__name__
-        if is_user(code):
-            line = walk.tb_lineno
-            source = {
-                "file": display_path(code.co_filename),
-                "line": line,
-                "code": linecache.getline(code.co_filename, line).strip(),
-            }
-        walk = walk.tb_next
+    """Facts for the event `exception`; plain JSON, which keeps nothing of the program alive."""
+    failure = Failure(problem, trace, eager)
     return {
         "type": type(problem).__name__,
         "message": str(problem)[:2000],
-        "source": source,
-        "module": module,
+        "source": as_json(failure.user[-1].source) if failure.user else None,
+        "module": failure.calls[-1].name if failure.calls else None,
         "step": eager.step,
-        "phase": str(eager.phase),
+        "phase": _phase(failure),
+        **({} if isinstance(problem, KeyboardInterrupt) else facts_of(failure)),
     }
+
+
+def concerns_training(problem: BaseException, trace: TracebackType | None) -> bool:
+    """Raised through torch from the user's own code: of a program that only imports torch, Sonde says nothing.
+
+    Launchers are programs of that kind; they stand among the environment's scripts.
+    """
+    scripts = sysconfig.get_path("scripts") + os.sep
+    places = Failure.places_of(trace)
+    mine = [place for place in places if place.is_user and not os.path.abspath(place.path).startswith(scripts)]
+    return bool(mine) and isinstance(problem, Exception) and any("torch" in place.path for place in places if not place.is_user)
+
+
+def _phase(failure: Failure) -> str:
+    """By the traceback: the adapter has left the pass by the time that the exception is noted."""
+    if any(place.function == "_engine_run_backward" for place in failure.places):
+        return "backward"
+    return "optimizer" if failure.inside("torch/optim/") else "forward"
 
 
 def trim(problem: BaseException) -> None:

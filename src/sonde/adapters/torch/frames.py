@@ -20,12 +20,12 @@ _LIBRARIES = tuple(
     os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib")
 )
 
-_owner: dict[CodeType, int] = {}  # 0: Sonde or torch, 1: another library, 2: the user
+_owner: dict[str, int] = {}  # by file, for equal code may stand in two; 0: Sonde or torch, 1: another library, 2: the user
 
 
 def rank_of(code: CodeType) -> int:
     """Whose code it is: 0 Sonde's or torch's, 1 another library's, 2 the user's."""
-    known = _owner.get(code)
+    known = _owner.get(code.co_filename)
     if known is None:
         path = os.path.abspath(code.co_filename)
         if path.startswith((_OURS, _TORCH)) or code.co_filename.startswith("<frozen"):
@@ -34,7 +34,7 @@ def rank_of(code: CodeType) -> int:
             known = 1
         else:
             known = 2
-        _owner[code] = known
+        _owner[code.co_filename] = known
     return known
 
 

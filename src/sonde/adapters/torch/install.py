@@ -6,10 +6,11 @@ is a session opened. A forked child starts anew: it has its own session, or none
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Any
@@ -20,6 +21,7 @@ from torch import nn
 from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from sonde.adapters.torch import birthplace
 from sonde.adapters.torch.batches import watch_batches
 from sonde.adapters.torch.eager import Eager
 from sonde.model.moment import Phase
@@ -55,6 +57,7 @@ def install(opener: Opener) -> None:
     _wrap_loader()
     _wrap_compile()
     watch_batches(current)
+    birthplace.install()
     os.register_at_fork(after_in_child=_forked)
 
 
@@ -92,6 +95,18 @@ def close() -> None:
     """The training is over, or nobody wants to watch it any more."""
     global _eager, _pending
     _eager, _pending = None, False
+
+
+@contextlib.contextmanager
+def suspended() -> Iterator[None]:
+    """Nothing is observed meanwhile: Sonde itself calls the user's modules."""
+    global _eager, _pending
+    before = _eager, _pending
+    _eager, _pending = None, False
+    try:
+        yield
+    finally:
+        _eager, _pending = before
 
 
 # -- modules ---------------------------------------------------------------------------------------

@@ -1,0 +1,44 @@
+"""Which line of the user's made a loader, an optimizer or a scheduler."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+import torch
+import torch.utils.data
+
+from sonde.adapters.torch.frames import user_line
+from sonde.model.site import SourceLine
+
+_made: weakref.WeakKeyDictionary[Any, SourceLine] = weakref.WeakKeyDictionary()
+
+
+def birthplace(thing: Any) -> SourceLine | None:
+    try:
+        return _made.get(thing)
+    except TypeError:
+        return None
+
+
+def install() -> None:
+    """Once. A class whose objects cannot be referred to weakly is left alone."""
+    for kind in (torch.utils.data.DataLoader, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler):
+        _note(kind)
+
+
+def _note(kind: Any) -> None:
+    original = kind.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            line = user_line()
+            if line is not None:
+                _made[self] = line
+        except Exception:  # a subclass with its own idea of hashing
+            pass
+        original(self, *args, **kwargs)
+
+    kind.__init__ = init

@@ -1,0 +1,177 @@
+"""What an expression of the program stands for in a frame that has ended, found without running any of the user's code.
+
+Names, attributes of modules and tensors, constant arithmetic, indexing of tensors and containers: enough to say which
+tensors an op was given. Anything else is `UNKNOWN`.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from itertools import islice
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "?"
+
+
+UNKNOWN: Any = _Unknown()
+_PLAIN = (int, float, bool, str, bytes, type(None))
+_BINARY = {ast.Add: "__add__", ast.Sub: "__sub__", ast.Mult: "__mul__", ast.FloorDiv: "__floordiv__", ast.Mod: "__mod__"}
+
+
+def failing(code: CodeType, lasti: int) -> ast.AST | None:
+    """The expression or statement that an instruction belongs to, parsed from its exact place in the source."""
+    positions = next(islice(code.co_positions(), lasti // 2, None), None)
+    if positions is None or None in positions:
+        return None
+    first, last, begin, end = positions
+    assert first is not None
+    assert last is not None
+    lines = [linecache.getline(code.co_filename, k).encode() for k in range(first, last + 1)]
+    if not lines or not lines[-1]:
+        return None
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][begin:]
+    text = b"".join(lines).decode(errors="replace")
+    for wrapped, mode in ((f"({text}\n)", "eval"), (text, "exec")):
+        try:
+            tree = ast.parse(wrapped, mode=mode)
+        except SyntaxError:
+            continue
+        return tree.body if isinstance(tree, ast.Expression) else tree.body[0] if tree.body else None
+    return None
+
+
+def evaluate(node: ast.AST, frame: FrameType) -> Any:
+    try:
+        return _evaluate(node, frame)
+    except Exception:
+        return UNKNOWN
+
+
+def _evaluate(node: ast.AST, frame: FrameType) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            for scope in (frame.f_locals, frame.f_globals):
+                if name in scope:
+                    return scope[name]
+        case ast.Attribute(value=owner, attr=name):
+            return _attribute(_evaluate(owner, frame), name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = _evaluate(operand, frame)
+            return -value if isinstance(value, int | float) else UNKNOWN
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            a, b = _evaluate(left, frame), _evaluate(right, frame)
+            if isinstance(a, int | float) and isinstance(b, int | float):
+                return getattr(a, _BINARY[type(op)])(b)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            values = [_evaluate(part, frame) for part in parts]
+            return UNKNOWN if any(value is UNKNOWN for value in values) else tuple(values)
+        case ast.Slice(lower=low, upper=high, step=step):
+            parts_of = [None if part is None else _evaluate(part, frame) for part in (low, high, step)]
+            return UNKNOWN if any(part is UNKNOWN for part in parts_of) else slice(*parts_of)
+        case ast.Subscript(value=owner, slice=index):
+            held, key = _evaluate(owner, frame), _evaluate(index, frame)
+            if key is not UNKNOWN and isinstance(held, Tensor | list | tuple | dict | nn.ModuleList | nn.ModuleDict | nn.Sequential):
+                return held[key]
+        case ast.Call(func=ast.Attribute(value=owner, attr="size" | "dim" | "numel" as name), args=args, keywords=[]):
+            held, given = _evaluate(owner, frame), [_evaluate(arg, frame) for arg in args]
+            if isinstance(held, Tensor) and UNKNOWN not in given:
+                return getattr(held, name)(*given)
+        case ast.Call(func=ast.Name(id="len"), args=[arg], keywords=[]):
+            held = _evaluate(arg, frame)
+            if isinstance(held, Tensor | list | tuple | dict):
+                return len(held)
+    return UNKNOWN
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """Only where looking cannot run code of the user's: what an object holds, and what modules, tensors and torch itself have."""
+    if owner is UNKNOWN:
+        return UNKNOWN
+    if isinstance(owner, Tensor):
+        return getattr(owner, name) if name in ("shape", "T", "dtype", "device", "mT", "ndim", "data") else UNKNOWN
+    held = getattr(owner, "__dict__", {})
+    if name in held:
+        return held[name]
+    if isinstance(owner, nn.Module):
+        for table in (owner._parameters, owner._buffers, owner._modules):
+            if name in table:
+                return table[name]
+    if isinstance(owner, type(torch)):
+        return getattr(owner, name, UNKNOWN)
+    return UNKNOWN
+
+
+def plain(value: Any) -> bool:
+    """Can stand in JSON as it is."""
+    return isinstance(value, _PLAIN) or (isinstance(value, tuple | list) and all(plain(item) for item in value))
+
+
+def operands(node: ast.AST, frame: FrameType) -> dict[str, Any]:
+    """What the failing call, operator or assignment was given, by the text that stands in the source (or the keyword)."""
+    found: dict[str, Any] = {}
+
+    def add(part: ast.AST, name: str | None = None) -> None:
+        if isinstance(part, ast.Starred):
+            part = part.value
+        value = evaluate(part, frame)
+        if value is not UNKNOWN:
+            found[name or ast.unparse(part)[:60]] = value
+
+    match node:
+        case ast.Call(func=func, args=args, keywords=keywords):
+            if isinstance(func, ast.Attribute) and not isinstance(evaluate(func.value, frame), type(torch)):
+                add(func.value)
+            for arg in args:
+                add(arg)
+            for keyword in keywords:
+                add(keyword.value, keyword.arg)
+        case ast.BinOp(left=left, right=right):
+            add(left)
+            add(right)
+        case ast.AugAssign(target=target, value=value) | ast.Assign(targets=[target], value=value):
+            add(target)
+            add(value)
+        case ast.Compare(left=left, comparators=others):
+            add(left)
+            for other in others:
+                add(other)
+        case ast.Subscript(value=owner, slice=index):
+            add(owner)
+            add(index)
+    return found
+
+
+_OPERATORS = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul", ast.Pow: "pow",
+    ast.Mod: "remainder", ast.FloorDiv: "floor_divide", ast.BitAnd: "and", ast.BitOr: "or",
+}  # fmt: skip
+
+
+def op_of(node: ast.AST) -> str | None:
+    """The name of the op: `view` for `x.view(...)`, `matmul` for `a @ b`, `mul_` for `a *= b`."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
+            return name
+        case ast.BinOp(op=op):
+            return _OPERATORS.get(type(op))
+        case ast.AugAssign(op=op):
+            name = _OPERATORS.get(type(op))
+            return f"{name}_" if name else None
+        case ast.Compare():
+            return "compare"
+        case ast.Subscript():
+            return "getitem"
+        case ast.Assign(targets=[ast.Subscript()]):
+            return "setitem"
+    return None

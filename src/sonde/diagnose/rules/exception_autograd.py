@@ -1,0 +1,206 @@
+"""Exceptions of the backward pass: nothing to differentiate, values overwritten, graphs used twice, losses that are no scalar."""
+
+from __future__ import annotations
+
+import re
+
+from sonde.diagnose.exceptions import Cause, Event, code, family, line_of, message
+
+_AGAIN = "found by running the root's forward again after the exception"
+
+
+@family("everything-frozen")
+def everything_frozen(event: Event) -> Cause | None:
+    """The loss does not require a gradient because no parameter does. The line that switches them off is in the user's files; where
+    it filters by name, the finding says how many names the filter matches."""
+    facts = event.get("gradient")
+    if not facts or not facts.get("parameters") or facts.get("trainable"):
+        return None
+    evidence = {name: facts[name] for name in ("parameters", "trainable", "filter", "matches", "groups") if name in facts}
+    title = f"0 of {facts['parameters']} parameters require a gradient, so there is nothing to train"
+    advice = "Leave on what is to be trained."
+    if facts.get("filter") is not None and not facts.get("matches"):
+        title += f": the filter {facts['filter']!r} matches no parameter name"
+        advice = f"The names begin with {', '.join(facts['groups'])}: choose the filter from these."
+    return Cause(title=title, advice=advice, line=facts.get("line"), evidence=evidence, confidence=0.95 if facts.get("line") else 0.8)
+
+
+@family("loss-without-gradient")
+def loss_without_gradient(event: Event) -> Cause | None:
+    """There are trainable parameters, but the loss is not connected with them: computed under no_grad, or detached on the way (by
+    `.item()`, `.detach()`, `.data`, an argmax, a new tensor). The finding names the last place where a gradient was still required."""
+    facts = event.get("gradient")
+    if not facts or not facts.get("trainable"):
+        return None
+    how = facts.get("how")
+    evidence = {name: facts[name] for name in ("trainable", "parameters", "how", "variable", "module") if facts.get(name)}
+    if facts.get("rerun"):
+        evidence["how it was found"] = _AGAIN
+    if how == "no_grad":
+        return Cause(
+            title="the loss is computed where gradients are switched off",
+            advice="Take the training step out of no_grad / inference_mode.",
+            line=facts.get("line"),
+            evidence=evidence,
+            confidence=0.9,
+        )
+    at = f" by `{how}`" if how else ""
+    return Cause(
+        title=f"the loss is cut off from the parameters{at}" + (f" in {facts['module']}" if facts.get("module") else ""),
+        advice="Keep tensors on the way to the loss: no .item(), .detach(), .data, argmax or torch.tensor(...) of computed values.",
+        line=facts.get("line"),
+        module=facts.get("module"),
+        evidence=evidence,
+        confidence=0.85 if facts.get("line") else 0.5,
+    )
+
+
+@family("inplace-modification")
+def inplace_modification(event: Event) -> Cause | None:
+    """A value that the backward pass needs was overwritten after the forward pass had saved it. Version counters tell: the forward runs
+    once more with each op's saved values looked at after it, which names the op that needs the value and the op that overwrites it.
+    A parameter that an optimizer stepped on between forward and backward is the same error; so is an in-place statement of the loop."""
+    facts = event.get("modified")
+    if facts is None:
+        return None
+    shape = facts.get("shape")
+    evidence = {name: facts[name] for name in ("shape", "version", "changed_by", "needed_by", "parameter", "variable", "optimizer") if facts.get(name)}
+    if facts.get("changed_by") == "optimizer step":
+        return Cause(
+            title=f"{facts['optimizer']}.step() changes {facts.get('parameter') or 'a parameter'} before a backward pass that needs its old value",
+            advice="Call every backward() that uses these parameters before this step, or compute the second loss anew after it.",
+            line=facts.get("line"),
+            module=(facts.get("parameter") or "").rpartition(".")[0] or None,
+            evidence=evidence,
+            op="step",
+            confidence=0.9,
+        )
+    if facts.get("needed_by"):
+        needed = line_of(facts.get("needed_line"))
+        return Cause(
+            title=f"`{facts['changed_by']}` overwrites in place what the backward of `{facts['needed_by']}` needs, in {facts.get('module') or 'the forward'}",
+            advice="Write it out of place (a = a * b instead of a *= b, no trailing underscore, inplace=False).",
+            line=facts.get("line"),
+            module=facts.get("module"),
+            op=facts["changed_by"],
+            evidence={**evidence, "needed at": str(needed) if needed else "", "how it was found": _AGAIN},
+            confidence=0.95,
+        )
+    if facts.get("line"):
+        return Cause(
+            title=f"`{facts['variable']}` is overwritten in place, and the backward pass needs its old value",
+            advice="Write it out of place, or on a clone.",
+            line=facts["line"],
+            op=facts.get("changed_by"),
+            evidence=evidence,
+            confidence=0.8,
+        )
+    return Cause(
+        title=f"a tensor of shape {shape} that the backward pass needs was overwritten in place",
+        advice="Look for +=, indexed assignment, methods ending in _ and inplace=True on a tensor of that shape.",
+        evidence=evidence,
+        confidence=0.5,
+    )
+
+
+@family("graph-used-twice")
+def graph_used_twice(event: Event) -> Cause | None:
+    """The backward pass reached a part of the graph that an earlier one has freed. Four ways lead there: two losses that share a part of
+    the graph, a state that an iteration takes over from the one before, something computed once before the loop, a tensor that a
+    module keeps. Which of them it is, the graph and the names in the loop tell."""
+    facts = event.get("twice")
+    if facts is None:
+        return None
+    variable, line = facts.get("variable"), facts.get("line")
+    evidence = {name: facts[name] for name in ("kind", "variable", "module", "tie") if facts.get(name)}
+    match facts.get("kind"):
+        case "loss":
+            tie = facts.get("tie")
+            through = f" through `{tie}`" if tie else ""
+            return Cause(
+                title=f"`{variable}.backward()` has freed the graph that this loss shares with it{through}",
+                advice=(f"Use {tie}.detach() for the first loss if it is not to train what made {tie}; else add" if tie else "Add")
+                + " both losses and call backward() once, or give the first retain_graph=True.",
+                line=facts.get("tie_line") or line,
+                evidence={**evidence, "first backward": str(line_of(line))},
+                confidence=0.85,
+            )
+        case "carried":
+            return Cause(
+                title=f"`{variable}` is carried from one iteration to the next with its graph",
+                advice=f"Detach it between iterations: {variable} = {variable}.detach() (for a tuple, each part).",
+                line=line,
+                evidence=evidence,
+                confidence=0.9,
+            )
+        case "outside":
+            return Cause(
+                title=f"`{variable}` is computed once before the loop, and every iteration goes backward through it",
+                advice="Compute it inside of the loop, or detach it if it is not to be trained.",
+                line=line,
+                evidence=evidence,
+                confidence=0.9,
+            )
+        case "attribute":
+            return Cause(
+                title=f"{facts.get('module')} keeps `{variable}` with its graph from one call to the next",
+                advice=f"Keep it detached: self.{variable} = ....detach().",
+                line=line,
+                module=facts.get("module"),
+                evidence=evidence,
+                confidence=0.9,
+            )
+    return Cause(
+        title="the backward pass goes through a graph that an earlier one has freed",
+        advice="Look for a tensor that outlives its iteration (a hidden state, a sum of losses) and detach it.",
+        confidence=0.5,
+    )
+
+
+@family("loss-not-scalar")
+def loss_not_scalar(event: Event) -> Cause | None:
+    """backward() without arguments needs a single value; a loss with `reduction="none"`, or one that was never averaged, has many."""
+    facts = event.get("reduction")
+    if facts is None:
+        return None
+    how = f" ({facts['how']})" if facts.get("how") else ""
+    return Cause(
+        title=f"the loss has shape {facts.get('shape')}, and backward() needs a single value{how}",
+        advice="Take the mean (or a weighted sum) before backward().",
+        line=facts.get("line"),
+        evidence={"loss.shape": facts.get("shape")},
+        confidence=0.9,
+    )
+
+
+@family("backward-dtype")
+def backward_dtype(event: Event) -> Cause | None:
+    """A loss of a float output and a whole-number target raises only in the backward pass: it needs a float target."""
+    if event.get("class") != "backward op" or not re.search(r"Found dtype (Long|Int|Double|Half) but expected", message(event)):
+        return None
+    maker = (event.get("inputs") or {}).get("loss", {}).get("origin", {})
+    return Cause(
+        title=f"the loss mixes dtypes: {message(event).strip()}",
+        advice="Convert the target to the output's dtype (.float()) where it is made.",
+        line=maker.get("line"),
+        evidence={"loss made by": code(maker.get("line"))},
+        confidence=0.8,
+    )
+
+
+@family("backward-op")
+def backward_op(event: Event) -> Cause | None:
+    """Any other error out of the backward pass: the forward line that made the op, found by running the forward once more and looking
+    for the node that the message names, or the `apply` of the user's own autograd.Function."""
+    facts = event.get("forward_line")
+    if not facts or not facts.get("line"):
+        return None
+    return Cause(
+        title=f"the backward of `{facts['op']}` fails; the forward line that made it is {line_of(facts['line'])}",
+        advice="The gradient must have the shape and dtype of the input of that op; look at what this line computes.",
+        line=event.get("source") if facts.get("own") else facts["line"],
+        module=facts.get("module"),
+        op=facts["op"],
+        evidence={"forward": str(line_of(facts["line"])), **({"how it was found": _AGAIN} if not facts.get("own") else {})},
+        confidence=0.8 if facts.get("only") else 0.6,
+    )

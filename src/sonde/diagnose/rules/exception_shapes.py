@@ -1,0 +1,186 @@
+"""Exceptions about shapes: what was expected, what came, and where it got that shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sonde.diagnose.exceptions import Cause, Event, code, family, innermost, message
+
+
+@family("batch-size-changed")
+def batch_size_changed(event: Event) -> Cause | None:
+    """Two tensors of one batch have different numbers of rows, and one of them is the output of a module whose input had the
+    right number. Running that module's forward once more finds the op on the way from its input to its output that changed the
+    number of rows: mostly `view(-1, N)` with an N that does not fit, which moves surplus elements into the batch dimension without
+    a word. Silent when the forward keeps the number of rows, for then the data disagree."""
+    batch = event.get("batch")
+    if not batch or not batch.get("line"):
+        return None
+    ratio = f"{batch['batch']} samples become {batch['rows']} rows"
+    before, after = batch["from"], batch["to"]
+    per_sample = 1
+    for n in before[1:]:
+        per_sample *= n
+    advice = f"Keep the batch dimension: `{batch['op']}` should give {batch['batch']} rows"
+    if before and before[0] == batch["batch"] and len(after) == 2 and after[1] != per_sample:
+        advice += f" of {per_sample} values (e.g. x.flatten(1)), and the layer after it must take {per_sample}, not {after[1]}"
+    return Cause(
+        title=f"`{batch['op']}` in {batch.get('module') or 'the forward'} changes the batch size: {ratio}",
+        advice=f"{advice}.",
+        line=batch["line"],
+        module=batch.get("module"),
+        op=batch["op"],
+        evidence={
+            "op.in": before, "op.out": after, "batch": batch["batch"], "rows": batch["rows"],
+            "how": "found by running the root's forward again after the exception",
+        },
+        confidence=0.95,
+    )  # fmt: skip
+
+
+_SIZES = {"Linear": "in_features", "Conv": "in_channels", "BatchNorm": "num_features", "InstanceNorm": "num_features"}
+
+
+@family("layer-input-size")
+def layer_input_size(event: Event) -> Cause | None:
+    """A layer was built for another size than it is given: in_features of a linear layer, in_channels of a convolution, the features
+    of a normalisation, input_size of a recurrent layer. The layer's own configuration is compared with the shape of the tensor that
+    reached it, so the finding can say which of the two numbers is which; it names the line that builds the layer."""
+    layer = innermost(event)
+    kind, configuration = str(layer.get("type", "")), layer.get("configuration") or {}
+    given = (layer.get("inputs") or [None])[0]
+    if given is None or event.get("type") not in ("RuntimeError", "ValueError", "AssertionError"):
+        return None
+    shape = given["shape"]
+    name, expected, actual = _compare(kind, configuration, shape)
+    if name is None or expected == actual:
+        return None
+    made = layer.get("made")
+    return Cause(
+        title=f"{layer['name']} ({kind}) takes {_text(expected)} ({name}), but is given {_text(actual)}: input {shape}",
+        advice=f"Make {name} {_text(actual)} where the layer is built, or change what reaches it; with flattened features the number "
+        "depends on the size of the input.",
+        line=made or event.get("source"),
+        module=layer["name"],
+        evidence={f"layer.{name}": expected, "layer.input": shape, "given": actual},
+        confidence=0.9,
+    )
+
+
+def _compare(kind: str, configuration: Mapping[str, Any], shape: list[int]) -> tuple[str | None, Any, Any]:
+    if not shape:
+        return None, None, None
+    if "in_features" in configuration:
+        return "in_features", configuration["in_features"], shape[-1]
+    if "in_channels" in configuration:
+        unbatched = int(kind[4:5]) + 1 if kind[4:5].isdigit() else 0
+        channels = shape[0] if len(shape) == unbatched else shape[1] if len(shape) > 1 else None
+        return "in_channels", configuration["in_channels"], channels
+    if "num_features" in configuration and len(shape) > 1:
+        return "num_features", configuration["num_features"], shape[1]
+    if "normalized_shape" in configuration:
+        expected = list(configuration["normalized_shape"])
+        return "normalized_shape", expected, shape[-len(expected) :]
+    if "input_size" in configuration:
+        return "input_size", configuration["input_size"], shape[-1]
+    if "embed_dim" in configuration and "num_heads" in configuration:
+        return "embed_dim", configuration["embed_dim"], shape[-1]
+    return None, None, None
+
+
+def _text(size: Any) -> str:
+    return str(size)
+
+
+_PAIR = re.compile(r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)")
+_MATMUL = re.compile(r"shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
+_TARGET = re.compile(r"target size \(torch\.Size\((\[[^)]*\])\)\).*input size \(torch\.Size\((\[[^)]*\])\)\)")
+_CAT = re.compile(r"Sizes of tensors must match except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor number (\d+)")
+_VIEW = re.compile(r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)")
+
+
+@family("shape-mismatch")
+def shape_mismatch(event: Event) -> Cause | None:
+    """The tensors of one op do not fit each other: element-wise ops, matmul, cat, view, a loss. The message says which dimension, the
+    frame's variables say which tensor is which and where it comes from."""
+    text = message(event)
+    inputs: Mapping[str, Any] = event.get("inputs") or {}
+    names = " and ".join(f"{name} {fact['shape']}" for name, fact in inputs.items())
+    of = f": {names}" if names else ""
+    op = event.get("op") or "the op"
+    if found := _PAIR.search(text):
+        return Cause(
+            title=f"`{op}` of tensors that differ in dimension {found[3]}, {found[1]} against {found[2]}{of}",
+            advice="Bring both to one shape where they are made, or add the dimension along which one is to be repeated.",
+            evidence={"dimension": int(found[3])},
+            line=_maker(event, inputs),
+        )
+    if found := _MATMUL.search(text):
+        return Cause(
+            title=f"`{op}` multiplies {found[1]}x{found[2]} by {found[3]}x{found[4]}: {found[2]} and {found[3]} should be equal{of}",
+            advice="Transpose one of them, or correct the size of the weight.",
+        )
+    if found := _TARGET.search(text):
+        squeeze = _only_ones(found[1], found[2])
+        return Cause(
+            title=f"the loss is given a target of shape {found[1]} and an input of shape {found[2]}",
+            advice="Squeeze the input's last dimension, or unsqueeze the target." if squeeze else "Bring both to one shape.",
+            confidence=0.9,
+        )
+    if found := _CAT.search(text):
+        return Cause(
+            title=f"tensor number {found[4]} of `{op}` has {found[3]} where the others have {found[2]}, in another dimension than {found[1]}",
+            advice="All sizes but that of the joined dimension must be equal: check strides, padding and cropping of what is joined.",
+            evidence={"dimension": int(found[1]), "expected": int(found[2]), "given": int(found[3])},
+        )
+    if found := _VIEW.search(text):
+        return Cause(
+            title=f"`{op}` to [{found[1]}] of {found[2]} values{of}",
+            advice="The sizes must multiply to the number of values: take the batch size from the tensor (x.size(0)), not from a constant, "
+            "for the last batch may be smaller.",
+            evidence={"values": int(found[2])},
+        )
+    if "batch_size" in text or "to match target" in text:
+        return Cause(
+            title=f"input and target of the loss differ in the number of samples{of}",
+            advice="Both must come from the same batch; check what reshapes them on the way.",
+        )
+    return None
+
+
+def _only_ones(a: str, b: str) -> bool:
+    strip = [[n for n in re.findall(r"\d+", text) if n != "1"] for text in (a, b)]
+    return strip[0] == strip[1]
+
+
+def _maker(event: Event, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A tensor that an object keeps has the shape that the line setting it gave; otherwise the raising line says it best."""
+    kept = [fact["line"] for fact in inputs.values() if fact.get("attribute") and fact.get("line")]
+    return kept[0] if len(kept) == 1 else None
+
+
+_DIMENSION = re.compile(r"Expected (\d)D \(unbatched\) or (\d)D \(batched\) input to (\w+), but got input of size: (\[[^\]]*\])")
+
+
+@family("input-dimensions")
+def input_dimensions(event: Event) -> Cause | None:
+    """A layer takes tensors with a certain number of dimensions and gets one more or less: mostly the batch or the channel dimension
+    is missing."""
+    text = message(event)
+    layer = innermost(event)
+    if found := _DIMENSION.search(text):
+        return Cause(
+            title=f"{layer.get('name', found[3])} takes {found[2]} dimensions (with the batch), but is given {found[4]}",
+            advice="Add the missing dimension (x.unsqueeze(1) for one channel, x.unsqueeze(0) for a batch of one) or drop the extra one.",
+            evidence={"layer.input": found[4]},
+            confidence=0.85,
+        )
+    if "dimension" in text and ("expected" in text.lower()) and layer.get("inputs"):
+        return Cause(
+            title=f"{layer['name']} ({layer['type']}) is given a tensor with the wrong number of dimensions: {layer['inputs'][0]['shape']}",
+            advice=f"See the documentation of {layer['type']} for the shape that it takes; the tensor comes from {code(event.get('source'))}.",
+            confidence=0.6,
+        )
+    return None

@@ -1,0 +1,444 @@
+"""Every family of exceptions on a tiny training of its own: the rule, the line that must change, and what the finding knows.
+
+In the scripts, `# HERE` marks the line that the first finding must name.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launch import Foundry
+
+from sonde.diagnose.diagnose import diagnose
+from sonde.model.finding import Finding
+
+HEAD = """
+import numpy as np, torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+torch.manual_seed(0)
+"""
+
+LOOP = """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+CASES: dict[str, tuple[str, str]] = {}
+
+
+def case(name: str, rule: str, *parts: str) -> None:
+    CASES[name] = (rule, HEAD + "".join(textwrap.dedent(part) for part in parts))
+
+
+case("linear in_features", "layer-input-size", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.fc = nn.Linear(4 * 8 * 8, 3)  # HERE
+    def forward(self, x):
+        return self.fc(self.conv(x).flatten(1))
+model = Net()
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(8, 1, 8, 8), torch.randint(0, 3, (8,))), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("sequential in_features", "layer-input-size", """
+model = nn.Sequential(
+    nn.Linear(6, 16),
+    nn.ReLU(),
+    nn.Linear(32, 3),  # HERE
+)
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(8, 6), torch.randint(0, 3, (8,))), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("conv in_channels", "layer-input-size", """
+model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.LazyLinear(3))  # HERE
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(8, 1, 8, 8), torch.randint(0, 3, (8,))), batch_size=4)
+optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
+for x, y in loader:
+    loss = criterion(model(x), y)
+""")  # fmt: skip
+
+case("view with a constant batch", "shape-mismatch", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 3)
+    def forward(self, x):
+        return self.fc(x.view(4, 6))  # HERE
+model = Net()
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(10, 2, 3), torch.randint(0, 3, (10,))), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("view that changes the batch", "batch-size-changed", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 3)
+    def forward(self, x):
+        x = x.reshape(-1, 6)  # HERE
+        return self.fc(x)
+model = Net()
+loader = DataLoader(TensorDataset(torch.randn(8, 2, 6), torch.randint(0, 3, (8,))), batch_size=4)
+def step(batch):
+    x, y = batch
+    out = model(x)
+    return F.cross_entropy(out, y)
+for batch in loader:
+    step(batch).backward()
+""")  # fmt: skip
+
+case("residual of different widths", "shape-mismatch", """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(6, 5)
+    def forward(self, x):
+        h = self.a(x)
+        return x + h  # HERE
+model = nn.Sequential(Block(), nn.Linear(6, 3))
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(8, 6), torch.randint(0, 3, (8,))), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("labels of a float array", "label-dtype", """
+class Rows(Dataset):
+    def __init__(self):
+        self.rows = torch.randn(12, 5)
+    def __len__(self):
+        return 12
+    def __getitem__(self, i):
+        row = self.rows[i]
+        label = (row[-1] > 0).float()  # HERE
+        return row[:-1], label
+model = nn.Linear(4, 2)
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(Rows(), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("labels of a tensor data set", "label-dtype", """
+xs = torch.randn(8, 4)
+ys = (xs.sum(1) > 0).float()  # HERE
+model = nn.Linear(4, 2)
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(xs, ys), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("double input", "dtype-mismatch", """
+data = np.random.rand(8, 4)
+x = torch.from_numpy(data)  # HERE
+y = torch.zeros(8, dtype=torch.long)
+model = nn.Sequential(nn.Linear(4, 2))
+for step in range(3):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+""")  # fmt: skip
+
+case("embedding index", "index-out-of-range", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.Embedding(10, 4)  # HERE
+        self.fc = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.fc(self.emb(x).mean(1))
+model = Net()
+tokens = torch.randint(0, 10, (6, 5))
+tokens[2, 3] = 10
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(tokens, torch.zeros(6, dtype=torch.long)), batch_size=6)
+""", LOOP)  # fmt: skip
+
+case("a class too many", "index-out-of-range", """
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))  # HERE
+y = torch.tensor([0, 1, 2, 3, 0, 1])
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(6, 4), y), batch_size=6)
+""", LOOP)  # fmt: skip
+
+case("labels that count from one", "index-out-of-range", """
+model = nn.Linear(4, 3)
+y = torch.tensor([1, 2, 3, 1, 2, 3])  # HERE
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(6, 4), y), batch_size=6)
+""", LOOP)  # fmt: skip
+
+case("an in-place activation", "inplace-modification", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 1)
+    def forward(self, x):
+        h = torch.exp(self.a(x))
+        h[:, 0] = 0  # HERE
+        return self.b(h)
+model = Net()
+x = torch.randn(8, 4)
+for step in range(2):
+    loss = model(x).mean()
+    loss.backward()
+""")  # fmt: skip
+
+case("in place in the loop", "inplace-modification", """
+model = nn.Linear(4, 4)
+x = torch.randn(8, 4)
+for step in range(2):
+    out = torch.sigmoid(model(x))
+    out *= 2  # HERE
+    loss = out.mean()
+    loss.backward()
+""")  # fmt: skip
+
+case("a step before the second backward", "inplace-modification", """
+G, D = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+g_opt, d_opt = torch.optim.SGD(G.parameters(), lr=0.1), torch.optim.SGD(D.parameters(), lr=0.1)
+z = torch.randn(8, 4)
+for step in range(2):
+    fake = G(z)
+    score = D(fake)
+    d_loss = score.mean()
+    g_loss = -score.mean()
+    d_opt.zero_grad()
+    d_loss.backward(retain_graph=True)
+    d_opt.step()  # HERE
+    g_opt.zero_grad()
+    g_loss.backward()
+    g_opt.step()
+""")  # fmt: skip
+
+case("two losses, one graph", "graph-used-twice", """
+G, D = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+g_opt, d_opt = torch.optim.SGD(G.parameters(), lr=0.1), torch.optim.SGD(D.parameters(), lr=0.1)
+z = torch.randn(8, 4)
+for step in range(2):
+    fake = G(z)
+    d_loss = D(fake).mean()  # HERE
+    d_opt.zero_grad()
+    d_loss.backward()
+    d_opt.step()
+    g_loss = -D(fake).mean()
+    g_loss.backward()
+""")  # fmt: skip
+
+case("a hidden state", "graph-used-twice", """
+rnn, head = nn.GRU(3, 5, batch_first=True), nn.Linear(5, 1)
+optimizer = torch.optim.SGD([*rnn.parameters(), *head.parameters()], lr=0.1)
+h = torch.zeros(1, 4, 5)
+for step in range(3):
+    x = torch.randn(4, 6, 3)
+    out, h = rnn(x, h)  # HERE
+    loss = head(out).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")  # fmt: skip
+
+case("a state kept by the module", "graph-used-twice", """
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 5)
+        self.state = None
+    def forward(self, x):
+        self.state = self.cell(x, self.state)  # HERE
+        return self.state
+model = Cell()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = model(torch.randn(4, 3)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")  # fmt: skip
+
+case("computed once before the loop", "graph-used-twice", """
+encoder, head = nn.Sequential(nn.Linear(3, 5), nn.Tanh()), nn.Linear(5, 1)
+x = torch.randn(4, 3)
+features = encoder(x)  # HERE
+for step in range(3):
+    loss = head(features).mean()
+    loss.backward()
+""")  # fmt: skip
+
+case("a filter that matches nothing", "everything-frozen", """
+model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+for name, p in model.named_parameters():
+    p.requires_grad_(name.startswith("head"))  # HERE
+for step in range(2):
+    loss = model(torch.randn(8, 4)).mean()
+    loss.backward()
+""")  # fmt: skip
+
+case("no_grad around the forward", "loss-without-gradient", """
+model = nn.Linear(4, 1)
+x = torch.randn(8, 4)
+for step in range(2):
+    with torch.no_grad():  # HERE
+        out = model(x)
+    loss = out.mean()
+    loss.backward()
+""")  # fmt: skip
+
+case("detached in the forward", "loss-without-gradient", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+    def forward(self, x):
+        h = self.a(x)
+        return h.detach().sum(1)  # HERE
+model = Net()
+x = torch.randn(8, 4)
+for step in range(2):
+    loss = model(x).mean()
+    loss.backward()
+""")  # fmt: skip
+
+case("argmax in the loss", "loss-without-gradient", """
+model = nn.Linear(4, 3)
+x, y = torch.randn(8, 4), torch.zeros(8)
+for step in range(2):
+    out = model(x)
+    guess = out.argmax(1).float()  # HERE
+    loss = F.mse_loss(guess, y)
+    loss.backward()
+""")  # fmt: skip
+
+case("a last batch of one", "batchnorm-batch-of-one", """
+model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+criterion = nn.CrossEntropyLoss()
+def make():
+    return DataLoader(TensorDataset(torch.randn(9, 4), torch.zeros(9, dtype=torch.long)), batch_size=4)  # HERE
+loader = make()
+""", LOOP)  # fmt: skip
+
+case("layers in a list", "optimizer-without-parameters", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4), nn.Linear(4, 1)]  # HERE
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+""")  # fmt: skip
+
+case("a loss that is no scalar", "loss-not-scalar", """
+model = nn.Linear(4, 3)
+criterion = nn.CrossEntropyLoss(reduction="none")  # HERE
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.zeros(8, dtype=torch.long)), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("a worker", "data-worker", """
+class Rows(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        return torch.ones(4), [0, 1][i]  # HERE
+model = nn.Linear(4, 3)
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(Rows(), batch_size=4, num_workers=1)
+model(torch.ones(1, 4))
+""", LOOP)  # fmt: skip
+
+case("items of different lengths", "uneven-items", """
+class Rows(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        return torch.ones(4 + i % 2), 0  # HERE
+model = nn.Linear(4, 3)
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(Rows(), batch_size=4)
+model(torch.ones(1, 4))
+""", LOOP)  # fmt: skip
+
+case("a constant on another device", "device-mismatch", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.ones(4, device="meta")  # HERE
+        self.fc = nn.Linear(4, 3)
+    def forward(self, x):
+        h = self.fc(x)
+        return x * self.scale
+model = Net()
+model(torch.randn(2, 4))
+""")  # fmt: skip
+
+case("a gradient of the wrong shape", "backward-op", """
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.view(3, 5)  # HERE
+model = nn.Linear(4, 4)
+x = torch.randn(8, 4)
+loss = Double.apply(model(x)).mean()
+loss.backward()
+""")  # fmt: skip
+
+case("a checkpoint with a prefix", "checkpoint-mismatch", """
+model = nn.Linear(4, 4)
+state = {f"module.{k}": v for k, v in model.state_dict().items()}
+model.load_state_dict(state)  # HERE
+""")  # fmt: skip
+
+case("no forward", "forward-missing", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+    def foward(self, x):
+        return self.fc(x)
+model = Net()
+model(torch.randn(2, 4))  # HERE
+""")  # fmt: skip
+
+case("code of the user's", "exception", """
+model = nn.Linear(4, 4)
+model(torch.randn(2, 4))
+scores = {}
+scores["loss"]  # HERE
+""")  # fmt: skip
+
+
+def findings(foundry: Foundry, script: str, tmp_path: Path, **options: Any) -> list[Finding]:
+    ran = foundry.watched(script, tmp_path, **options)
+    assert ran.code == 1, ran.err
+    assert "Traceback (most recent call last)" in ran.err
+    assert ran.session.get("failures", {}) == {}
+    return diagnose(ran.recording)
+
+
+def marked(script: str) -> int:
+    return next(k for k, line in enumerate(script.splitlines(), 1) if "# HERE" in line)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_family_names_the_line(name: str, foundry: Foundry, tmp_path: Path) -> None:
+    rule, script = CASES[name]
+    found = findings(foundry, script, tmp_path)
+    first = found[0]
+    assert first.rule == rule, [(f.rule, f.title) for f in found]
+    assert first.source is not None
+    assert first.source.line == marked(script), (str(first.source), first.source.code, first.title)
+    assert first.severity == "error"
+    assert first.advice
+    assert found[-1].rule == "exception"
+    if rule != "exception":
+        assert found[-1].caused_by == 0
