@@ -107,6 +107,7 @@ def _close(eager: Eager, pid: int) -> None:
 
     install.close()
     try:
+        eager.facts.write(ended=True)
         eager.session.close(exit={"exception": _failure}, coverage=eager.coverage())
     except Exception as problem:
         eager.session.guard.contain("closing the recording", problem)
@@ -122,6 +123,7 @@ def _noting(hook: Any, eager: Eager) -> Any:
 
             _failure = describe(problem, trace, eager)
             eager.session.writer.event("exception", **_failure)
+            eager.facts.write()
             trim(problem)
             trace = problem.__traceback__
         except Exception as second:

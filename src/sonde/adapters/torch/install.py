@@ -21,6 +21,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from sonde.adapters.torch.eager import Eager
+from sonde.adapters.torch.facts.patches import made, observe_facts
 from sonde.model.moment import Phase
 
 Opener = Callable[[], Eager | None]
@@ -52,6 +53,7 @@ def install(opener: Opener) -> None:
     _wrap_optimizer_init()
     _wrap_scaler()
     _wrap_loader()
+    observe_facts(current)
     os.register_at_fork(after_in_child=_forked)
 
 
@@ -100,7 +102,7 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     eager = _eager
     if eager is None and (not _pending or (eager := begin()) is None):
         return _original_call(self, *args, **kwargs)
-    if eager.idle:
+    if eager.idle and id(self) not in eager.facts.root_ids:
         return _original_call(self, *args, **kwargs)
     if eager.thread != get_ident():
         eager.other_threads += 1
@@ -119,6 +121,10 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         out = _original_call(self, *args, **kwargs)
     finally:
         eager.stack.pop()
+        if not eager.stack:
+            eager.facts.root_left()
+    if not eager.stack:
+        _returned(eager, self, out)
     if eager.level:
         began, counted = (perf_counter_ns(), eager.block.nanos) if timing else (0, 0)
         try:
@@ -128,6 +134,13 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if timing:
             eager.accounting.leave_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
     return out
+
+
+def _returned(eager: Eager, root: nn.Module, out: Any) -> None:
+    try:
+        eager.facts.root_returned(root, out)
+    except Exception as problem:
+        eager.session.guard.contain("observing a root", problem)
 
 
 # -- autograd --------------------------------------------------------------------------------------
@@ -175,6 +188,7 @@ def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) 
         if eager.session.steps.before_optimizer(id(optimizer)):
             eager.finish_step(behind=True)
         eager.parameters.before(optimizer, _has_closure(args, kwargs))
+        eager.facts.before_optimizer(optimizer, _has_closure(args, kwargs))
     except Exception as problem:
         eager.session.guard.contain("observing gradients", problem)
     eager.session.cost_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
@@ -188,6 +202,7 @@ def _after_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -
     try:
         eager.optimizer_steps += 1
         eager.parameters.after(optimizer, _has_closure(args, kwargs))
+        eager.facts.after_optimizer(optimizer)
     except Exception as problem:
         eager.session.guard.contain("observing parameters", problem)
     eager.session.cost_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
@@ -234,6 +249,7 @@ _known_optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
 def note_optimizer(optimizer: torch.optim.Optimizer) -> None:
     _known_optimizers.add(optimizer)
+    made(optimizer)
     if _eager is not None:
         _expect(_eager, optimizer)
 
