@@ -24,9 +24,29 @@ def diagnose(recording: Recording) -> list[Finding]:
             own = list(known.check(case))
             base = len(findings)
             findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
-    numbered = sorted(
-        enumerate(findings),
-        key=lambda pair: (_ORDER[pair[1].severity], pair[1].step if pair[1].step is not None else -1, pair[0]),
-    )
+    _link(findings)
+    numbered = sorted(enumerate(findings), key=lambda pair: (*_weight(pair[1]), pair[0]))
     place = {old: new for new, (old, _) in enumerate(numbered)}
     return [f if f.caused_by is None else replace(f, caused_by=place[f.caused_by]) for _, f in numbered]
+
+
+_ORIGINS = ("divergence", "nan-in-data", "nan-in-optimizer", "nan-origin")
+
+
+def _link(findings: list[Finding]) -> None:
+    """Where the origin of NaN is known, what a watchpoint saw of it follows from that."""
+    for rank in {finding.rank for finding in findings}:
+        origin = next((k for k, f in enumerate(findings) if f.rank == rank and f.rule in _ORIGINS and f.caused_by is None), None)
+        if origin is None:
+            continue
+        for k, finding in enumerate(findings):
+            if finding.rank == rank and finding.rule in ("nonfinite", "watchpoint") and finding.severity != "info":
+                since = findings[origin].step
+                if finding.rule == "nonfinite" or since is None or (finding.step is not None and finding.step >= since):
+                    findings[k] = replace(finding, caused_by=origin)
+
+
+def _weight(finding: Finding) -> tuple[int, int, int]:
+    """What is to be read first: causes before what follows from them, errors before warnings, early before late."""
+    group = 2 if finding.severity == "info" else 1 if finding.caused_by is not None else 0
+    return group, _ORDER[finding.severity], finding.step if finding.step is not None else -1

@@ -68,6 +68,8 @@ class Session:
         self.on_stop: Callable[[Stop], None] = lambda stop: None
         self.capture: Callable[[Site, Any, Moment], None] = lambda site, tensor, moment: None
         self.settle: Callable[[np.ndarray[Any, Any]], object] = lambda rows: None
+        self.on_nonfinite: Callable[[int], None] = lambda site: None
+        """Told of every digest with NaN or Inf, at once."""
         self._evaluated = 0
         self._mark = 0
         self._last_flush = self._step_began = time.perf_counter_ns()
@@ -163,6 +165,7 @@ class Session:
 
     def _nonfinite(self, site: int, row: int, tensor: Any) -> None:
         """Called by the block right after a digest with NaN or Inf, while the tensor is at hand; once a site is enough."""
+        self.on_nonfinite(site)
         if site not in self._went_nonfinite:
             self._went_nonfinite.add(site)
             try:
@@ -282,6 +285,10 @@ class Session:
                 close = nearest(point.sites, addresses)
                 hint = f"the nearest are {', '.join(close)}" if close else "`sonde show` lists the sites"
                 log.warning("the watchpoint %r matches no site so far; %s", str(point), hint)
+
+    def uncounted(self) -> None:
+        """The time of this step says nothing: it was traced or run again."""
+        self._skip_timing = True
 
     def flush(self) -> None:
         """Evaluates and writes what the block holds, and empties it."""

@@ -23,8 +23,10 @@ from sonde.adapters.torch.frames import user_line
 from sonde.adapters.torch.hooks import hook
 from sonde.adapters.torch.naming import clean, name_inside, name_root
 from sonde.adapters.torch.parameters import Parameters
+from sonde.adapters.torch.replay import Replay
 from sonde.adapters.torch.stops import Stops
 from sonde.adapters.torch.tensors import dtype_name, raw_bytes, tensors_in
+from sonde.adapters.torch.trace import Tracer
 from sonde.model.moment import Moment, Phase
 from sonde.model.site import Kind, Role, Site
 from sonde.session.policy import Level
@@ -67,6 +69,10 @@ class Eager:
         self.unsupported: dict[str, str] = {}
         self.device = DeviceDigests()
         self.stops = Stops(self)
+        self.tracer: Tracer | None = None
+        """The trace that is under way."""
+        self.replay = Replay(self)
+        session.on_nonfinite = self.replay.alarm
         session.gate.changed = self.refresh
         session.on_stop = self.stops.hit
         session.capture = self.capture
@@ -287,6 +293,7 @@ class Eager:
 
     def backward_ends(self, before: Phase) -> None:
         self.set_phase(before)
+        self.replay.tape.pause()
         self.session.steps.after_backward()
         if before is not Phase.BACKWARD:
             self.facts.after_backward()
@@ -334,6 +341,7 @@ class Eager:
             self.parameters.digest_rest()
         if behind:
             self._count_anew()
+        self.replay.finish_step(self.step, behind=behind)
         session.cost_ns += self.accounting.finish_step(full=self.level == Level.FULL)
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step

@@ -23,7 +23,8 @@ _LIBRARIES = tuple(
 _owner: dict[CodeType, int] = {}  # 0: Sonde or torch, 1: another library, 2: the user
 
 
-def _rank(code: CodeType) -> int:
+def rank_of(code: CodeType) -> int:
+    """Whose code it is: 0 Sonde's or torch's, 1 another library's, 2 the user's."""
     known = _owner.get(code)
     if known is None:
         path = os.path.abspath(code.co_filename)
@@ -38,7 +39,7 @@ def _rank(code: CodeType) -> int:
 
 
 def is_user(code: CodeType) -> bool:
-    return _rank(code) == 2
+    return rank_of(code) == 2
 
 
 def is_ours(code: CodeType) -> bool:
@@ -48,7 +49,7 @@ def is_ours(code: CodeType) -> bool:
 def foreign_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """Frames that are neither Sonde's nor torch's, innermost first."""
     while frame is not None:
-        if _rank(frame.f_code):
+        if rank_of(frame.f_code):
             yield frame
         frame = frame.f_back
 

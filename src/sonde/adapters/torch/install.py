@@ -53,6 +53,7 @@ def install(opener: Opener) -> None:
     _wrap_optimizer_init()
     _wrap_scaler()
     _wrap_loader()
+    _wrap_compile()
     observe_facts(current)
     os.register_at_fork(after_in_child=_forked)
 
@@ -78,6 +79,8 @@ def begin() -> Eager | None:
     _pending = False
     _eager = _opener()
     if _eager is not None:
+        if _compiled:
+            _eager.replay.compiled(_compiled[-1])
         for optimizer in list(_known_optimizers):
             _expect(_eager, optimizer)
         for loader in list(_known_loaders):
@@ -102,8 +105,16 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     eager = _eager
     if eager is None and (not _pending or (eager := begin()) is None):
         return _original_call(self, *args, **kwargs)
+    if eager.replay.tape.live and eager.thread == get_ident():
+        return eager.replay.tape.root(_observed_call, self, args, kwargs)
+    if eager.tracer is not None:
+        return eager.replay.traced_call(_original_call, _observe, self, args, kwargs)
     if eager.idle and id(self) not in eager.facts.root_ids:
         return _original_call(self, *args, **kwargs)
+    return _observe(eager, self, args, kwargs)
+
+
+def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if eager.thread != get_ident():
         eager.other_threads += 1
         return _original_call(self, *args, **kwargs)
@@ -160,7 +171,12 @@ def _observing(original: Callable[..., Any], *, losses: bool) -> Callable[..., A
             return original(*args, **kwargs)
         before = eager.phase
         try:
-            eager.backward_begins(args[0] if args and losses else kwargs.get("tensors") if losses else ())
+            given = args[0] if args and losses else kwargs.get("tensors") if losses else ()
+            eager.backward_begins(given)
+            if losses and before is not Phase.BACKWARD:
+                eager.set_phase(before)
+                eager.replay.loss(given, args[1] if len(args) > 1 else kwargs.get("grad_tensors"))
+                eager.set_phase(Phase.BACKWARD)
         except Exception as problem:
             eager.session.guard.contain("observing a loss", problem)
         try:
@@ -187,8 +203,10 @@ def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) 
     try:
         if eager.session.steps.before_optimizer(id(optimizer)):
             eager.finish_step(behind=True)
+        eager.replay.before_optimizer()
         eager.parameters.before(optimizer, _has_closure(args, kwargs))
         eager.facts.before_optimizer(optimizer, _has_closure(args, kwargs))
+        eager.replay.gradients()
     except Exception as problem:
         eager.session.guard.contain("observing gradients", problem)
     eager.session.cost_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
@@ -207,6 +225,7 @@ def _after_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -
         eager.session.guard.contain("observing parameters", problem)
     eager.session.cost_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
     _stepped(eager, optimizer)
+    eager.replay.after_optimizer()
 
 
 def _stepped(eager: Eager, optimizer: torch.optim.Optimizer, *, skipped: bool = False) -> None:
@@ -242,6 +261,18 @@ def _wrap_optimizer_init() -> None:
         note_optimizer(self)
 
     torch.optim.Optimizer.__init__ = init
+
+    clearing = torch.optim.Optimizer.zero_grad
+
+    @functools.wraps(clearing)
+    def zero_grad(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+        tape = _eager.replay.tape if _eager is not None else None
+        if tape is None or not tape.live or _eager is None or _eager.thread != get_ident():
+            return clearing(self, *args, **kwargs)
+        with tape.aside():
+            return clearing(self, *args, **kwargs)
+
+    torch.optim.Optimizer.zero_grad = zero_grad
 
 
 _known_optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
@@ -309,6 +340,24 @@ def _wrap_loader() -> None:
         return original(self)
 
     torch.utils.data.DataLoader.__iter__ = iterate
+
+
+def _wrap_compile() -> None:
+    """A compiled function sees the modes on torch's stack, so there must be none of ours; a compiled module is called without."""
+    original = torch.compile
+
+    @functools.wraps(original)
+    def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if model is not None and not isinstance(model, nn.Module):
+            _compiled.append(getattr(model, "__name__", "a function"))
+            if _eager is not None:
+                _eager.replay.compiled(_compiled[-1])
+        return original(model, *args, **kwargs)
+
+    torch.compile = compile
+
+
+_compiled: list[str] = []
 
 
 def _epoch_begins(eager: Eager, loader: Any) -> None:

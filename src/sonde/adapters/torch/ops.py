@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from sonde.adapters.torch.modes import push, remove
+
 if TYPE_CHECKING:
     from sonde.adapters.torch.stops import Stops
-
-_push = torch._C._push_on_torch_function_stack
-_pop = torch._C._pop_torch_function_stack
-_length = torch._C._len_torch_function_stack
 
 _NOT_OPS = frozenset({"detach", "detach_", "requires_grad_", "size", "dim", "numel", "clone_", "backward", "item", "data"})
 
@@ -38,7 +36,7 @@ class OpMode(TorchFunctionMode):  # type: ignore[misc]
         if self._inside:
             return  # torch has taken the mode off for the time of the call, and puts it back: see `new_step`
         if wanted and not self._pushed:
-            _push(self)
+            push(self)
         elif self._pushed and not wanted:
             remove(self)
         self._pushed = wanted
@@ -93,14 +91,3 @@ def op_name(func: Callable[..., Any]) -> str | None:
         return None
     return name
 
-
-def remove(mode: TorchFunctionMode) -> None:
-    """Takes a mode off the stack wherever it is, leaving the user's own modes as they were."""
-    above = []
-    while _length():
-        top = _pop()
-        if top is mode:
-            break
-        above.append(top)
-    for other in reversed(above):
-        _push(other)

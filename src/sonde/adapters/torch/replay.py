@@ -1,0 +1,441 @@
+"""Runs the current step again under full trace when something in it went wrong, and leaves no mark on the training.
+
+What is put back afterwards: the states of all random generators, every buffer of the modules (with its version
+counter), and nothing else is touched: gradients are taken with `autograd.grad`, which writes to no `.grad`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import logging
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sonde.adapters.torch.frames import display_path
+from sonde.adapters.torch.modes import on_stack, push, remove
+from sonde.adapters.torch.stops import OBSERVED_BY_NOBODY
+from sonde.adapters.torch.tape import Entry, Slot, Tape
+from sonde.adapters.torch.tensors import tensors_in
+from sonde.adapters.torch.trace import Tracer
+from sonde.model.moment import Phase
+from sonde.model.site import Kind, Role, SourceLine
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.eager import Eager
+
+MOST_REPLAYS = 3
+_STATE_BYTES = 1 << 20
+"""Buffers of a module that its forward reads and writes, other than running statistics, are copied up to this size."""
+_COPY_BYTES = 1 << 30
+
+log = logging.getLogger("sonde.session")
+
+
+class Replay:
+    """Belongs to the training thread. `eager.tracer` is the trace that is under way, of the first step or of a replay."""
+
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.tape = Tape(eager)
+        self.tape.asked = self._asked
+        self.tape.before_root = self._before_root
+        self.tape.after_root = self._after_root
+        self.active = False
+        """The step is being run again now."""
+        self.done = 0
+        self.off = ""
+        """Why no step of this run can be traced or replayed, if so."""
+        self._bad: str | None = None
+        """What was found to be non-finite since the last look: the loss, or a gradient."""
+        self._last_step = -2
+        self._follow = False
+        self._began = 0
+        self._stateful: dict[int, list[str]] = {}
+        self._watched: list[tuple[nn.Module, str, Tensor, int]] | None = None
+        self._foreign_random: tuple[Any, Any] | None = None
+        self._poisoned = False
+        """A parameter is not finite: whatever comes now follows from that."""
+        if eager.session.options.budget != 0:
+            self._trace_live()
+        else:
+            self.tape.wanted = True
+
+    # -- alarms ----------------------------------------------------------------------------------
+
+    def alarm(self, number: int) -> None:
+        """A digest at this site has NaN or Inf."""
+        site = self.eager.session.sites[number]
+        if site.kind is Kind.LOSS:
+            self._bad = "loss"
+        elif site.kind is Kind.PARAMETER and site.role is Role.GRAD:
+            self._bad = self._bad or "gradient"
+        elif site.kind is Kind.PARAMETER and site.role is Role.VALUE:
+            self._poisoned = True
+
+    def loss(self, given: Any, gradient: Any) -> None:
+        """A backward pass is about to begin; the loss has been digested."""
+        tensors = tensors_in(given)[:1]
+        for tensor in tensors:
+            plain = getattr(tensor, "_sonde_unscaled", tensor)
+            if self.eager.tracer is not None and not self.active:
+                with torch._C.DisableTorchFunction():
+                    self.eager.tracer.differentiated(plain)
+            self.tape.differentiate(tensor, plain, gradient)
+            bad, self._bad = self._bad, None
+            if bad == "loss":
+                self.run("the loss is not finite", plain)
+
+    def gradients(self) -> None:
+        """The gradients have been digested, the optimizer has not stepped yet."""
+        bad, self._bad = self._bad, None
+        if bad == "gradient" and not self.eager.session.engine.loss_scaling:
+            self.run("a gradient is not finite", None)
+
+    def _asked(self, tensor: Tensor) -> None:
+        self.run("the script looked and found a value that is not finite", tensor)
+
+    # -- the first step, and one that follows ----------------------------------------------------
+
+    def _trace_live(self) -> None:
+        self.eager.tracer = Tracer(self.eager)
+        push(self.eager.tracer.mode)
+        self._began = time.perf_counter_ns()
+
+    def traced_call(
+        self, plain: Callable[..., Any], observed: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any
+    ) -> Any:
+        """A module is called while a trace is under way. `plain` calls it and `observed` has it observed as well."""
+        eager, tracer = self.eager, self.eager.tracer
+        assert tracer is not None
+        if self.active:
+            entry = eager.entries.get(id(module)) or eager.meet(module)
+            tracer.entered(entry)
+            eager.stack.append(entry)
+            try:
+                return plain(module, *args, **kwargs)
+            finally:
+                eager.stack.pop()
+        if eager.thread != get_ident():
+            return observed(eager, module, args, kwargs)
+        known = eager.entries.get(id(module))
+        if known is not None:
+            tracer.entered(known)
+        if type(module).__name__ != "OptimizedModule" and getattr(module, "_compiled_call_impl", None) is None:
+            return observed(eager, module, args, kwargs)
+        tracer.notes.append(f"{type(module).__name__} is compiled, so its ops were not traced")
+        remove(tracer.mode)  # the compiler must not see it
+        try:
+            return observed(eager, module, args, kwargs)
+        finally:
+            if eager.tracer is tracer:
+                push(tracer.mode)
+
+    def compiled(self, what: str) -> None:
+        """The script compiles something other than a module: modes would be seen by the compiler."""
+        self.off = f"{what} is compiled"
+        self.tape.wanted = False
+        self.tape.rest()
+        if self.eager.tracer is not None and not self.active:
+            remove(self.eager.tracer.mode)
+            self.eager.tracer = None
+            self.eager.session.note("trace_skipped", step=self.eager.step, why=self.off)
+
+    def finish_step(self, step: int, *, behind: bool) -> None:
+        """The step is over. Called once a step, so it must be quick when there is nothing to do."""
+        eager = self.eager
+        tape = self.tape
+        if not behind:
+            tape.clear()
+        self._bad = None
+        if eager.tracer is not None and not self.active:
+            tracer, eager.tracer = eager.tracer, None
+            remove(tracer.mode)
+            trace = tracer.finish(step, "first" if step == 0 else "following")
+            self._write(trace)
+            self._watched = None
+            seconds = (time.perf_counter_ns() - self._began) * 1e-9
+            eager.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
+            eager.session.uncounted()
+        elif self._follow and not self.off:
+            self._follow = False
+            self._trace_live()
+            return
+        tape.wanted = not self.off and self.done < MOST_REPLAYS and not self._poisoned
+        if behind:
+            return
+        if tape.wanted:
+            tape.resume()
+        elif tape.live:
+            tape.rest()
+
+    def before_optimizer(self) -> None:
+        self.tape.rest()
+
+    def after_optimizer(self) -> None:
+        """Parameters have changed: what was computed with them cannot be computed again."""
+        if self.tape.wanted:
+            self.tape.clear()
+            self.tape.resume()
+
+    def _write(self, trace: Any) -> None:
+        try:
+            self.eager.session.writer.trace(trace)
+        except Exception as problem:
+            self.eager.session.guard.contain("writing the recording", problem)
+
+    # -- what a root's call depends on -----------------------------------------------------------
+
+    def _before_root(self, entry: Entry, module: nn.Module) -> None:
+        """Buffers that the forward both reads and writes are copied; that there are any shows in the first call."""
+        names = self._stateful.get(id(module))
+        if names is None:
+            self._watched = [
+                (owner, name, buffer, buffer._version)
+                for owner in module.modules()
+                if not isinstance(owner, nn.modules.batchnorm._BatchNorm)
+                for name, buffer in owner.named_buffers(recurse=False)
+            ]
+            return
+        for name in names:
+            buffer = module.get_buffer(name)
+            entry.buffers.append((buffer, buffer.detach().clone()))
+
+    def _after_root(self, module: nn.Module) -> None:
+        if self._watched is None:
+            return
+        watched, self._watched = self._watched, None
+        changed = {
+            (id(owner), name)
+            for owner, name, buffer, version in watched
+            if getattr(owner, name, None) is not buffer or buffer._version != version
+        }
+        paths = [
+            f"{path}.{name}" if path else name
+            for path, owner in module.named_modules()
+            for name, buffer in owner.named_buffers(recurse=False)
+            if (id(owner), name) in changed and buffer.numel() * buffer.element_size() <= _STATE_BYTES
+        ]
+        self._stateful[id(module)] = paths
+
+    # -- running the step again ------------------------------------------------------------------
+
+    def run(self, why: str, target: Tensor | None) -> None:
+        """`target` is the value that is wrong; None when it is a gradient."""
+        eager = self.eager
+        if self.active or self.off or eager.tracer is not None or self._poisoned or self.done >= MOST_REPLAYS:
+            return
+        if eager.step in (self._last_step, self._last_step + 1):
+            self._last_step = eager.step
+            return  # the same trouble goes on
+        self._last_step = eager.step
+        began = time.perf_counter_ns()
+        tape = self.tape
+        cannot = tape.trouble or self._forbidden()
+        if not cannot and not tape.entries:
+            cannot = "nothing of the step was recorded"
+        if not cannot and target is not None and tape.slot(target) is None:
+            cannot = "the value was not made in code that was recorded"
+        if cannot:
+            self._follow = True
+            eager.session.note("replay_impossible", step=eager.step, trigger=why, why=cannot)
+            return
+        self.done += 1
+        tracer = Tracer(eager, boundary=Replay._execute.__code__)
+        problem: Exception | None = None
+        exact = False
+        with self._undisturbed(tracer):
+            try:
+                exact = self._again(tracer, target)
+            except Exception as caught:
+                problem = caught
+                tracer.notes.append(f"running the step again failed: {type(caught).__name__}: {caught}"[:500])
+        trace = tracer.finish(eager.step, "replay", exact=exact)
+        self._write(trace)
+        self._follow = not exact and self.done < MOST_REPLAYS
+        spent = time.perf_counter_ns() - began
+        eager.session.note(
+            "replayed", step=eager.step, trigger=why, exact=exact, ops=len(trace.ops), notes=list(trace.notes), seconds=round(spent * 1e-9, 4),
+        )  # fmt: skip
+        eager.session.uncounted()
+        if problem is not None:
+            log.debug("replay failed", exc_info=problem)
+
+    def _forbidden(self) -> str:
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+            for entry in self.tape.entries:
+                if isinstance(entry.call, nn.Module) and any(
+                    "FSDP" in type(part).__name__ or "FullySharded" in type(part).__name__ or "SyncBatchNorm" in type(part).__name__
+                    for part in entry.call.modules()
+                ):  # fmt: skip
+                    return "the model communicates with other ranks in its forward"
+        return ""
+
+    def _again(self, tracer: Tracer, target: Tensor | None) -> bool:
+        """Whether what came out is what the training had computed."""
+        tape, values = self.tape, {}
+        exact = tape.unchanged()
+        if not exact:
+            tracer.notes.append("tensors that the step began with were changed since")
+        wanted = tape.slot(target) if target is not None else None
+        push(tracer.mode)
+        try:
+            for entry in tape.entries:
+                values |= self._execute(entry, values, tracer)
+                if wanted is not None and wanted in values:
+                    break
+        finally:
+            remove(tracer.mode)
+        if wanted is not None and target is not None:
+            made = values[wanted]
+            tracer.differentiated(made)
+            if not _same(made.detach(), target.detach()):
+                exact = False
+                tracer.notes.append("the value that came out is not the one that the training had computed")
+        for scaled, plain, gradient in tape.losses:
+            if scaled in values:
+                tracer.differentiated(values[plain if plain in values else scaled])
+                self._differentiate(values[scaled], gradient)
+        return exact
+
+    def _execute(self, entry: Entry, values: dict[Slot, Tensor], tracer: Tracer) -> dict[Slot, Tensor]:
+        """One call, with the values of this time in the place of those of then. A boundary in the stack: see `Tracer`."""
+        source = None
+        if entry.code is not None:
+            path = entry.code.co_filename
+            source = SourceLine(display_path(path), entry.line, linecache.getline(path, entry.line).strip())
+        owner = entry.owner
+        known = self.eager.entries.get(id(owner)) if owner is not None else None
+        tracer.outside = (source, known.name if known else "", type(owner).__name__ if owner is not None else "")
+        if entry.random is not None:
+            torch.default_generator.set_state(entry.random)
+        for buffer, content in entry.buffers:
+            buffer.copy_(content)
+        args, kwargs = _put(entry.args, values), _put(entry.kwargs, values)
+        call = entry.call
+        if type(call).__name__ in ("DistributedDataParallel", "DataParallel"):
+            call = call.module
+        with contextlib.ExitStack() as stack:
+            for device, dtype in entry.autocast:
+                stack.enter_context(torch.autocast(device, dtype=dtype))
+            out = call(*args, **kwargs)
+        return dict(zip(entry.outputs, tensors_in(out), strict=False))
+
+    def _differentiate(self, loss: Tensor, gradient: Any) -> None:
+        leaves: dict[int, Tensor] = {}
+        for entry in self.tape.entries:
+            if isinstance(entry.call, nn.Module):
+                leaves |= {id(p): p for p in entry.call.parameters() if p.requires_grad}
+            for tensor in tensors_in((entry.args, entry.kwargs)):
+                if tensor.requires_grad and tensor.is_leaf:
+                    leaves[id(tensor)] = tensor
+        if loss.requires_grad and leaves:
+            seed = gradient if isinstance(gradient, Tensor) else None
+            self.eager.phase = Phase.BACKWARD
+            try:
+                torch.autograd.grad(
+                    loss, list(leaves.values()), grad_outputs=seed, retain_graph=True, allow_unused=True
+                )
+            finally:
+                self.eager.phase = Phase.FORWARD
+
+    @contextlib.contextmanager
+    def _undisturbed(self, tracer: Tracer) -> Iterator[None]:
+        eager = self.eager
+        thread, strangers, phase, stack = eager.thread, eager.other_threads, eager.phase, eager.stack
+        tape_recording = self.tape.recording
+        self.tape.recording = False
+        self.active = True
+        eager.thread, eager.phase, eager.stack, eager.tracer = OBSERVED_BY_NOBODY, Phase.FORWARD, [], tracer
+        modules = {id(m): m for e in self.tape.entries if isinstance(e.call, nn.Module) for m in e.call.modules()}
+        buffers = {id(b): b for m in modules.values() for _, b in m.named_buffers(recurse=False)}
+        size = sum(b.numel() * b.element_size() for b in buffers.values())
+        held = tuple(buffers.values()) if size <= _COPY_BYTES else ()
+        copies = [buffer.detach().clone() for buffer in held]
+        names = [(m, n, b) for m in modules.values() for n, b in list(m._buffers.items())]
+        hidden = on_stack(self.tape.mode)
+        if hidden:
+            remove(self.tape.mode)
+        states = _random_states()
+        disabled = logging.root.manager.disable
+        try:
+            with (
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+                warnings.catch_warnings(),
+                torch.enable_grad(),
+                torch.autograd._unsafe_preserve_version_counter(held),
+            ):
+                warnings.simplefilter("ignore")
+                logging.disable(logging.CRITICAL)
+                try:
+                    yield
+                finally:
+                    with torch.no_grad():
+                        for module, name, buffer in names:
+                            module._buffers[name] = buffer
+                        for buffer, copy in zip(held, copies, strict=True):
+                            buffer.copy_(copy)
+        finally:
+            logging.disable(disabled)
+            _restore(states)
+            if hidden:
+                push(self.tape.mode)
+            eager.tracer = None
+            eager.thread, eager.other_threads, eager.phase, eager.stack = thread, strangers, phase, stack
+            self.active = False
+            self.tape.recording = tape_recording
+
+
+def _put(value: Any, values: dict[Slot, Tensor]) -> Any:
+    if isinstance(value, Slot):
+        return values[value]
+    if isinstance(value, Tensor):
+        if value.grad_fn is not None:  # of an earlier step: its graph may be gone
+            return value.detach().requires_grad_()
+        return value
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind([_put(item, values) for item in value])
+    if kind is dict:
+        return {name: _put(item, values) for name, item in value.items()}
+    return value
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
+def _random_states() -> list[tuple[Literal["torch", "cuda", "python", "numpy"], Any]]:
+    states: list[tuple[Literal["torch", "cuda", "python", "numpy"], Any]] = [
+        ("torch", torch.default_generator.get_state()),
+        ("python", random.getstate()),
+    ]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states.append(("cuda", torch.cuda.get_rng_state_all()))
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        states.append(("numpy", numpy.random.get_state()))
+    return states
+
+
+def _restore(states: list[tuple[Literal["torch", "cuda", "python", "numpy"], Any]]) -> None:
+    for kind, state in states:
+        if kind == "torch":
+            torch.default_generator.set_state(state)
+        elif kind == "python":
+            random.setstate(state)
+        elif kind == "cuda":
+            torch.cuda.set_rng_state_all(state)
+        else:
+            sys.modules["numpy"].random.set_state(state)

@@ -1,0 +1,288 @@
+"""Where NaN and Inf come from: the op, the data, or the optimizer.
+
+A trace of the failing step shows every op with what it took and gave. Walking back from the bad loss along bad values
+leads to the first op that was given finite numbers (or a mask of -Inf that it could not cope with). Where the loss
+is finite and a gradient is not, it is the op whose own derivative turned a finite gradient bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sonde.diagnose.causes import Cause, backward_cause, forward_cause
+from sonde.diagnose.divergence import Divergence, diverged
+from sonde.diagnose.path import Origin, backward_origin, bad, chain, count, forward_origin, inserted_at
+from sonde.diagnose.rule import Case, rule
+from sonde.model.finding import Finding
+from sonde.model.site import Kind, Role, SourceLine
+from sonde.model.trace import OpRecord, TensorFact, Trace
+
+_FIELDS = ("min", "max", "absmax", "nan", "pos_inf", "neg_inf", "zero")
+
+
+@rule("nan-origin")
+def origins(case: Case) -> list[Finding]:
+    """NaN or Inf reached the loss, a gradient or a weight: the op that made it, from the trace of that step.
+
+    The first op on the way to the bad value that was given finite numbers is the origin; infinities that a mask put in are
+    none. Bad values that came in from outside are in the data (rule `nan-in-data`). Finite gradients and weights that are not are the
+    optimizer's doing (`nan-in-optimizer`). When loss and weights had been growing by orders of magnitude and nothing but plain
+    arithmetic overflowed, the training diverged (`divergence`), and the op is where that showed.
+    """
+    harmed = _harmed_steps(case)
+    for trace in case.traces:
+        if trace.reason == "first" and trace.step not in harmed:
+            continue
+        found = _in_trace(case, trace, survived=not harmed)
+        if found:
+            return found
+    return _without_trace(case, harmed)
+
+
+def _harmed_steps(case: Case) -> set[int]:
+    """Steps in which the loss, a gradient or a weight was found to be bad."""
+    steps = set()
+    for hit in case.rank.hits:
+        site = case.sites.get(hit.site)
+        if site is not None and site.kind in (Kind.LOSS, Kind.PARAMETER) and any(
+            hit.actual.get(name, 0) > 0 for name in ("nan", "inf", "pos_inf", "neg_inf", "nonfinite")
+        ):  # fmt: skip
+            steps.add(hit.moment.step)
+    return steps
+
+
+def _in_trace(case: Case, trace: Trace, *, survived: bool) -> list[Finding]:
+    origin = forward_origin(trace, trace.loss) if trace.loss is not None else None
+    if origin is None:
+        op = backward_origin(trace)
+        if op is None:
+            return []
+        cause = backward_cause(op)
+        return _with_divergence(case, trace, cause, _backward(case, trace, op, cause))
+    if origin.outside is not None:
+        if origin.outside.name:
+            return []  # a weight or buffer: it went bad before this step
+        return [_data(case, trace, origin, origin.outside)]
+    cause = forward_cause(origin)
+    finding = _forward(case, trace, origin, cause, survived=survived)
+    return _with_divergence(case, trace, cause, finding)
+
+
+def _with_divergence(case: Case, trace: Trace, cause: Cause, finding: Finding) -> list[Finding]:
+    growth = diverged(case, trace.step)
+    if growth is None or not (cause.growth or (growth.weights >= 100 and not cause.sure)):
+        return [finding]
+    return [_divergence(case, growth), _caused(finding, 0)]
+
+
+def _caused(finding: Finding, cause: int) -> Finding:
+    from dataclasses import replace
+
+    return replace(finding, caused_by=cause)
+
+
+def _where(op: OpRecord) -> str:
+    if op.module_type and op.module and op.module_type.lower() != op.module:
+        return f" in {op.module} ({op.module_type})"
+    return f" in {op.module or op.module_type}" if op.module or op.module_type else ""
+
+
+def _gives(stats: Mapping[str, float]) -> str:
+    if count(stats, "nan"):
+        return "NaN"
+    return "-inf" if count(stats, "neg_inf") and not count(stats, "pos_inf") else "inf"
+
+
+def _forward(case: Case, trace: Trace, origin: Origin, cause: Cause, *, survived: bool) -> Finding:
+    op = origin.op
+    out = next((fact.stats for fact in op.outputs if bad(fact.stats)), {})
+    evidence: dict[str, Any] = {**cause.evidence, **_out(out)}
+    evidence |= _inputs(op, known=evidence)
+    last = trace.loss if trace.loss is not None else op.index
+    evidence["chain"] = [f"{step.site} {step.source or ''}".strip() for step in chain(trace, op.index, last)]
+    rows = _samples(out)
+    if rows and "sample" not in evidence:
+        evidence["samples"] = rows
+    advice = cause.advice
+    for mask in origin.masks:
+        made = inserted_at(trace, mask)
+        if made is not None and made.source is not None:
+            evidence["mask"] = {"op": made.op, "source": str(made.source), "code": made.source.code}
+            advice = f"The -inf comes from {made.op} at {made.source}. {advice}"
+            break
+    return Finding(
+        rule="nan-origin",
+        severity="warning" if survived else "error",
+        title=f"{cause.what}{_where(op)} gives {_gives(out)}",
+        advice=advice,
+        step=trace.step,
+        phase="forward",
+        rank=case.rank.rank,
+        site=f"{op.site}:out",
+        op=op.op,
+        source=op.source,
+        evidence=evidence,
+        confidence=_confidence(trace, cause),
+    )
+
+
+def _backward(case: Case, trace: Trace, op: OpRecord, cause: Cause) -> Finding:
+    made = {name: op.gradient.get(f"in.{name}", 0.0) for name in ("nan", "pos_inf", "neg_inf")}
+    evidence: dict[str, Any] = {**cause.evidence, "grad.absmax": op.gradient.get("absmax", 0.0)}
+    evidence |= {f"grad_in.{name}": value for name, value in made.items() if value}
+    evidence |= _inputs(op, known=evidence)
+    rows = [int(op.gradient[key]) for key in sorted(op.gradient) if key.startswith("in.bad_row.")]
+    if rows:
+        evidence["samples"] = rows
+    return Finding(
+        rule="nan-origin",
+        severity="error",
+        title=f"{cause.what}{_where(op)}: its gradient is {_gives(made)} although the loss is finite",
+        advice=cause.advice,
+        step=trace.step,
+        phase="backward",
+        rank=case.rank.rank,
+        site=f"{op.site}:grad_in",
+        op=op.op,
+        source=op.source,
+        evidence=evidence,
+        confidence=_confidence(trace, cause),
+    )
+
+
+def _confidence(trace: Trace, cause: Cause) -> float:
+    return (0.97 if cause.sure else 0.8) - (0.0 if trace.exact else 0.3)
+
+
+def _out(stats: Mapping[str, float]) -> dict[str, float]:
+    return {f"out.{name}": stats[name] for name in ("nan", "pos_inf", "neg_inf", "count") if stats.get(name)}
+
+
+def _inputs(op: OpRecord, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Shapes and ranges of what the op was given."""
+    found: dict[str, Any] = {}
+    for k, fact in enumerate(op.inputs[:4]):
+        label = fact.name or f"in[{k}]"
+        found[label] = f"{list(fact.shape)} {fact.dtype} {_range(fact.stats)}".strip()
+    return {key: value for key, value in found.items() if key not in known}
+
+
+def _range(stats: Mapping[str, float]) -> str:
+    if not stats or stats.get("min") is None or stats["min"] != stats["min"]:
+        return ""
+    return f"in [{stats['min']:.4g}, {stats['max']:.4g}]"
+
+
+def _samples(stats: Mapping[str, float]) -> list[int]:
+    rows = [int(stats[f"bad_row.{k}"]) for k in range(8) if f"bad_row.{k}" in stats]
+    return rows if stats.get("bad_rows", 0) <= 8 else []
+
+
+# -- data -------------------------------------------------------------------------------------------
+
+
+def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding:
+    """The bad values were there before any op ran on them."""
+    op = origin.op
+    rows = _samples(fact.stats)
+    what = _gives(fact.stats)
+    evidence: dict[str, Any] = {f"in.{name}": fact.stats[name] for name in ("nan", "pos_inf", "neg_inf") if fact.stats.get(name)}
+    evidence |= {"shape": list(fact.shape), "first_used_by": op.site, "samples": rows or f"{fact.stats.get('bad_rows', 0):g} rows"}
+    place = ""
+    if rows and fact.shape:
+        place = f": sample {rows[0]}" if len(rows) == 1 else f": samples {', '.join(map(str, rows))}"
+        if len(fact.shape) > 1:
+            inner = int(fact.stats.get("bad_at", 0))
+            index = []
+            for size in reversed(fact.shape):
+                index.append(inner % max(size, 1))
+                inner //= max(size, 1)
+            position = list(reversed(index))[1:]
+            evidence["feature"] = position[0] if len(position) == 1 else position
+            place += f", feature {evidence['feature']}"
+    source = op.source
+    batch = next((e for e in reversed(case.events) if e.get("kind") == "batch" and e.get("step") == trace.step), None)
+    if batch is not None and rows and batch.get("indices"):
+        known = [batch["indices"][row] for row in rows if row < len(batch["indices"])]
+        if known and fact.shape[0] == len(batch["indices"]):
+            evidence["dataset"] = batch.get("dataset", "")
+            evidence["dataset_indices"] = known
+            place += f" (index {', '.join(map(str, known))} of {batch.get('dataset') or 'the dataset'})"
+            given = batch.get("source")
+            if given:
+                source = SourceLine(given["file"], given["line"], given["code"])
+                evidence["used_at"] = str(op.source)
+    return Finding(
+        rule="nan-in-data",
+        severity="error",
+        title=f"{what} in the data{place}, before any layer ran",
+        advice="Clean or drop these samples where the dataset is built (np.isfinite), or test each batch before the model sees it.",
+        step=trace.step,
+        phase="data",
+        rank=case.rank.rank,
+        site=f"{op.site}:in",
+        op=op.op,
+        source=source,
+        evidence=evidence,
+        confidence=0.97 if trace.exact else 0.7,
+    )
+
+
+# -- the optimizer ----------------------------------------------------------------------------------
+
+
+def _divergence(case: Case, growth: Divergence) -> Finding:
+    optimizer = growth.optimizer
+    rate = f" ({optimizer['type']}, lr {growth.rate:g})" if optimizer and growth.rate is not None else f" (lr {growth.rate:g})" if growth.rate is not None else ""
+    return Finding(
+        rule="divergence",
+        severity="error",
+        title=f"The training diverges: the learning rate is too large{rate}",
+        advice="Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is only where the growth ends.",
+        step=growth.step,
+        phase="optimizer",
+        rank=case.rank.rank,
+        site=growth.site,
+        source=growth.source,
+        evidence=growth.evidence,
+        confidence=0.9,
+    )
+
+
+def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
+    """What the digests alone can tell: a weight that went bad under finite gradients, or growth before the end."""
+    if not harmed:
+        return []
+    first = min(harmed)
+    growth = diverged(case, first)
+    bad_weights = [
+        hit for hit in case.rank.hits
+        if hit.moment.step == first and (site := case.sites.get(hit.site)) is not None
+        and site.kind is Kind.PARAMETER and site.role is Role.VALUE
+    ]  # fmt: skip
+    others = [hit for hit in case.rank.hits if hit.moment.step == first and hit not in bad_weights]
+    if bad_weights and not any(_nonfinite(hit.actual) for hit in others):
+        hit = bad_weights[0]
+        name = hit.site.partition(":")[0]
+        gradient = [row for row in case.digests(f"{name}:grad", ("step", "absmax", "nan")) if row["step"] == first]
+        return [
+            Finding(
+                rule="nan-in-optimizer",
+                severity="error",
+                title=f"The optimizer makes {name} non-finite although its gradient is finite",
+                advice="Look at the learning rate, eps (0 divides by 0 in Adam), betas and the optimizer's state; lower the learning rate or clip.",
+                step=first,
+                phase="optimizer",
+                rank=case.rank.rank,
+                site=hit.site,
+                source=growth.source if growth is not None else None,
+                evidence={"grad.absmax": gradient[0]["absmax"] if gradient else None, **(growth.evidence if growth else {})},
+                confidence=0.8,
+            )
+        ]
+    return [_divergence(case, growth)] if growth is not None else []
+
+
+def _nonfinite(actual: Mapping[str, float]) -> bool:
+    return any(actual.get(name, 0) > 0 for name in ("nan", "inf", "pos_inf", "neg_inf", "nonfinite"))
