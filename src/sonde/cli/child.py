@@ -108,6 +108,7 @@ def _close(eager: Eager, pid: int) -> None:
 
     install.close()
     try:
+        eager.facts.write(ended=True)
         eager.session.close(exit={"exception": _failure}, coverage=eager.coverage())
     except Exception as problem:
         eager.session.guard.contain("closing the recording", problem)
@@ -160,5 +161,6 @@ def _note(hook: Any, eager: Eager, kind: type[BaseException], problem: BaseExcep
         if _failure is None:
             _failure = describe(problem, whole, eager)
             eager.session.writer.event("exception", **_failure)
+            eager.facts.write()
     except Exception as second:
         eager.session.guard.contain("describing an exception", second)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from sonde.adapters.torch.accounting import Accounting
 from sonde.adapters.torch.entry import MOST_CALLS, Entry, Tap, is_container
 from sonde.adapters.torch.device import DeviceDigests
+from sonde.adapters.torch.facts import Facts
 from sonde.adapters.torch.frames import user_line
 from sonde.adapters.torch.hooks import hook
 from sonde.adapters.torch.naming import clean, name_inside, name_root
@@ -48,6 +49,7 @@ class Eager:
         self.entries: dict[int, Entry] = {}
         self.roots: weakref.WeakValueDictionary[str, nn.Module] = weakref.WeakValueDictionary()
         self.parameters = Parameters(self)
+        self.facts = Facts(self)
         self.level: int = session.policy.level
         self.step = 0
         self.set_phase(Phase.FORWARD)
@@ -83,7 +85,10 @@ class Eager:
         """A module is about to run."""
         if not self.stack:
             self.enter_root(module)
+            self.facts.root_called(module, args, kwargs)
         entry = self.entries.get(id(module)) or self.meet(module)
+        if self.step == 0 and self.grad_on and not _grad_enabled():
+            self.facts.inside_without_grad(entry)
         if self.stops.inputs_wanted:
             self.stops.entering(entry, args, kwargs)
         elif not self.stack and self.level == Level.FULL and self.grad_on:
@@ -281,6 +286,7 @@ class Eager:
         before = self.phase
         if before is Phase.BACKWARD:  # reentrant checkpointing differentiates parts of its own: no losses
             return before
+        self.facts.before_backward(tensors)
         for tensor in tensors_in(tensors)[:1]:
             tensor = getattr(tensor, "_sonde_unscaled", tensor)
             site = self.session.site_ids.get(("loss", Role.VALUE, None))
@@ -298,6 +304,8 @@ class Eager:
         self.set_phase(before)
         self.replay.tape.pause()
         self.session.steps.after_backward()
+        if before is not Phase.BACKWARD:
+            self.facts.after_backward()
         if before is not Phase.BACKWARD and not self.session.steps.has_optimizer:
             self.parameters.gradients_alone()
 
@@ -346,6 +354,7 @@ class Eager:
         session.cost_ns += self.accounting.finish_step(full=self.level == Level.FULL)
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step
+        self.facts.finished_step(self.step)
         self.level = max(int(session.policy.level), Level.FULL if self.stops.attentive else 0)
         limit = session.options.steps
         if limit is not None and self.step >= limit:

@@ -24,6 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from sonde.adapters.torch import birthplace
 from sonde.adapters.torch.batches import watch_batches
 from sonde.adapters.torch.eager import Eager
+from sonde.adapters.torch.facts.patches import made, observe_facts
 from sonde.model.moment import Phase
 
 Opener = Callable[[], Eager | None]
@@ -58,6 +59,7 @@ def install(opener: Opener) -> None:
     _wrap_compile()
     watch_batches(current)
     birthplace.install()
+    observe_facts(current)
     os.register_at_fork(after_in_child=_forked)
 
 
@@ -124,7 +126,7 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         return eager.replay.tape.root(_observed_call, self, args, kwargs)
     if eager.tracer is not None:
         return eager.replay.traced_call(_original_call, _observe, self, args, kwargs)
-    if eager.idle:
+    if eager.idle and id(self) not in eager.facts.root_ids:
         return _original_call(self, *args, **kwargs)
     return _observe(eager, self, args, kwargs)
 
@@ -147,6 +149,10 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
         out = _original_call(self, *args, **kwargs)
     finally:
         eager.stack.pop()
+        if not eager.stack:
+            eager.facts.root_left()
+    if not eager.stack:
+        _returned(eager, self, out)
     if eager.level:
         began, counted = (perf_counter_ns(), eager.block.nanos) if timing else (0, 0)
         try:
@@ -157,6 +163,13 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
         if timing:
             eager.accounting.leave_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
     return out
+
+
+def _returned(eager: Eager, root: nn.Module, out: Any) -> None:
+    try:
+        eager.facts.root_returned(root, out)
+    except Exception as problem:
+        eager.session.guard.contain("observing a root", problem)
 
 
 # -- autograd --------------------------------------------------------------------------------------
@@ -210,6 +223,7 @@ def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) 
             eager.finish_step(behind=True)
         eager.replay.before_optimizer()
         eager.parameters.before(optimizer, _has_closure(args, kwargs))
+        eager.facts.before_optimizer(optimizer, _has_closure(args, kwargs))
         eager.replay.gradients()
     except Exception as problem:
         eager.session.guard.contain("observing gradients", problem)
@@ -224,6 +238,7 @@ def _after_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -
     try:
         eager.optimizer_steps += 1
         eager.parameters.after(optimizer, _has_closure(args, kwargs))
+        eager.facts.after_optimizer(optimizer)
     except Exception as problem:
         eager.session.guard.contain("observing parameters", problem)
     eager.session.cost_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
@@ -283,6 +298,7 @@ _known_optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
 def note_optimizer(optimizer: torch.optim.Optimizer) -> None:
     _known_optimizers.add(optimizer)
+    made(optimizer)
     if _eager is not None:
         _expect(_eager, optimizer)
 

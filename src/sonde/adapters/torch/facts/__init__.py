@@ -1,0 +1,307 @@
+"""What is known of a training beside its tensors, gathered at next to no cost: facts.json of a recording.
+
+One observer a subject; `Facts` passes on what the adapter sees and writes the whole after the first steps, when an
+exception ends the program, and at the end. The schema is docs/facts.md. Every method is called by the training thread.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts.batches import Batches
+from sonde.adapters.torch.facts.clipping import Clipping
+from sonde.adapters.torch.facts.graphs import Graphs
+from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
+from sonde.adapters.torch.facts.loaders import LOADERS
+from sonde.adapters.torch.facts.modes import RootModes
+from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
+from sonde.adapters.torch.facts.probe import Probe, leaves
+from sonde.adapters.torch.facts.schedules import scheduler_facts
+from sonde.adapters.torch.facts.sequence import Sequence
+from sonde.adapters.torch.tensors import tensors_in
+from sonde.model.moment import Phase
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.eager import Eager
+    from sonde.adapters.torch.entry import Entry
+
+WRITE_AFTER = (3, 50, 500)
+MOST_MODULES = 2000
+_grad_enabled = torch.is_grad_enabled
+
+
+class Facts:
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.root_ids: set[int] = set()
+        self.sequence = Sequence()
+        self.graphs = Graphs()
+        self.clipping = Clipping()
+        self.batches = Batches()
+        self.holdings = Holdings(eager)
+        self.probe = Probe(eager)
+        self.modes: dict[int, RootModes] = {}
+        self.made_in_forward: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self.no_grad_calls: dict[str, dict[str, Any]] = {}
+        self.reached: list[str] | None = None
+        self.loss_leaves = 0
+        self.evaluations: dict[int, int] = {}
+        self.eval_without_no_grad = 0
+        self._walks = 0
+        self._counted = False
+        self._optimizer_steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+    # -- modules ---------------------------------------------------------------------------------
+
+    def root_called(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        eager = self.eager
+        if eager.phase is Phase.BACKWARD or eager.opaque:
+            return
+        began = perf_counter_ns()
+        modes = self.modes.get(id(root))
+        if modes is None or modes.ref() is not root:
+            modes = self._meet(root)
+        if _grad_enabled():
+            if root.training or eager.step < 4:
+                self.batches.given(modes.name, args, kwargs, eager.step)
+            if eager.step == 0 and not KNOWN.compiled:
+                self.probe.start(evaluating=False)
+        else:
+            modes.called_without_grad(eager.step)
+        if not root.training:
+            modes.eval_mode_seen = True
+            looked = self.evaluations.get(id(root), 0)
+            if looked < 2 and not KNOWN.compiled and not _fast_path(root):
+                self.evaluations[id(root)] = looked + 1
+                eager.idle = False
+                self.probe.start(evaluating=True)
+        eager.session.cost_ns += perf_counter_ns() - began
+
+    def _meet(self, root: nn.Module) -> RootModes:
+        self.root_ids.add(id(root))
+        entry = self.eager.entries.get(id(root))
+        modes = self.modes[id(root)] = RootModes(entry.name if entry else type(root).__name__, root)
+        return modes
+
+    def root_left(self) -> None:
+        """A root has returned or raised."""
+        if self.probe.on and self.probe.evaluating:
+            self.probe.stop()
+            self.eager._rest()
+
+    def root_returned(self, root: nn.Module, out: Any) -> None:
+        eager = self.eager
+        if eager.phase is not Phase.BACKWARD and not eager.opaque and _grad_enabled() and not KNOWN.compiled:
+            began = perf_counter_ns()
+            self.graphs.made(out, eager.step)
+            eager.session.cost_ns += perf_counter_ns() - began
+
+    def inside_without_grad(self, entry: Entry) -> None:
+        """In the first step, a part of a root runs without gradients though the root runs with them."""
+        if entry.name in self.no_grad_calls or len(self.no_grad_calls) >= 256 or self.eager.phase is Phase.BACKWARD:
+            return
+        frame = sys._getframe(2)
+        place = user_place(frame)
+        kind, number = "no_grad", None
+        while frame is not None:
+            if frame.f_code.co_filename.endswith("checkpoint.py") and frame.f_code.co_name == "forward":
+                kind = "reentrant checkpoint"
+                place = user_place(frame)
+                break
+            frame = frame.f_back  # type: ignore[assignment]
+        if kind == "no_grad" and place is not None:
+            number = syntax.no_grad_line(place[0].co_filename, place[1])
+        self.no_grad_calls[entry.name] = {
+            "kind": kind,
+            "line": line_at(place[0].co_filename, number) if place is not None and number else line(place),
+        }
+
+    def module_made(self, module: nn.Module, place: Any) -> None:
+        """A module is made while another one runs."""
+        if place is None or len(self.made_in_forward) >= 64 or self.eager.phase is Phase.BACKWARD:
+            return
+        parent = self.eager.stack[-1].name
+        key = (parent, type(module).__name__, place[1])
+        found = self.made_in_forward.setdefault(key, {"count": 0, "last_step": -1, "steps": 0, "line": line(place), "parameters": False})
+        found["count"] += 1
+        if found["last_step"] != self.eager.step:
+            found["last_step"] = self.eager.step
+            found["steps"] += 1
+        found["ref"] = weakref.ref(module)
+
+    # -- losses and optimizers -------------------------------------------------------------------
+
+    def before_backward(self, given: Any) -> None:
+        if self.probe.on and not self.probe.evaluating:
+            self.probe.stop()
+        losses = tensors_in(given)
+        self._counted = bool(losses)
+        if not losses:  # torch.autograd.grad leaves nothing in parameters
+            return
+        self.graphs.backward(losses)
+        if self._walks < 3:
+            self._walks += 1
+            self._walk(losses)
+        self.sequence.before_backward(list(KNOWN.optimizers))
+
+    def _walk(self, losses: list[Tensor]) -> None:
+        """Which parameters the loss depends on, as autograd sees it."""
+        names = self.eager.parameters.names
+        found = leaves(losses)
+        self.loss_leaves = max(self.loss_leaves, len(found))
+        self.sequence.foreign_leaves |= any(not isinstance(leaf, nn.Parameter) and id(leaf) not in names for leaf in found)
+        known = {names[id(leaf)][0] for leaf in found if id(leaf) in names}
+        self.reached = sorted(known | set(self.reached or ()))[:4000]
+
+    def after_backward(self) -> None:
+        if self._counted:
+            self.sequence.after_backward(list(KNOWN.optimizers))
+
+    def before_optimizer(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
+        if self.probe.on:
+            self.probe.stop()
+        self.sequence.before_step(optimizer, closure)
+        count = self._optimizer_steps.get(optimizer, 0)
+        self.clipping.optimizer_steps(user_place(sys._getframe(2)) if count < 3 else None)
+        if not closure and looked_at(count):
+            self.holdings.before_step(optimizer, count)
+
+    def after_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        self.sequence.after_step(optimizer)
+        count = self._optimizer_steps.get(optimizer, 0)
+        if looked_at(count):
+            self.holdings.after_step(count)
+        self._optimizer_steps[optimizer] = count + 1
+        LOADERS.stepped()
+        step = self.eager.step
+        if step < 64 or step % 16 == 0:
+            held = {id(p) for group in optimizer.param_groups for p in group["params"][:1]}
+            for modes in self.modes.values():
+                root = modes.ref()
+                if root is not None and any(id(p) in held for p in root.parameters()):
+                    modes.stepped(step)
+        self.graphs.stepped(step)
+
+    def finished_step(self, step: int) -> None:
+        if step in WRITE_AFTER:
+            began = perf_counter_ns()
+            self.write()
+            self.eager.session.cost_ns += perf_counter_ns() - began
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def write(self, *, ended: bool = False) -> None:
+        try:
+            if ended:
+                self.graphs.ended()
+            self.eager.session.writer.facts(self.gather())
+        except Exception as problem:
+            self.eager.session.guard.contain("writing the facts", problem)
+
+    def gather(self) -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "steps": self.eager.step,
+            "compiled": KNOWN.compiled,
+            "optimizers": [self._optimizer(optimizer) for optimizer in optimizers()[:32]],
+            "schedulers": [scheduler_facts(scheduler, optimizers()) for scheduler in list(KNOWN.schedulers)[:16]],
+            "parameters": self.holdings.facts(),
+            "modules": self._modules(),
+            "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
+            "loaders": LOADERS.entries,
+            "sequence": self.sequence.facts(),
+            "clipping": self.clipping.facts(),
+            "batches": self.batches.facts(),
+            "graphs": self.graphs.facts(),
+            "cuts": self.probe.cuts,
+            "without_grad": self.no_grad_calls,
+            "reached": self.reached,
+            "noise": self.probe.noise,
+            "made_in_forward": self._made_in_forward(),
+        }
+
+    def _optimizer(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        names = self.eager.parameters.names
+        registered = {id(p) for root in list(self.eager.roots.values()) for p in root.parameters()}
+        held = [p for group in optimizer.param_groups for p in group["params"]]
+        track = self.sequence.track(optimizer)
+        groups = [
+            {key: float(value) if isinstance(value, Tensor) and value.numel() == 1 else value
+             for key, value in group.items() if isinstance(value, int | float | bool | str | Tensor | tuple) and key != "params"}
+            | {"parameters": len(group["params"])}
+            for group in optimizer.param_groups[:64]
+        ]  # fmt: skip
+        return {
+            "type": type(optimizer).__name__,
+            "made": KNOWN.made.line(optimizer),
+            "groups": groups,
+            "parameters": len(held),
+            "unknown": [list(p.shape) for p in held if id(p) not in registered][:200],
+            "unnamed": sum(1 for p in held if id(p) not in names),
+            "steps": self._optimizer_steps.get(optimizer, 0),
+            "looked_at": track.steps,
+            "uncleared": track.uncleared,
+            "emptied": track.emptied,
+            "without_backward": track.without_backward,
+            "closure": track.closure,
+            "had_gradients": track.ever,
+        }
+
+    def _modules(self) -> dict[str, Any]:
+        inside = {id(m) for root in list(self.eager.roots.values()) for m in root.modules()}
+        found: dict[str, Any] = {}
+        for entry in list(self.eager.entries.values())[:MOST_MODULES]:
+            module = entry.ref()
+            if module is None:
+                continue
+            found[entry.name] = {
+                "type": entry.type,
+                "library": type(module).__module__.startswith("torch.nn"),
+                "made": KNOWN.made.line(module),
+                "cast": self._cast(module),
+                "training": module.training,
+                "hidden": id(module) not in inside,
+                "settings": settings(module),
+            }
+        return found
+
+    def _cast(self, module: nn.Module) -> dict[str, Any] | None:
+        """Where its dtype was chosen: the name that was given to the call, if it has one, else the call."""
+        place = KNOWN.cast.place(module)
+        if place is None:
+            return None
+        path = place[0].co_filename
+        for name in sorted(syntax.names_at(path, place[1])):
+            number = syntax.assignment(path, name, before=place[1])
+            if number is not None and "float" in line_at(path, number)["code"]:
+                return line_at(path, number)
+        return line(place)
+
+    def _made_in_forward(self) -> list[dict[str, Any]]:
+        found = []
+        for (parent, kind, _), made in self.made_in_forward.items():
+            module = made["ref"]() if "ref" in made else None
+            made["parameters"] |= module is not None and next(module.parameters(), None) is not None
+            found.append({"parent": parent, "type": kind, **{k: v for k, v in made.items() if k != "ref"}})
+        return found
+
+
+def settings(module: nn.Module) -> dict[str, Any]:
+    """The plain values among its attributes: p, eps, momentum, in_features..."""
+    found = {}
+    for name, value in vars(module).items():
+        if not name.startswith("_") and name != "training" and isinstance(value, bool | int | float | str):
+            found[name] = value
+    return dict(list(found.items())[:24])
+
+
+def _fast_path(root: nn.Module) -> bool:
+    """Has parts that compute otherwise while a function mode is on."""
+    return any(isinstance(m, nn.MultiheadAttention | nn.TransformerEncoderLayer) for m in root.modules())

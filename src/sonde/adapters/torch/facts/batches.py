@@ -1,0 +1,188 @@
+"""What the training is fed: classes in each batch, the range and sameness of inputs, loaders and what they hold."""
+
+from __future__ import annotations
+
+import dis
+import inspect
+import random
+import sys
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at
+from sonde.adapters.torch.frames import is_user
+from sonde.adapters.torch.tensors import tensors_in
+
+MOST_BATCHES = 256
+MOST_ELEMENTS = 1 << 16
+
+
+class Batches:
+    def __init__(self) -> None:
+        self.labels: list[tuple[int, int, int]] = []
+        """Of each batch that was looked at: how many labels, how many of the most frequent class, which class."""
+        self.label_place: Place | None = None
+        self.seen = 0
+        self.sizes: dict[int, int] = {}
+        self.inputs: list[dict[str, Any]] = []
+        self._last: weakref.ref[Tensor] | None = None
+
+    def targets(self, target: Any, place_of: Any) -> None:
+        """Integer targets of a loss that is trained on."""
+        if self._last is not None and self._last() is target:
+            return  # the same call, seen through a function mode
+        if isinstance(target, Tensor):
+            self._last = weakref.ref(target)
+        self.seen += 1
+        if self.seen > 64 and self.seen % 16 or len(self.labels) >= MOST_BATCHES:
+            return
+        if not isinstance(target, Tensor) or target.is_floating_point() or target.device.type != "cpu" or target.ndim != 1:
+            return
+        flat = target.detach().reshape(-1)[:MOST_ELEMENTS]
+        if flat.numel() == 0:
+            return
+        classes, counts = torch.unique(flat, return_counts=True)
+        top = int(counts.argmax())
+        self.labels.append((int(flat.numel()), int(counts[top]), int(classes[top])))
+        if self.label_place is None:
+            self.label_place = place_of()
+
+    def given(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
+        """A root is called in training."""
+        tensors = tensors_in((args, kwargs))[:4]
+        for tensor in tensors[:1]:
+            if tensor.ndim:
+                size = int(tensor.shape[0])
+                if size in self.sizes or len(self.sizes) < 64:
+                    self.sizes[size] = self.sizes.get(size, 0) + 1
+        if len(self.inputs) < 12 and (step < 4 or step & (step - 1) == 0):
+            for k, tensor in enumerate(tensors):
+                if tensor.is_floating_point() and tensor.device.type == "cpu" and tensor.ndim >= 2 and tensor.grad_fn is None:
+                    self._input(root, k, tensor.detach(), step)
+
+    def _input(self, root: str, k: int, tensor: Tensor, step: int) -> None:
+        if not tensor.numel():
+            return
+        rows = tensor[: max(2, MOST_ELEMENTS // tensor[0].numel())].flatten(1)[:, :MOST_ELEMENTS]
+        values = rows.float()
+        self.inputs.append(
+            {
+                "root": root,
+                "index": k,
+                "step": step,
+                "shape": list(tensor.shape),
+                "absmax": float(values.abs().max()),
+                "mean": float(values.mean()),
+                "std": float(values.std(correction=0)),
+                "same_rows": bool(rows.shape[0] > 1 and (rows == rows[:1]).all()),
+                "sum": float(values.double().sum()),
+            }
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "labels": self.labels,
+            "label_line": line(self.label_place),
+            "sizes": self.sizes,
+            "inputs": self.inputs,
+        }
+
+
+def loader_facts(loader: Any) -> dict[str, Any]:
+    dataset = loader.dataset
+    try:
+        length: int | None = len(dataset)
+    except TypeError:
+        length = None
+    return {
+        "made": KNOWN.made.line(loader),
+        "batch_size": loader.batch_size,
+        "sampler": type(loader.sampler).__name__,
+        "own_batch_sampler": type(loader.batch_sampler).__name__ != "BatchSampler",
+        "drop_last": loader.drop_last,
+        "workers": loader.num_workers,
+        "persistent": loader.persistent_workers,
+        "worker_init": _worker_init(loader),
+        "dataset": type(dataset).__name__,
+        "length": length,
+        "generators": _generators(dataset) if loader.num_workers else [],
+    }
+
+
+def _worker_init(loader: DataLoader[Any]) -> dict[str, Any] | None:
+    """Whether it seeds something, and whether it tells workers apart."""
+    function = loader.worker_init_fn
+    if function is None:
+        return None
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {"seeds": False, "uses_worker": True, "line": None}
+    names = set(code.co_names) | set(code.co_freevars)
+    argument = code.co_varnames[0] if code.co_argcount else None
+    uses = any(i.opname.startswith("LOAD_FAST") and _mentions(i.argval, argument) for i in dis.get_instructions(code))
+    return {
+        "seeds": bool(names & {"seed", "manual_seed", "RandomState", "default_rng"}),
+        "uses_worker": uses or bool(names & {"initial_seed", "get_worker_info", "getpid"}),
+        "line": line_at(code.co_filename, code.co_firstlineno),
+    }
+
+
+def _mentions(value: Any, name: str | None) -> bool:
+    return value == name or (isinstance(value, tuple) and name in value)
+
+
+def _generators(dataset: Any) -> list[dict[str, Any]]:
+    """Random generators that are copied into each worker with the dataset, and that its code uses."""
+    found: list[dict[str, Any]] = []
+    _search(dataset, found, 3, set())
+    return found[:8]
+
+
+def _search(holder: Any, found: list[dict[str, Any]], depth: int, seen: set[int]) -> None:
+    if depth == 0 or id(holder) in seen or isinstance(holder, Tensor | str | bytes | int | float):
+        return
+    seen.add(id(holder))
+    if isinstance(holder, list | tuple):
+        for item in holder[:32]:
+            _search(item, found, depth - 1, seen)
+        return
+    kind = type(holder)
+    codes = [f.__code__ for name, f in inspect.getmembers(kind, inspect.isfunction) if name != "__init__" and is_user(f.__code__)]
+    used = {name for code in codes for name in code.co_names}
+    for name, value in list(getattr(holder, "__dict__", {}).items()):
+        if _is_generator(value):
+            if name in used:
+                found.append({"holder": kind.__name__, "name": name, "type": type(value).__name__, "line": _set_at(kind, name)})
+        else:
+            _search(value, found, depth - 1, seen)
+    module = sys.modules.get(kind.__module__)
+    for name in used:
+        value = getattr(module, name, None)
+        if _is_generator(value):
+            path = codes[0].co_filename
+            number = syntax.assignment(path, name)
+            found.append(
+                {"holder": kind.__module__, "name": name, "type": type(value).__name__, "line": line_at(path, number) if number else None}
+            )
+
+
+def _is_generator(value: Any) -> bool:
+    if isinstance(value, torch.Generator) or (isinstance(value, random.Random)):
+        return True
+    kind = type(value)
+    return kind.__module__.startswith("numpy.random") and kind.__name__ in ("RandomState", "Generator")
+
+
+def _set_at(kind: type, name: str) -> dict[str, Any] | None:
+    try:
+        path = inspect.getsourcefile(kind)
+        lines, first = inspect.getsourcelines(kind)
+    except (OSError, TypeError):
+        return None
+    number = syntax.attribute_assignment(path, name, first, first + len(lines)) if path else None
+    return line_at(path, number) if path and number else None

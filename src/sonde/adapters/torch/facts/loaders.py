@@ -1,0 +1,48 @@
+"""Loaders that the training has gone through, described when they are first iterated: many do not live to the end."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from sonde.adapters.torch.facts.batches import loader_facts
+
+MOST = 16
+
+
+class Loaders:
+    """`steps` of a loader are the optimizer steps made while it was the last one that was iterated."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self._known: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
+        self._current: dict[str, Any] | None = None
+
+    def iterated(self, loader: Any) -> None:
+        known = self._known.get(id(loader))
+        if known is not None and known[0]() is loader:
+            self._current = known[1]
+        else:
+            self._current = self._describe(loader)
+            if self._current is None:
+                return
+            self._known[id(loader)] = (weakref.ref(loader), self._current)
+        self._current["passes"] += 1
+
+    def _describe(self, loader: Any) -> dict[str, Any] | None:
+        facts = {**loader_facts(loader), "passes": 0, "steps": 0}
+        for entry in self.entries:  # made anew in every epoch
+            if entry["made"] is not None and entry["made"] == facts["made"] and entry["dataset"] == facts["dataset"]:
+                entry["made_anew"] = entry.get("made_anew", 0) + 1
+                return entry
+        if len(self.entries) >= MOST:
+            return None
+        self.entries.append(facts)
+        return facts
+
+    def stepped(self) -> None:
+        if self._current is not None:
+            self._current["steps"] += 1
+
+
+LOADERS = Loaders()

@@ -1,0 +1,82 @@
+"""Train and eval mode: of each root when it is trained and when it is evaluated."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from sonde.adapters.torch.facts.origins import KNOWN
+
+
+def depends_on_mode(module: nn.Module) -> bool:
+    if isinstance(module, _DropoutNd):
+        return module.p > 0
+    if isinstance(module, _BatchNorm):
+        return module.track_running_stats
+    rate = vars(module).get("dropout")  # recurrent layers and attention keep theirs as a number
+    return isinstance(rate, float) and rate > 0
+
+
+class RootModes:
+    """Counts of optimizer steps and of calls without gradients, by mode."""
+
+    def __init__(self, name: str, root: nn.Module) -> None:
+        self.name = name
+        self.ref = weakref.ref(root)
+        self.sensitive = [(path, module) for path, module in root.named_modules() if depends_on_mode(module)][:64]
+        self.trained = {"train": 0, "eval": 0}
+        self.first_eval_step: int | None = None
+        self.last_train_step: int | None = None
+        self.partial: dict[str, int] = {}
+        """Steps in which a part was in eval mode while the root was in train mode, by part."""
+        self.evaluated = {"train": 0, "eval": 0}
+        self.evaluated_steps = {"train": 0, "eval": 0}
+        self._eval_step = -1
+        self.eval_mode_seen = False
+
+    def stepped(self, step: int) -> None:
+        root = self.ref()
+        if root is None:
+            return
+        if root.training:
+            self.trained["train"] += 1
+            self.last_train_step = step
+            for path, module in self.sensitive:
+                if not module.training:
+                    self.partial[path] = self.partial.get(path, 0) + 1
+        else:
+            on = any(module.training for _, module in self.sensitive)
+            if self.sensitive and on:
+                self.trained["train"] += 1
+                return
+            self.trained["eval"] += 1
+            if self.first_eval_step is None:
+                self.first_eval_step = step
+
+    def called_without_grad(self, step: int) -> None:
+        root = self.ref()
+        if root is None:
+            return
+        mode = "train" if root.training else "eval"
+        self.evaluated[mode] += 1
+        if step != self._eval_step:
+            self._eval_step = step
+            self.evaluated_steps[mode] += 1
+
+    def facts(self) -> dict[str, Any]:
+        root = self.ref()
+        return {
+            "sensitive": {path: type(module).__name__ for path, module in self.sensitive},
+            "trained": self.trained,
+            "first_eval_step": self.first_eval_step,
+            "last_train_step": self.last_train_step,
+            "partial": self.partial,
+            "evaluated": self.evaluated,
+            "evaluated_steps": self.evaluated_steps,
+            "eval_mode_seen": self.eval_mode_seen,
+            "made": KNOWN.made.line(root) if root is not None else None,
+        }

@@ -1,0 +1,254 @@
+"""Puts the observers into torch, beside what `install` puts there. Each wrapper passes on everything and only takes notes.
+
+Notes never raise, and none is taken while torch.compile traces: there the wrappers are transparent.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812  as everybody calls it
+import torch.nn.utils.clip_grad
+from torch import nn
+from torch.compiler import is_dynamo_compiling
+from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader
+
+from sonde.adapters.torch.facts.loaders import LOADERS
+from sonde.adapters.torch.facts.origins import KNOWN, user_place
+from sonde.adapters.torch.facts.schedules import stepped
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.eager import Eager
+
+Current = Callable[[], "Eager | None"]
+
+
+def observe_facts(current: Current) -> None:
+    """Once in a process, right after torch is imported. `current` gives the adapter while a training is watched."""
+    _modules(current)
+    _initialisers()
+    _schedulers()
+    _loaders()
+    _clearing(current)
+    _clipping(current)
+    _scaling(current)
+    _targets(current)
+    _compile()
+
+
+def made(thing: Any) -> None:
+    """An optimizer has just been made, further up the stack."""
+    _quietly(lambda: _note_optimizer(thing, sys._getframe(3)))
+
+
+def _note_optimizer(optimizer: Any, frame: Any) -> None:
+    KNOWN.made.note(optimizer, user_place(frame, making=optimizer))
+    KNOWN.optimizers.add(optimizer)
+    KNOWN.numbers[id(optimizer)] = len(KNOWN.numbers)
+
+
+def _quietly(note: Callable[[], Any]) -> None:
+    try:
+        note()
+    except Exception as problem:
+        _contain(problem)
+
+
+_report: Callable[[Exception], None] | None = None
+
+
+def _contain(problem: Exception) -> None:
+    if _report is not None:
+        _report(problem)
+
+
+def _after(owner: Any, name: str, note: Callable[..., None]) -> None:
+    """`owner.name` also calls `note(result, *args, **kwargs)`, afterwards."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if not is_dynamo_compiling():
+            try:
+                note(result, *args, **kwargs)
+            except Exception as problem:
+                _contain(problem)
+        return result
+
+    setattr(owner, name, observed)
+
+
+def _modules(current: Current) -> None:
+    original = nn.Module.__init__
+
+    @functools.wraps(original)
+    def init(self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if is_dynamo_compiling():
+            return
+        try:
+            place = user_place(sys._getframe(1), making=self)
+            KNOWN.made.note(self, place)
+            eager = current()
+            if eager is not None and eager.stack and eager.thread == get_ident():
+                eager.facts.module_made(self, place)
+        except Exception as problem:
+            _contain(problem)
+
+    nn.Module.__init__ = init  # type: ignore[method-assign]
+
+    def loaded(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        KNOWN.loaded.update(id(module) for module in self.modules())
+
+    def cast(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        if not args and not kwargs or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
+            place = user_place(sys._getframe(2))
+            for module in self.modules():
+                KNOWN.cast.note(module, place)
+
+    _after(nn.Module, "load_state_dict", loaded)
+    for name in ("to", "half", "bfloat16", "float", "double"):
+        _after(nn.Module, name, cast)
+
+
+def _initialisers() -> None:
+    def filled(_: Any, *args: Any, **kwargs: Any) -> None:
+        tensor = args[0] if args else kwargs.get("tensor")
+        if isinstance(tensor, torch.Tensor):
+            KNOWN.filled.note(tensor, user_place(sys._getframe(2)))
+
+    for name in dir(nn.init):
+        if name.endswith("_") and not name.startswith("_") and callable(getattr(nn.init, name)):
+            _after(nn.init, name, filled)
+
+
+def _schedulers() -> None:
+    def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        KNOWN.made.note(self, user_place(sys._getframe(2), making=self))
+        KNOWN.schedulers.add(self)
+
+    for kind in (lr_scheduler.LRScheduler, lr_scheduler.ReduceLROnPlateau, lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler):
+        if "__init__" in vars(kind):
+            _after(kind, "__init__", created)
+        if "step" in vars(kind):
+            _wrap_step(kind)
+
+
+def _wrap_step(kind: Any) -> None:
+    original = kind.step
+
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        caller = sys._getframe(1)
+        if getattr(self, "_step_count", 1) and not caller.f_code.co_filename.endswith("lr_scheduler.py"):
+            _quietly(lambda: stepped(self, lambda: user_place(caller)))
+        return original(self, *args, **kwargs)
+
+    kind.step = step
+
+
+def _loaders() -> None:
+    def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        KNOWN.made.note(self, user_place(sys._getframe(2), making=self))
+
+    _after(DataLoader, "__init__", created)
+    original = DataLoader.__iter__
+
+    @functools.wraps(original)
+    def iterate(self: Any) -> Any:
+        _quietly(lambda: LOADERS.iterated(self))
+        return original(self)
+
+    DataLoader.__iter__ = iterate  # type: ignore[method-assign]
+
+
+def _clearing(current: Current) -> None:
+    def cleared(_: Any, *args: Any, **kwargs: Any) -> None:
+        eager = current()
+        if eager is not None and eager.facts.sequence.steps < 50:
+            eager.facts.sequence.clear_place = user_place(sys._getframe(2))
+
+    _after(torch.optim.Optimizer, "zero_grad", cleared)
+    _after(nn.Module, "zero_grad", cleared)
+
+
+def _clipping(current: Current) -> None:
+    for name, limit in (("clip_grad_norm_", "max_norm"), ("clip_grad_value_", "clip_value")):
+
+        def clipped(result: Any, *args: Any, _name: str = name, _limit: str = limit, **kwargs: Any) -> None:
+            eager = current()
+            if eager is not None and eager.thread == get_ident():
+                facts = eager.facts
+                facts.clipping.clipped(
+                    _name, args[1] if len(args) > 1 else kwargs.get(_limit), result, user_place(sys._getframe(2)),
+                    backward_since_step=facts.sequence.since_step > 0 or not facts.sequence.attentive,
+                )  # fmt: skip
+
+        _after(torch.nn.utils.clip_grad, name, clipped)
+        setattr(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
+
+
+def _scaling(current: Current) -> None:
+    kind = torch.amp.GradScaler
+
+    def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        KNOWN.scalers.add(self)
+
+    def scaled(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        eager = current()
+        if eager is not None:
+            eager.facts.clipping.scaled_loss(self)
+
+    def updated(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        eager = current()
+        if eager is not None:
+            eager.facts.clipping.updated()
+
+    _after(kind, "__init__", created)
+    _after(kind, "scale", scaled)
+    _after(kind, "update", updated)
+    original = kind.step
+
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        eager = current()
+        if eager is None:
+            return original(self, *args, **kwargs)
+        eager.facts.clipping.in_scaler = True
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            eager.facts.clipping.in_scaler = False
+
+    kind.step = step  # type: ignore[method-assign]
+
+
+def _targets(current: Current) -> None:
+    def targets(_: Any, *args: Any, **kwargs: Any) -> None:
+        eager = current()
+        if eager is not None and torch.is_grad_enabled() and eager.thread == get_ident():
+            given = args[0] if args else kwargs.get("input")
+            if isinstance(given, torch.Tensor) and given.requires_grad:
+                frame = sys._getframe(2)
+                eager.facts.batches.targets(args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame))
+
+    for name in ("cross_entropy", "nll_loss"):
+        _after(F, name, targets)
+
+
+def _compile() -> None:
+    original = torch.compile
+
+    @functools.wraps(original)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        KNOWN.compiled = True
+        return original(*args, **kwargs)
+
+    torch.compile = noted

@@ -1,0 +1,110 @@
+"""The user's source as a syntax tree: which statement a line belongs to, where a name gets its value."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@functools.lru_cache(maxsize=32)
+def tree(path: str) -> ast.Module | None:
+    try:
+        return ast.parse(Path(path).read_text())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def assignment(path: str, name: str, before: int | None = None) -> int | None:
+    """The line of the last assignment to a name (before a line, if given)."""
+    found: int | None = None
+    for node in _walk(path):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        if any(_binds(target, name) for target in targets):
+            number = node.lineno
+            if before is None or number < before:
+                found = number if found is None else max(found, number)
+    return found
+
+
+def attribute_assignment(path: str, name: str, first: int, last: int) -> int | None:
+    """The first line between two that assigns `something.name`."""
+    for node in _walk(path):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and first <= node.lineno <= last:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(t, ast.Attribute) and t.attr == name for t in targets):
+                return node.lineno
+    return None
+
+
+def names_at(path: str, line: int) -> set[str]:
+    """Names that the call on a line is given as arguments."""
+    found: set[str] = set()
+    for node in _walk(path):
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                if isinstance(argument, ast.Name):
+                    found.add(argument.id)
+    return found
+
+
+def no_grad_line(path: str, line: int) -> int | None:
+    """The `with torch.no_grad():` around a line, or the decorator of the function that it is in; the innermost."""
+    best: tuple[int, int] | None = None
+    for node in _walk(path):
+        end = getattr(node, "end_lineno", None)
+        if end is None or not getattr(node, "lineno", line + 1) <= line <= end:
+            continue
+        guards: list[ast.expr] = []
+        if isinstance(node, ast.With | ast.AsyncWith):
+            guards = [item.context_expr for item in node.items]
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            guards = list(node.decorator_list)
+        for guard in guards:
+            if any(word in ast.dump(guard) for word in ("'no_grad'", "'inference_mode'", "'set_grad_enabled'")):
+                size = end - node.lineno  # type: ignore[attr-defined]
+                if best is None or size < best[0]:
+                    best = (size, guard.lineno)
+    return best[1] if best else None
+
+
+def accumulations(path: str, first: int, last: int) -> Iterator[tuple[str, int]]:
+    """(name, line) of what grows between two lines: `a += b`, `a = a + b`, `a.append(b)`."""
+    for node in _walk(path):
+        number = getattr(node, "lineno", 0)
+        if not first <= number <= last:
+            continue
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            yield _spell(node.target), number
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
+            name = _spell(node.targets[0])
+            if isinstance(node.value.op, ast.Add) and name in (_spell(node.value.left), _spell(node.value.right)):
+                yield name, number
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("append", "extend", "add", "appendleft")
+        ):
+            yield _spell(node.func.value), number
+
+
+def _spell(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{_spell(node.value)}.{node.attr}"
+    if isinstance(node, ast.Subscript):
+        return _spell(node.value)
+    return ""
+
+
+def _binds(target: ast.expr, name: str) -> bool:
+    if isinstance(target, ast.Tuple | ast.List):
+        return any(_binds(part, name) for part in target.elts)
+    return isinstance(target, ast.Name) and target.id == name
+
+
+def _walk(path: str) -> Iterator[ast.AST]:
+    parsed = tree(path)
+    return ast.walk(parsed) if parsed is not None else iter(())

@@ -1,0 +1,185 @@
+"""What the model is fed: order, randomness of workers, batch sizes, constant inputs and labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sonde.diagnose.rule import Case, rule
+from sonde.diagnose.told import place, some
+from sonde.model.finding import Finding
+
+
+def _trained_loader(case: Case) -> dict[str, Any] | None:
+    loaders = [loader for loader in case.facts.get("loaders", []) if loader["steps"]]
+    return max(loaders, key=lambda loader: loader["steps"], default=None)
+
+
+@rule("data-not-shuffled")
+def not_shuffled(case: Case) -> list[Finding]:
+    """Nearly every training batch holds one class only, and the batches together hold several: the data come sorted by
+    class. Shuffled batches of four or more would hardly ever be pure. Silent where a sampler of the user's own chooses.
+    """
+    labels = [row for row in case.facts.get("batches", {}).get("labels", []) if row[0] >= 4]
+    if len(labels) < 6:
+        return []
+    pure = [row for row in labels if row[1] >= 0.95 * row[0]]
+    classes: dict[int, int] = {}
+    for _, _, top in pure:
+        classes[top] = classes.get(top, 0) + 1
+    if len(pure) < 0.75 * len(labels) or len(classes) < 2 or max(classes.values()) > 0.9 * len(pure):
+        return []
+    loader = _trained_loader(case)
+    if loader is not None and (loader["own_batch_sampler"] or loader["sampler"] not in ("SequentialSampler", "RandomSampler")):
+        return []
+    sequential = loader is not None and loader["sampler"] == "SequentialSampler"
+    return [
+        Finding(
+            rule="data-not-shuffled",
+            severity="error",
+            title=f"{len(pure)} of {len(labels)} batches hold a single class: the data are sorted and not shuffled",
+            advice="Use DataLoader(..., shuffle=True)." if sequential else "Shuffle the samples before making batches.",
+            step=0,
+            site="data",
+            source=place(loader["made"]) if sequential and loader else place(case.facts["batches"]["label_line"]),
+            evidence={"batches": len(labels), "with_one_class": len(pure), "classes": len(classes), "sampler": loader["sampler"] if loader else None},
+            confidence=0.93,
+        )
+    ]
+
+
+@rule("labels-constant")
+def constant_labels(case: Case) -> list[Finding]:
+    """Every label of every batch is the same class."""
+    labels = case.facts.get("batches", {}).get("labels", [])
+    if len(labels) < 10 or sum(row[0] for row in labels) < 50:
+        return []
+    if any(row[1] != row[0] for row in labels) or len({row[2] for row in labels}) != 1:
+        return []
+    loader = _trained_loader(case)
+    return [
+        Finding(
+            rule="labels-constant",
+            severity="warning",
+            title=f"All labels of {len(labels)} batches are class {labels[0][2]}",
+            advice="Look at how labels are made; if the data are sorted, shuffle them.",
+            step=0,
+            site="data",
+            source=place(loader["made"]) if loader else place(case.facts["batches"]["label_line"]),
+            evidence={"batches": len(labels), "labels": sum(row[0] for row in labels)},
+            confidence=0.8,
+        )
+    ]
+
+
+@rule("inputs-constant")
+def constant_inputs(case: Case) -> list[Finding]:
+    """All samples of a batch are equal, in every batch that was looked at: the inputs carry nothing to learn from."""
+    inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["index"] == 0 and row["shape"][0] >= 4]
+    labels = case.facts.get("batches", {}).get("labels", [])
+    varied = any(row[1] < row[0] for row in labels)
+    if len(inputs) < 3 or not all(row["same_rows"] for row in inputs) or not varied:
+        return []
+    loader = _trained_loader(case)
+    return [
+        Finding(
+            rule="inputs-constant",
+            severity="error",
+            title="All samples of every batch are the same while their labels differ",
+            advice="Look at how a sample is made from its index.",
+            step=0,
+            site=f"{inputs[0]['root']}:in",
+            source=place(loader["made"]) if loader else None,
+            evidence={"batches": len(inputs), "shape": inputs[0]["shape"]},
+            confidence=0.9,
+        )
+    ]
+
+
+@rule("workers-share-randomness")
+def workers(case: Case) -> list[Finding]:
+    """Each worker of a loader gets a copy of the dataset with its random generator in the same state, so all of them draw the
+    same numbers, and again in the next epoch. torch seeds its own, Python's and numpy's global generators for each worker;
+    a generator that the dataset keeps (or a `worker_init_fn` that seeds all alike) undoes that.
+    """
+    found = []
+    for loader in case.facts.get("loaders", []):
+        if not loader["workers"] or not loader["steps"]:
+            continue
+        start = loader["worker_init"]
+        repeats = loader["workers"] > 1 or loader["passes"] > 1
+        if start is None and loader["generators"] and repeats:
+            kept = loader["generators"][0]
+            found.append(
+                Finding(
+                    rule="workers-share-randomness",
+                    severity="error",
+                    title=f"{loader['workers']} workers draw the same random numbers: each has a copy of {kept['holder']}.{kept['name']} ({kept['type']})",
+                    advice="Draw from torch's or numpy's global generator, or make the generator in worker_init_fn from torch.initial_seed().",
+                    step=1,
+                    site="data",
+                    source=place(kept["line"]) or place(loader["made"]),
+                    evidence={"workers": loader["workers"], "generator": f"{kept['holder']}.{kept['name']}", "passes": loader["passes"], "worker_init_fn": None},
+                    confidence=0.9,
+                )
+            )
+        elif start is not None and start["seeds"] and not start["uses_worker"] and loader["workers"] > 1:
+            found.append(
+                Finding(
+                    rule="workers-share-randomness",
+                    severity="error",
+                    title=f"worker_init_fn gives all {loader['workers']} workers the same seed: they draw the same random numbers",
+                    advice="Seed from torch.initial_seed(), which differs for each worker and epoch.",
+                    step=1,
+                    site="data",
+                    source=place(start["line"]),
+                    evidence={"workers": loader["workers"], "uses_worker_id": False},
+                    confidence=0.9,
+                )
+            )
+    return found[:2]
+
+
+@rule("batch-norm-tiny-batch")
+def tiny_batches(case: Case) -> list[Finding]:
+    """Batch norm in train mode sees one sample at a time (or, without spatial extent, two or three): it normalises each
+    sample by itself, and the running statistics that eval mode uses do not describe that.
+    """
+    norms = [
+        (name, module) for name, module in case.facts.get("modules", {}).items() if module["type"] in _NORMS and module["settings"].get("track_running_stats", True)
+    ]
+    sizes = {int(size): count for size, count in case.facts.get("batches", {}).get("sizes", {}).items()}
+    if not norms or sum(sizes.values()) < 3:
+        return []
+    loader = _trained_loader(case)
+    tiny = sum(count for size, count in sizes.items() if size == 1) >= 0.9 * sum(sizes.values())
+    small = sum(count for size, count in sizes.items() if size <= 3) >= 0.9 * sum(sizes.values())
+    hit = []
+    for name, module in norms:
+        site = case.sites.get(f"{name}:out")
+        if site is None or not site.shape:
+            continue
+        values = 1
+        for size in (site.shape[0], *site.shape[2:]):
+            values *= size
+        if (tiny and site.shape[0] == 1) or (small and values <= 3):
+            hit.append((name, module, values))
+    if not hit:
+        return []
+    size = max(sizes, key=lambda key: sizes[key])
+    return [
+        Finding(
+            rule="batch-norm-tiny-batch",
+            severity="warning",
+            title=f"{some([name for name, *_ in hit])} ({hit[0][1]['type']}) trained with batches of {size}: eval mode will not match",
+            advice="Use larger batches, or GroupNorm/InstanceNorm, which do not depend on the batch.",
+            step=0,
+            phase="forward",
+            site=f"{hit[0][0]}:out",
+            source=place(loader["made"]) if loader and loader["batch_size"] == size else place(hit[0][1]["made"]),
+            evidence={"batch_size": size, "layers": [name for name, *_ in hit][:10], "values_per_channel": hit[0][2]},
+            confidence=0.9,
+        )
+    ]
+
+
+_NORMS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm")

@@ -1,0 +1,238 @@
+"""Gradients that do not arrive, and gradients that are thrown away or kept too long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sonde.diagnose.rule import Case, rule
+from sonde.diagnose.told import common, gradient_rows, parameters, place, some
+from sonde.model.finding import Finding
+
+
+def _without_gradient(case: Case) -> list[str]:
+    """Parameters in an optimizer that was stepped, used in the forward pass, that never had a gradient."""
+    stepped = {k for k, o in enumerate(case.facts.get("optimizers", [])) if o["looked_at"] >= 2 and o["had_gradients"]}
+    reached = set(case.facts.get("reached") or ())
+    found = []
+    for name, fact in parameters(case).items():
+        if not fact["requires_grad"] or not stepped.intersection(fact["optimizers"]) or name in reached:
+            continue
+        if _used(case, name, fact) and not gradient_rows(case, name):
+            found.append(name)
+    return found
+
+
+def _used(case: Case, name: str, fact: dict[str, Any]) -> bool:
+    """An op of the first step took it; where there is no trace, its module is torch's own and was called."""
+    trace = case.first
+    if trace is not None and any(given.name == name for op in trace.ops for given in op.inputs):
+        return True
+    called = f"{fact['owner']}:out" in case.sites or f"{fact['owner']}:out[0]" in case.sites
+    return bool(fact["library"]) and called
+
+
+@rule("no-gradient")
+def no_gradient(case: Case) -> list[Finding]:
+    """A parameter is in an optimizer, is used in the forward pass, and never gets a gradient: the graph is cut behind it.
+
+    The cut is named where the first step showed one that has these parameters behind it: `detach()`, `.data`, a
+    block without gradients, or reentrant checkpointing of inputs that need none.
+    Parts that were not called at all (experts without tokens) are not meant.
+    """
+    names = _without_gradient(case)
+    if not names:
+        return []
+    facts = case.facts
+    owners = list(dict.fromkeys(parameters(case)[name]["owner"] for name in names))
+    within = common(names)
+    blocked = [(owner, facts["without_grad"][owner]) for owner in owners if owner in facts.get("without_grad", {})]
+    cut = _cut(facts.get("cuts", []), names)
+    advice, source, why, kind = "Find where the graph between these and the loss is cut.", None, "", "cut"
+    optimizer = facts["optimizers"][parameters(case)[names[0]]["optimizers"][0]]
+    site = f"{owners[0]}:out"
+    if blocked:
+        kind, source = blocked[0][1]["kind"], place(blocked[0][1]["line"])
+        if kind == "no_grad":
+            why = " because it runs without gradients (no_grad)"
+            advice = "Take it out of the no_grad block; if it is frozen on purpose, leave it out of the optimizer."
+        else:
+            why = ": reentrant checkpointing of inputs that do not require a gradient"
+            advice = "Use checkpoint(..., use_reentrant=False), or make the inputs require a gradient."
+    elif cut is not None:
+        kind, source = cut["kind"], place(cut["line"])
+        called = ".data" if kind == "data" else f"{kind}()"
+        why = f": {called}{' in ' + cut['module'] if cut['module'] else ''} cuts the graph"
+        advice = f"Take {called} off the path from these parameters to the loss; detach only the copy that is kept or printed."
+    else:
+        source = place(parameters(case)[names[0]]["made"]) or place(optimizer["made"])
+    return [
+        Finding(
+            rule="no-gradient",
+            severity="error",
+            title=f"{within or some(owners)} never gets a gradient{why}",
+            advice=advice,
+            step=0,
+            phase="backward",
+            site=site,
+            op=kind,
+            source=source,
+            evidence={"parameters": names[:20], "count": len(names), "in_optimizer": True, "gradient": None, "cut": kind},
+            confidence=0.95 if blocked or cut else 0.8,
+        )
+    ]
+
+
+def _cut(cuts: list[dict[str, Any]], names: list[str]) -> dict[str, Any] | None:
+    """The cut with most of these behind it; of equals the one with least else behind it."""
+    wanted = set(names)
+    best: tuple[int, int] | None = None
+    found = None
+    for cut in cuts:
+        behind = set(cut["reaches"])
+        score = (len(behind & wanted), -len(behind - wanted))
+        if score[0] and (best is None or score > best):
+            best, found = score, cut
+    return found
+
+
+@rule("gradients-discarded")
+def discarded(case: Case) -> list[Finding]:
+    """Several backward passes run before one optimizer step, and the gradients of all but the last are cleared unused.
+
+    The weights did not change in between (so it is no two-step method such as SAM), no optimizer took a step,
+    and the loss has no other leaves that want a gradient (so it is no attack or saliency on inputs).
+    """
+    sequence = case.facts.get("sequence", {})
+    windows = {tuple(map(int, key.split("/"))): count for key, count in sequence.get("windows", {}).items()}
+    bad = {key: count for key, count in windows.items() if key[0] >= 2 and key[1] >= key[0] - 1}
+    steps = sum(windows.values())
+    if steps < 2 or sum(bad.values()) < 0.8 * steps or sequence.get("foreign_leaves"):
+        return []
+    (passes, wasted), _ = max(bad.items(), key=lambda pair: pair[1])
+    return [
+        Finding(
+            rule="gradients-discarded",
+            severity="error",
+            title=f"Gradients are cleared between the {passes} backward passes of one optimizer step: {wasted} of {passes} are thrown away",
+            advice="Clear gradients once for each optimizer step: call zero_grad() right after step(), or only at the first micro-batch.",
+            step=0,
+            phase="backward",
+            source=place(sequence.get("wasted_line")),
+            evidence={"backward_passes_per_step": passes, "discarded": wasted, "steps": steps},
+            confidence=0.93,
+        )
+    ]
+
+
+@rule("gradients-never-cleared")
+def never_cleared(case: Case) -> list[Finding]:
+    """Gradients of one optimizer step are still there when the next backward pass adds to them, in (nearly) every step."""
+    found = []
+    for optimizer in case.facts.get("optimizers", []):
+        looked = optimizer["looked_at"]
+        if looked >= 4 and optimizer["uncleared"] >= 0.9 * (looked - 1) and not optimizer["closure"]:
+            found.append(
+                Finding(
+                    rule="gradients-never-cleared",
+                    severity="error",
+                    title=f"Gradients are never cleared: every step of {optimizer['type']} adds to those of all steps before",
+                    advice="Call optimizer.zero_grad() in every step, before backward().",
+                    step=1,
+                    phase="backward",
+                    source=place(optimizer["made"]),
+                    evidence={"steps": looked, "not_cleared": optimizer["uncleared"]},
+                    confidence=0.93,
+                )
+            )
+    return found
+
+
+@rule("gradients-cleared-before-step")
+def cleared_before_step(case: Case) -> list[Finding]:
+    """The backward pass left gradients, and when the optimizer steps they are gone: `zero_grad()` stands between the two."""
+    found = []
+    sequence = case.facts.get("sequence", {})
+    for optimizer in case.facts.get("optimizers", []):
+        looked = optimizer["looked_at"]
+        if looked >= 3 and optimizer["emptied"] >= 0.8 * looked:
+            found.append(
+                Finding(
+                    rule="gradients-cleared-before-step",
+                    severity="error",
+                    title=f"Gradients are cleared between backward() and step(): {optimizer['type']} steps with none",
+                    advice="Call zero_grad() before backward() (or after step()), not between them.",
+                    step=0,
+                    phase="optimizer",
+                    source=place(sequence.get("cleared_line") or optimizer["made"]),
+                    evidence={"steps": looked, "without_gradients": optimizer["emptied"]},
+                    confidence=0.95,
+                )
+            )
+    return found
+
+
+@rule("gradient-all-zero")
+def all_zero(case: Case) -> list[Finding]:
+    """Gradients arrive but are exactly zero at every step from the start, while the loss is not: something on the way passes
+    none on. The culprit is the last module whose own output still gets a gradient, while those before it get only zeros:
+    an output ReLU that is off for every sample, a clamp, a rounding.
+    """
+    steps = case.steps
+    if steps < 8:
+        return []
+    losses = [value for _, value in case.series("loss")]
+    if not losses or any(value != value for value in losses) or max(map(abs, losses[-5:])) < 1e-7:
+        return []
+    trained = [n for n, f in parameters(case).items() if f["optimizers"] and f["requires_grad"]]
+    zero = []
+    for name in trained:
+        rows = gradient_rows(case, name)
+        if len(rows) >= 8 and all(row["absmax"] == 0 for row in rows):
+            zero.append(name)
+    if not zero or len(zero) < 0.9 * len(trained):
+        return []
+    module, share = _blocker(case)
+    fact = case.facts.get("modules", {}).get(module or "", {})
+    return [
+        Finding(
+            rule="gradient-all-zero",
+            severity="error",
+            title=(
+                f"{module} ({fact.get('type', '')}) gives 0 for every sample and passes no gradient: nothing is trained"
+                if module and share == 1.0
+                else f"The gradient dies at {module}: all parameters get exactly zero"
+                if module
+                else "All gradients are exactly zero in every step: nothing is trained"
+            ),
+            advice=(
+                "Use an activation that passes gradients on both sides here (Softplus, LeakyReLU, none), or start it on its open side."
+                if share == 1.0
+                else "Look for an op there with no gradient: a dead ReLU, clamp, round, sign, a comparison."
+            ),
+            step=0,
+            phase="backward",
+            site=f"{module}:out" if module else None,
+            source=place(fact.get("made")),
+            evidence={"parameters": len(zero), "of": len(trained), "zero_share_of_output": share, "steps": steps},
+            confidence=0.93 if module else 0.8,
+        )
+    ]
+
+
+def _blocker(case: Case) -> tuple[str | None, float | None]:
+    """The module that gets a gradient and, going back, is the first before which there is none."""
+    modules = case.facts.get("modules", {})
+    alive = []
+    for name in modules:
+        rows = case.digests(f"{name}:grad", ("step", "absmax"))
+        if rows and any(row["absmax"] > 0 for row in rows):
+            alive.append(name)
+    leaves = [n for n in alive if not any(other.startswith(f"{n}.") for other in modules) and n not in ("model",)]
+    if not leaves:
+        leaves = alive
+    if not leaves:
+        return None, None
+    name = leaves[0]
+    rows = case.digests(f"{name}:out", ("count", "zero"))
+    share = min((row["zero"] / row["count"] for row in rows if row["count"]), default=None)
+    return name, share

@@ -1,0 +1,86 @@
+"""How the weights begin: units that are all alike, activations that are saturated or dead from the start."""
+
+from __future__ import annotations
+
+from sonde.diagnose.rule import Case, rule
+from sonde.diagnose.told import gradient_rows, parameters, place, some
+from sonde.model.finding import Finding
+
+
+@rule("symmetric-initialisation")
+def symmetric(case: Case) -> list[Finding]:
+    """All units of a layer begin with the same weights and stay alike: they compute the same and get the same gradient.
+
+    A zero-initialised last layer or LoRA matrix begins alike as well, but its units part at the first steps, because their
+    gradients differ. Only what has moved and not parted counts, or what is all zero and gets a zero gradient for ever.
+    """
+    hit = []
+    for name, fact in parameters(case).items():
+        alike = fact.get("alike")
+        if not alike or alike["step"] < 5 or not fact["requires_grad"]:
+            continue
+        if alike["moved"] > 0 and alike["spread"] <= 1e-2 * alike["moved"]:
+            hit.append((name, fact))
+        elif alike["moved"] == 0:
+            rows = gradient_rows(case, name)
+            if len(rows) >= 5 and all(row["absmax"] == 0 for row in rows):
+                hit.append((name, fact))
+    if not hit:
+        return []
+    name, fact = hit[0]
+    alike = fact["alike"]
+    return [
+        Finding(
+            rule="symmetric-initialisation",
+            severity="error",
+            title=f"All units of {fact['owner']} ({fact['owner_type']}) begin equal and stay equal: constant initialisation",
+            advice="Initialise weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants only for biases and norms.",
+            step=0,
+            site=f"{name}:value",
+            source=place(fact["filled"]) or place(fact["made"]),
+            evidence={"weights": [n for n, _ in hit][:10], "difference_between_units": alike["spread"], "moved": alike["moved"], "steps": alike["step"]},
+            confidence=0.95,
+        )
+    ]
+
+
+_OPEN = {"Sigmoid": 0.25, "Tanh": 1.0}
+
+
+@rule("activation-saturated")
+def saturated(case: Case) -> list[Finding]:
+    """A sigmoid or tanh is saturated at the very first step, and still later: its slope, averaged over the batch, is a small part
+    of what it can be, so what lies before it gets next to no gradient.
+
+    The slope is known exactly from the digest of the output: mean(s(1-s)) = mean - mean² - var, mean(1-t²) = 1 - mean² - var.
+    """
+    found = []
+    for name, module in case.facts.get("modules", {}).items():
+        most = _OPEN.get(module["type"])
+        if most is None:
+            continue
+        rows = case.digests(f"{name}:out", ("step", "mean", "std"))
+        if not rows or rows[0]["step"] > 1:
+            continue
+        slopes = [(row["mean"] if most < 1 else 1.0) - row["mean"] ** 2 - row["std"] ** 2 for row in rows]
+        if slopes[0] < 0.12 * most and sorted(slopes)[len(slopes) // 2] < 0.12 * most:
+            found.append((name, module, slopes[0] / most))
+    if not found:
+        return []
+    name, module, share = found[0]
+    inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["absmax"] > 20]
+    cause = f": inputs reach {inputs[0]['absmax']:g}" if inputs else ""
+    return [
+        Finding(
+            rule="activation-saturated",
+            severity="warning",
+            title=f"{some([n for n, *_ in found])} ({module['type']}) is saturated from the first step{cause}",
+            advice="Normalise the inputs (subtract the mean, divide by the standard deviation)." if inputs else "Start with smaller weights before it, normalise its input, or use another activation.",
+            step=0,
+            phase="forward",
+            site=f"{name}:out",
+            source=place(module["made"]),
+            evidence={"slope_left": round(share, 4), "input_absmax": inputs[0]["absmax"] if inputs else None, "input_mean": inputs[0]["mean"] if inputs else None},
+            confidence=0.88,
+        )
+    ]

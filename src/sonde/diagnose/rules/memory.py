@@ -1,0 +1,35 @@
+"""Memory that grows with the training."""
+
+from __future__ import annotations
+
+from sonde.diagnose.rule import Case, rule
+from sonde.diagnose.told import place
+from sonde.model.finding import Finding
+
+
+@rule("graph-kept-alive")
+def kept_graphs(case: Case) -> list[Finding]:
+    """Autograd graphs pile up: of forward passes that no backward pass ever uses (an evaluation with gradients whose results
+    are summed or collected), or of steps long past. Graphs that a later backward pass uses (an episode) are not meant.
+    """
+    graphs = case.facts.get("graphs", {})
+    wasted = graphs.get("wasted_peak", 0)
+    old = graphs.get("old", [])
+    growing = len(old) >= 3 and old[-1][1] >= 8 and old[-1][1] >= 0.5 * max(1, old[-1][0] - 2)
+    if wasted < 8 and not growing:
+        return []
+    holder = graphs.get("holder") or {}
+    what = f" in {holder['name']}" if holder else ""
+    count = wasted if wasted >= 8 else old[-1][1]
+    return [
+        Finding(
+            rule="graph-kept-alive",
+            severity="error" if graphs.get("line") else "warning",
+            title=f"{count} autograd graphs are kept alive{what}: memory grows with every batch",
+            advice="Add .item() or .detach() to what is summed or collected, and evaluate under torch.no_grad().",
+            phase="forward",
+            source=place(graphs.get("line")),
+            evidence={"graphs_never_used": wasted, "graphs_of_past_steps": old[-1][1] if old else 0, "held_by": holder.get("name")},
+            confidence=0.92 if graphs.get("line") else 0.75,
+        )
+    ]

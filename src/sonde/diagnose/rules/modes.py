@@ -1,0 +1,115 @@
+"""Train and eval mode, and dropout that does not follow it."""
+
+from __future__ import annotations
+
+from sonde.diagnose.rule import Case, rule
+from sonde.diagnose.told import place, some
+from sonde.model.finding import Finding
+
+
+@rule("trained-in-eval-mode")
+def trained_in_eval(case: Case) -> list[Finding]:
+    """A model with dropout or batch norm is stepped while it is in eval mode: `train()` was not called (again) after an
+    evaluation. Silent when only parts are in eval mode: frozen batch norm is a choice."""
+    found = []
+    for name, root in case.facts.get("roots", {}).items():
+        wrong, right = root["trained"]["eval"], root["trained"]["train"]
+        if not root["sensitive"] or wrong < 3 or wrong < 0.3 * (wrong + right):
+            continue
+        if right and root["last_train_step"] is not None and root["last_train_step"] > root["first_eval_step"] + right:
+            continue  # goes back and forth
+        since = root["first_eval_step"]
+        found.append(
+            Finding(
+                rule="trained-in-eval-mode",
+                severity="error" if right else "warning",
+                title=f"{name} is trained in eval mode from step {since} on: {some(root['sensitive'].values(), 2)} do not train",
+                advice="Call model.train() at the start of each epoch, after every evaluation.",
+                step=since,
+                phase="forward",
+                site=f"{name}:out",
+                source=place(root["made"]),
+                evidence={"steps_in_eval_mode": wrong, "steps_in_train_mode": right, "modules": list(root["sensitive"])[:10]},
+                confidence=0.92 if right else 0.75,
+            )
+        )
+    return found
+
+
+@rule("evaluated-in-train-mode")
+def evaluated_in_train(case: Case) -> list[Finding]:
+    """A model with dropout or batch norm is evaluated without gradients now and then, always in train mode: `eval()` is
+    missing. Silent where calls without gradients are part of every step (targets, fakes), and with several optimizers.
+    """
+    found = []
+    if len([o for o in case.facts.get("optimizers", []) if o["steps"]]) != 1:
+        return []
+    for name, root in case.facts.get("roots", {}).items():
+        calls, steps = root["evaluated"]["train"], root["evaluated_steps"]["train"]
+        if not root["sensitive"] or root["eval_mode_seen"] or calls < 2 or not root["trained"]["train"]:
+            continue
+        if steps > 0.3 * case.steps or case.steps < 8:
+            continue
+        found.append(
+            Finding(
+                rule="evaluated-in-train-mode",
+                severity="warning",
+                title=f"{name} is evaluated in train mode: {some(sorted(set(root['sensitive'].values())), 2)} is active in evaluation",
+                advice="Call model.eval() before the evaluation and model.train() after it.",
+                phase="forward",
+                site=f"{name}:out",
+                source=place(root["made"]),
+                evidence={"calls_without_gradients_in_train_mode": calls, "in_eval_mode": 0, "modules": list(root["sensitive"])[:10]},
+                confidence=0.75,
+            )
+        )
+    return found
+
+
+@rule("dropout-active-in-eval")
+def dropout_in_eval(case: Case) -> list[Finding]:
+    """Dropout is applied while the module that applies it is in eval mode: a functional call without
+    `training=self.training`, or attention with a fixed `dropout_p`."""
+    found = []
+    for noise in case.facts.get("noise", []):
+        if noise["module_training"]:
+            continue
+        fix = "dropout_p=self.p if self.training else 0.0" if noise["op"] == "scaled_dot_product_attention" else "training=self.training"
+        found.append(
+            Finding(
+                rule="dropout-active-in-eval",
+                severity="error",
+                title=f"{noise['op']} (p={noise['p']:g}) in {noise['module']} ({noise['type']}) is active in eval mode",
+                advice=f"Pass {fix}, or use nn.Dropout.",
+                phase="forward",
+                site=f"{noise['module']}:out",
+                op=noise["op"],
+                source=place(noise["line"]),
+                evidence={"p": noise["p"], "module.training": False, "training_argument": True},
+                confidence=0.97,
+            )
+        )
+    return found[:5]
+
+
+@rule("dropout-left-in-train-mode")
+def dropout_module_left(case: Case) -> list[Finding]:
+    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, or was set so."""
+    found = []
+    for noise in case.facts.get("noise", []):
+        if noise["module_training"] and noise["library"]:
+            fact = case.facts.get("modules", {}).get(noise["module"], {})
+            found.append(
+                Finding(
+                    rule="dropout-left-in-train-mode",
+                    severity="warning",
+                    title=f"{noise['module']} ({noise['type']}) stays in train mode when the model is in eval mode",
+                    advice="Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it." if fact.get("hidden") else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
+                    phase="forward",
+                    site=f"{noise['module']}:out",
+                    source=place(fact.get("made")) or place(noise["line"]),
+                    evidence={"p": noise["p"], "module.training": True, "root.training": False, "registered": not fact.get("hidden")},
+                    confidence=0.85 if fact.get("hidden") else 0.6,
+                )
+            )
+    return found[:3]

@@ -1,0 +1,265 @@
+"""Who is trained: parameters and optimizers that do not know of each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sonde.diagnose.rule import Case, rule
+from sonde.diagnose.told import common, parameters, place, some
+from sonde.model.finding import Finding
+
+
+def _left_out(case: Case) -> dict[str, dict[str, Any]]:
+    """Parameters that want and get gradients, that nothing changes, and that are in no optimizer."""
+    found = {}
+    for name, fact in parameters(case).items():
+        tally = fact.get("left_out")
+        if fact["optimizers"] or not fact["requires_grad"] or not tally:
+            continue
+        if tally["nonzero"] and tally["nonzero"] >= tally["looks"] / 2 and not fact.get("changed"):
+            found[name] = fact
+    return found
+
+
+def _stepping(case: Case) -> list[dict[str, Any]]:
+    return [o for o in case.facts.get("optimizers", []) if o["steps"]]
+
+
+@rule("module-not-registered")
+def hidden_modules(case: Case) -> list[Finding]:
+    """A module runs inside another one that does not know it as a child: it is kept in a plain list, tuple or dict.
+
+    `parameters()`, `to()`, `state_dict()` and `train()` of the model pass it by. What it was called in has been seen
+    to call it, gradients reach it, and no optimizer holds it, so its weights stay at their initial values.
+    """
+    hidden = {n: f for n, f in _left_out(case).items() if not f["registered"] and f["owner_hidden"]}
+    if not hidden:
+        return []
+    owners = list(dict.fromkeys(f["owner"] for f in hidden.values()))
+    first = next(iter(hidden.values()))
+    holder = owners[0].rsplit(".", 1)[0] if "." in owners[0] else owners[0]
+    return [
+        Finding(
+            rule="module-not-registered",
+            severity="error",
+            title=f"{some(owners)} ({first['owner_type']}) hidden in a plain Python list or dict ({holder}): never trained",
+            advice=f"Keep them in nn.ModuleList or nn.ModuleDict (or assign each as an attribute), so that model.parameters() and the optimizer see them; {len(hidden)} parameters get gradients but are in no optimizer.",
+            step=0,
+            site=f"{owners[0]}:out",
+            source=place(first["made"]),
+            evidence={"parameters": list(hidden)[:20], "in_optimizer": False, "registered": False, **first["left_out"]},
+            confidence=0.95,
+        )
+    ]
+
+
+@rule("optimizer-holds-old-parameters")
+def stale_parameters(case: Case) -> list[Finding]:
+    """An optimizer holds parameters that belong to no module that runs, while parameters of the same shapes, which do run
+    and get gradients, are in no optimizer: a module or model was replaced (or made anew) after the optimizer was built.
+    """
+    missing = _left_out(case)
+    found = []
+    for optimizer in case.facts.get("optimizers", []):
+        unknown = [tuple(shape) for shape in optimizer["unknown"]]
+        matched = [name for name, fact in missing.items() if tuple(fact["shape"]) in unknown]
+        if matched and len(matched) >= len(missing) / 2:
+            found.append(
+                Finding(
+                    rule="optimizer-holds-old-parameters",
+                    severity="error",
+                    title=f"{optimizer['type']} holds {len(unknown)} parameters that no module uses any more; {some(matched)} are not trained",
+                    advice="Build the optimizer after the last change to the model's modules, or add the new parameters with add_param_group.",
+                    step=0,
+                    site=f"{matched[0]}:value",
+                    source=place(optimizer["made"]),
+                    evidence={"unused_in_optimizer": len(unknown), "parameters": matched[:20]},
+                    confidence=0.92,
+                )
+            )
+    return found
+
+
+@rule("parameter-not-in-optimizer")
+def left_out(case: Case) -> list[Finding]:
+    """A parameter requires a gradient and gets one that is not zero, nothing changes it, and no optimizer holds it.
+
+    Target networks and averaged copies are not meant: they get no gradient, or something changes them. Nor is what is
+    frozen on purpose: requires_grad is False, or it runs in eval mode while the rest is in train mode.
+    """
+    missing = {n: f for n, f in _left_out(case).items() if f["registered"] or not f["owner_hidden"]}
+    old = {name for finding in stale_parameters(case) for name in finding.evidence["parameters"]}
+    training = any(f["owner_training"] for f in parameters(case).values() if f["optimizers"])
+    missing = {n: f for n, f in missing.items() if n not in old and not (training and f["owner_training"] is False)}
+    stepping = _stepping(case)
+    if not missing or not stepping:
+        return []
+    owners = list(dict.fromkeys(f["owner"] for f in missing.values()))
+    within = common(missing) or owners[0]
+    made_later = any(f["owner"] in _made_in_forward(case) for f in missing.values())
+    names = list(missing)
+    first = missing[names[0]]
+    return [
+        Finding(
+            rule="parameter-not-in-optimizer",
+            severity="error",
+            title=f"{some(owners)} get gradients but are in no optimizer: never updated",
+            advice=(
+                f"Pass these parameters to the optimizer as well (all of {within}, or model.parameters()); "
+                "if they are frozen on purpose, set requires_grad_(False)."
+                + (" They are made in forward, after the optimizer was built." if made_later else "")
+            ),
+            step=0,
+            site=f"{names[0]}:grad",
+            source=place(stepping[0]["made"]),
+            evidence={
+                "parameters": names[:20],
+                "count": len(names),
+                "of": len(parameters(case)),
+                "requires_grad": True,
+                "in_optimizer": False,
+                **first["left_out"],
+            },
+            confidence=0.85 if first["loaded"] else 0.95,
+        )
+    ]
+
+
+def _made_in_forward(case: Case) -> set[str]:
+    return {f"{made['parent']}.{made['type']}" for made in case.facts.get("made_in_forward", [])}
+
+
+@rule("layer-made-in-forward")
+def made_in_forward(case: Case) -> list[Finding]:
+    """A module with parameters is made anew in the forward pass of step after step: it starts from random weights each time."""
+    found = []
+    for made in case.facts.get("made_in_forward", []):
+        if made["steps"] >= 3 and made["type"] in _WITH_PARAMETERS or (made["parameters"] and made["steps"] >= 3):
+            found.append(
+                Finding(
+                    rule="layer-made-in-forward",
+                    severity="error",
+                    title=f"{made['parent']} makes a new {made['type']} in every forward: its weights are random and never learnt",
+                    advice="Make the layer once in __init__ and call it in forward.",
+                    step=0,
+                    site=f"{made['parent']}:out",
+                    source=place(made["line"]),
+                    evidence={"made": made["count"], "steps": made["steps"]},
+                    confidence=0.95,
+                )
+            )
+    return found[:3]
+
+
+_WITH_PARAMETERS = frozenset(
+    ("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "LSTM", "GRU", "RNN", "MultiheadAttention", "ConvTranspose2d",
+     "Bilinear", "LSTMCell", "GRUCell", "BatchNorm1d", "BatchNorm2d", "LayerNorm")
+)  # fmt: skip
+
+
+@rule("optimizer-never-steps")
+def never_steps(case: Case) -> list[Finding]:
+    """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped."""
+    facts = case.facts
+    backwards = facts.get("sequence", {}).get("backwards", 0)
+    found = []
+    for optimizer in facts.get("optimizers", []):
+        if backwards >= 10 and optimizer["steps"] == 0 and optimizer["had_gradients"]:
+            found.append(
+                Finding(
+                    rule="optimizer-never-steps",
+                    severity="error",
+                    title=f"{optimizer['type']} is never stepped: {backwards} backward passes changed nothing in its {optimizer['parameters']} parameters",
+                    advice="Call optimizer.step() after backward().",
+                    source=place(optimizer["made"]),
+                    evidence={"backwards": backwards, "steps": 0},
+                    confidence=0.9,
+                )
+            )
+    return found
+
+
+@rule("learning-rate-zero")
+def learning_rate_zero(case: Case) -> list[Finding]:
+    """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt."""
+    found = []
+    for k, optimizer in enumerate(_stepping(case)[:1]):
+        for g, group in enumerate(optimizer["groups"][:8]):
+            series = [value for _, value in case.series(f"lr/{g}")]
+            if len(series) >= 5 and all(value == 0 for value in series) and group["parameters"]:
+                found.append(
+                    Finding(
+                        rule="learning-rate-zero",
+                        severity="error",
+                        title=f"The learning rate of {optimizer['type']} is 0 in all {len(series)} steps",
+                        advice="Give the optimizer a learning rate above 0, or look at the scheduler that sets it.",
+                        source=place(optimizer["made"]),
+                        evidence={"group": g, "steps": len(series), "optimizer": k},
+                        confidence=0.95,
+                    )
+                )
+    return found[:1]
+
+
+@rule("weight-decay-dominates")
+def weight_decay(case: Case) -> list[Finding]:
+    """Weight decay pulls harder than the gradient from the start, and the weights shrink towards zero.
+
+    With decay coupled to the gradient (SGD, Adam) the two are compared as they are added, wd * |w| against |g|; with
+    decoupled decay (AdamW) a step shrinks weights by lr * wd, and more than 0.2 % a step is out of all custom.
+    """
+    found = []
+    for optimizer in _stepping(case):
+        for group in optimizer["groups"]:
+            decay, lr = float(group.get("weight_decay") or 0), float(group.get("initial_lr", group.get("lr") or 0))
+            decoupled = optimizer["type"] in ("AdamW", "Lion") or group.get("decoupled_weight_decay") is True
+            if decay <= 0:
+                continue
+            shrunk = _shrinking(case, decay)
+            if len(shrunk) < 1:
+                continue
+            if decoupled and lr * decay < 2e-3:
+                continue
+            if not decoupled and decay < 0.02:
+                continue
+            name, shrink, ratio = shrunk[0]
+            momentum = group.get("momentum")
+            swapped = isinstance(momentum, float) and 0 < momentum < 0.05 and decay >= 0.1
+            found.append(
+                Finding(
+                    rule="weight-decay-dominates",
+                    severity="error",
+                    title=f"weight_decay={decay:g} of {optimizer['type']} outweighs the gradient: weights decay towards 0",
+                    advice=(
+                        f"momentum={momentum:g} and weight_decay={decay:g} look exchanged: swap them."
+                        if swapped
+                        else "Use a far smaller weight decay (1e-4 to 1e-2 is usual)."
+                    ),
+                    step=0,
+                    site=f"{name}:value",
+                    source=place(optimizer["made"]),
+                    evidence={"weight_decay": decay, "lr": lr, "momentum": momentum, "decay_over_gradient": ratio, "norm_left": shrink, "weights_shrinking": len(shrunk)},
+                    confidence=0.9,
+                )
+            )
+            break
+    return found
+
+
+def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
+    """(name, share of the norm left, decay over gradient) of weight matrices that decay; empty unless most of them do."""
+    found, matrices = [], 0
+    for name, fact in parameters(case).items():
+        if len(fact["shape"]) < 2 or not fact["optimizers"]:
+            continue
+        values = case.digests(f"{name}:value", ("step", "norm"))
+        gradients = {row["step"]: row["norm"] for row in case.digests(f"{name}:grad", ("step", "norm"))}
+        if len(values) < 8 or values[0]["norm"] <= 0:
+            continue
+        matrices += 1
+        ratios = sorted(decay * row["norm"] / gradients[row["step"]] for row in values if gradients.get(row["step"], 0) > 0)
+        left = values[-1]["norm"] / values[0]["norm"]
+        middle = ratios[len(ratios) // 2] if ratios else float("inf")
+        if left < 0.5 and middle > 0.5:
+            found.append((name, left, middle))
+    return found if matrices and len(found) >= 0.6 * matrices else []
