@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 
 import numpy as np
-import time
-
 import pytest
 import torch
 from agreement import assert_same_digest, rows

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 from rich.text import Text
@@ -38,7 +38,9 @@ class Line:
 @click.command("check", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--json", "as_json", is_flag=True, help="The answers as JSON.")
 @click.option("--steps", type=click.IntRange(1), default=STEPS, show_default=True, help="Optimizer steps to run.")
-@click.option("--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recording there (default: thrown away).")
+@click.option(
+    "--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recording there (default: thrown away)."
+)
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def check(as_json: bool, steps: int, record: Path | None, target: tuple[str, ...]) -> None:
     """Run two steps of a training: does it train at all?
@@ -54,7 +56,9 @@ def check(as_json: bool, steps: int, record: Path | None, target: tuple[str, ...
     with tempfile.TemporaryDirectory(prefix="sonde-check-") as scratch:
         parent, name = (record.parent, record.name) if record is not None else (Path(scratch), "run")
         folder = create_run(parent, name, {"script": script, "argv": list(target[1:])})
-        code = supervise(command, Options(run=str(folder.absolute()), budget=None, steps=steps, quiet=True), quiet_output=as_json)
+        code = supervise(
+            command, Options(run=str(folder.absolute()), budget=None, steps=steps, quiet=True), quiet_output=as_json
+        )
         outcome = finish(folder, code, quiet=True)
         recording = Recording.open(folder)
         lines, parameters = answers(recording, code, steps)
@@ -108,7 +112,11 @@ def _steps(rank: Rank, wanted: int) -> Line:
     done = int(rank.session.get("steps") or 0)
     if done == 0:
         return Line("optimizer steps", "problem", "no optimizer step was taken")
-    return Line("optimizer steps", "ok", f"{done}" + ("" if done >= wanted else f" (the script has no more than that; {wanted} were asked for)"))
+    return Line(
+        "optimizer steps",
+        "ok",
+        f"{done}" + ("" if done >= wanted else f" (the script has no more than that; {wanted} were asked for)"),
+    )
 
 
 def _loss(rank: Rank) -> Line:
@@ -149,5 +157,3 @@ def _show(lines: list[Line], parameters: list[ParameterState], trains: bool) -> 
 def _row(state: ParameterState) -> tuple[str, ...]:
     yes: Mapping[bool, str] = {True: "yes", False: "no"}
     return (state.name, yes[state.gradient], yes[state.changed], state.why)
-
-

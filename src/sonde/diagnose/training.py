@@ -23,7 +23,9 @@ class ParameterState:
 
 
 def parameter_states(rank: Rank) -> list[ParameterState]:
-    values = {site.name: site for site in rank.sites.values() if site.kind is Kind.PARAMETER and site.role is Role.VALUE}
+    values = {
+        site.name: site for site in rank.sites.values() if site.kind is Kind.PARAMETER and site.role is Role.VALUE
+    }
     grads = {site.name: site for site in rank.sites.values() if site.kind is Kind.PARAMETER and site.role is Role.GRAD}
     rows = _by_site(rank, [*values.values(), *grads.values()])
     told = rank.facts.get("parameters")

@@ -151,7 +151,11 @@ class Parameters:
             if gradient is not None:
                 sites.append(site)
                 gradients.append(gradient)
-        if self.eager.stops.attentive or not self.eager.session.immediate.isdisjoint(sites) or not all(map(_plain, gradients)):
+        if (
+            self.eager.stops.attentive
+            or not self.eager.session.immediate.isdisjoint(sites)
+            or not all(map(_plain, gradients))
+        ):
             for site, gradient in zip(sites, gradients, strict=True):
                 self._careful(site, gradient)
         else:

@@ -134,7 +134,7 @@ def made_in_forward(case: Case) -> list[Finding]:
     """A module with parameters is made anew in the forward pass of step after step: it starts from random weights each time."""
     found = []
     for made in case.facts.get("made_in_forward", []):
-        if made["steps"] >= 3 and made["type"] in _WITH_PARAMETERS or (made["parameters"] and made["steps"] >= 3):
+        if (made["steps"] >= 3 and made["type"] in _WITH_PARAMETERS) or (made["parameters"] and made["steps"] >= 3):
             found.append(
                 Finding(
                     rule="layer-made-in-forward",
@@ -238,7 +238,14 @@ def weight_decay(case: Case) -> list[Finding]:
                     step=0,
                     site=f"{name}:value",
                     source=place(optimizer["made"]),
-                    evidence={"weight_decay": decay, "lr": lr, "momentum": momentum, "decay_over_gradient": ratio, "norm_left": shrink, "weights_shrinking": len(shrunk)},
+                    evidence={
+                        "weight_decay": decay,
+                        "lr": lr,
+                        "momentum": momentum,
+                        "decay_over_gradient": ratio,
+                        "norm_left": shrink,
+                        "weights_shrinking": len(shrunk),
+                    },
                     confidence=0.9,
                 )
             )
@@ -257,7 +264,9 @@ def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
         if len(values) < 8 or values[0]["norm"] <= 0:
             continue
         matrices += 1
-        ratios = sorted(decay * row["norm"] / gradients[row["step"]] for row in values if gradients.get(row["step"], 0) > 0)
+        ratios = sorted(
+            decay * row["norm"] / gradients[row["step"]] for row in values if gradients.get(row["step"], 0) > 0
+        )
         left = values[-1]["norm"] / values[0]["norm"]
         middle = ratios[len(ratios) // 2] if ratios else float("inf")
         if left < 0.5 and middle > 0.5:

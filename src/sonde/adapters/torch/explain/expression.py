@@ -23,7 +23,13 @@ class _Unknown:
 
 UNKNOWN: Any = _Unknown()
 _PLAIN = (int, float, bool, str, bytes, type(None))
-_BINARY = {ast.Add: "__add__", ast.Sub: "__sub__", ast.Mult: "__mul__", ast.FloorDiv: "__floordiv__", ast.Mod: "__mod__"}
+_BINARY = {
+    ast.Add: "__add__",
+    ast.Sub: "__sub__",
+    ast.Mult: "__mul__",
+    ast.FloorDiv: "__floordiv__",
+    ast.Mod: "__mod__",
+}
 
 
 def failing(code: CodeType, lasti: int) -> ast.AST | None:
@@ -81,7 +87,9 @@ def _evaluate(node: ast.AST, frame: FrameType) -> Any:
             return UNKNOWN if any(part is UNKNOWN for part in parts_of) else slice(*parts_of)
         case ast.Subscript(value=owner, slice=index):
             held, key = _evaluate(owner, frame), _evaluate(index, frame)
-            if key is not UNKNOWN and isinstance(held, Tensor | list | tuple | dict | nn.ModuleList | nn.ModuleDict | nn.Sequential):
+            if key is not UNKNOWN and isinstance(
+                held, Tensor | list | tuple | dict | nn.ModuleList | nn.ModuleDict | nn.Sequential
+            ):
                 return held[key]
         case ast.Call(func=ast.Attribute(value=owner, attr="size" | "dim" | "numel" as name), args=args, keywords=[]):
             held, given = _evaluate(owner, frame), [_evaluate(arg, frame) for arg in args]

@@ -12,7 +12,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812  as everybody calls it
+import torch.nn.functional as F
 import torch.nn.utils.clip_grad
 from torch import nn
 from torch.compiler import is_dynamo_compiling
@@ -108,7 +108,7 @@ def _modules(current: Current) -> None:
         KNOWN.loaded.update(id(module) for module in self.modules())
 
     def cast(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
-        if not args and not kwargs or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
+        if (not args and not kwargs) or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
             place = user_place(sys._getframe(2))
             for module in self.modules():
                 KNOWN.cast.note(module, place)
@@ -134,7 +134,12 @@ def _schedulers() -> None:
         KNOWN.made.note(self, user_place(sys._getframe(2), making=self))
         KNOWN.schedulers.add(self)
 
-    for kind in (lr_scheduler.LRScheduler, lr_scheduler.ReduceLROnPlateau, lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler):
+    for kind in (
+        lr_scheduler.LRScheduler,
+        lr_scheduler.ReduceLROnPlateau,
+        lr_scheduler.SequentialLR,
+        lr_scheduler.ChainedScheduler,
+    ):
         if "__init__" in vars(kind):
             _after(kind, "__init__", created)
         if "step" in vars(kind):
@@ -237,7 +242,9 @@ def _targets(current: Current) -> None:
             given = args[0] if args else kwargs.get("input")
             if isinstance(given, torch.Tensor) and given.requires_grad:
                 frame = sys._getframe(2)
-                eager.facts.batches.targets(args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame))
+                eager.facts.batches.targets(
+                    args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame)
+                )
 
     for name in ("cross_entropy", "nll_loss"):
         _after(F, name, targets)
