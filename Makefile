@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test lint bench docs setup clean
+.PHONY: demo test lint bench corpus docs setup clean
 
 setup: $(VENV)/.ready
 
@@ -33,6 +33,9 @@ lint: setup
 bench: setup
 	$(BIN)/python benchmarks/digest.py
 	$(BIN)/python benchmarks/overhead.py
+
+corpus: setup ## every bug of the corpus, its mended twin and the healthy scripts under sonde run
+	$(BIN)/python corpus/run.py $(CORPUS)
 
 docs: setup
 	$(PIP) --constraint constraints/dev.txt --group docs

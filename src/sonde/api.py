@@ -41,6 +41,16 @@ def breakpoint() -> None:
         eager.stops.hit(Stop("code", eager.session.moment, frame=sys._getframe(1)))
 
 
+def launch_blocking() -> None:
+    """Makes every op synchronous from now on, on any device, so that an error surfaces at the line that caused it; slow.
+
+    On a CPU ops are synchronous anyway, and this only says so. `sonde run --blocking` does the same from the start.
+    """
+    from sonde.adapters.torch.blocking import launch_blocking as begin
+
+    begin()
+
+
 def _session(*, begin: bool) -> Any:
     """The adapter of this process; opened, or begun on the spot, where `begin` asks for it."""
     if "torch" not in sys.modules and not begin:

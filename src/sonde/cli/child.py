@@ -67,6 +67,10 @@ def _install(options: Options) -> None:
 
         install(lambda: _open(options))
         sys.excepthook = _noting_early(sys.excepthook)
+        if os.environ.get("SONDE_BLOCKING") == "1":
+            from sonde.adapters.torch.blocking import launch_blocking
+
+            launch_blocking()
     except Exception as problem:
         logging.getLogger("sonde").warning(
             "could not be installed into torch (%s); the program runs unwatched", problem

@@ -18,9 +18,8 @@ from sonde.adapters.torch.frames import is_ours, is_user
 from sonde.adapters.torch.tensors import dtype_name
 from sonde.model.site import SourceLine
 
-_INTERNAL = re.compile(
-    r"torch/(_refs|_prims|_prims_common|_decomp|_ops|_meta_registrations|_subclasses|_tensor|_jit_internal|_utils|_library|_inductor)\b"
-)
+
+_INTERNAL = re.compile(r"torch/(_\w+|library)(\.py|/)")
 """Python that implements ops: the op is what called it. (`_tensor.py` forwards methods.)"""
 
 
