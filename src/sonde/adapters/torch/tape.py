@@ -253,8 +253,32 @@ class Tape:
 
     def _changed(self, target: Tensor) -> None:
         """Something from outside is written to: what used it before would see the new value."""
-        if id(target) in self._given:
+        if id(target) in self._given and not self._settle(target):
             self.stop("a tensor that the step had used was changed in place")
+
+    def _settle(self, target: Tensor) -> bool:
+        """Takes what was made from `target` so far as values from outside, as long as it is only data being prepared."""
+        alive = {made.slot: made() for made in self._made.values()}
+        settled: set[int] = set()
+        kept: list[Entry] = []
+        for entry in self.entries:
+            used = list(_leaves((entry.args, entry.kwargs)))
+            if not any(item is target or (isinstance(item, Slot) and item in settled) for item in used):
+                kept.append(entry)
+                continue
+            results = [alive.get(slot) for slot in entry.outputs]
+            if isinstance(entry.call, nn.Module) or any(made is not None and made.requires_grad for made in results):
+                return False
+            settled.update(entry.outputs)
+        self.entries = kept
+        self._given.pop(id(target), None)
+        for key, made in list(self._made.items()):
+            if made.slot in settled:
+                del self._made[key]
+                value = made()
+                if value is not None:
+                    self._given[key] = (value, value._version)
+        return True
 
     def _locate(self, entry: Entry, frame: FrameType | None) -> None:
         fallback: FrameType | None = None
@@ -308,6 +332,17 @@ class TapeMode(TorchFunctionMode):  # type: ignore[misc]
         except Exception as problem:
             tape.eager.session.guard.contain("taping an op", problem)
         return out
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, Tensor | Slot):
+        yield value
 
 
 def _answered(tape: Tape, tensor: Tensor) -> None:

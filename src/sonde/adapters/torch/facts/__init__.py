@@ -169,7 +169,7 @@ class Facts:
             self.sequence.after_backward(list(KNOWN.optimizers))
 
     def before_optimizer(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
-        if self.probe.on:
+        if self.probe.on or self.probe.lingers:
             self.probe.stop()
         self.sequence.before_step(optimizer, closure)
         count = self._optimizer_steps.get(optimizer, 0)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sonde.adapters.torch.facts.origins import Place, line, user_place
-from sonde.adapters.torch.ops import remove
+from sonde.adapters.torch.modes import on_stack, remove
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -33,6 +33,8 @@ class Probe(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.eager = eager
         self.on = False
+        self.lingers = False
+        """It was stopped during its own call."""
         self.evaluating = False
         self.cuts: list[dict[str, Any]] = []
         self.noise: list[dict[str, Any]] = []
@@ -41,12 +43,15 @@ class Probe(TorchFunctionMode):  # type: ignore[misc]
     def start(self, *, evaluating: bool) -> None:
         self.evaluating = evaluating
         if not self.on:
-            _push(self)
-            self.on = True
+            if not self.lingers:
+                _push(self)
+            self.on, self.lingers = True, False
 
     def stop(self) -> None:
-        if self.on:
-            self.on = False
+        """Torch hides a mode during its own call and puts it back afterwards: then a second `stop` takes it off."""
+        self.on = False
+        self.lingers = not on_stack(self)
+        if not self.lingers:
             remove(self)
 
     def __torch_function__(
