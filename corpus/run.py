@@ -77,7 +77,12 @@ def run(job: Job, limit: float, options: Iterable[str] = ()) -> tuple[dict[str, 
         environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
         try:
             done = subprocess.run(
-                [*command, *options, job.script.name], cwd=scratch, env=environment, capture_output=True, text=True, timeout=limit
+                [*command, *options, job.script.name],
+                cwd=scratch,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=limit,
             )
         except subprocess.TimeoutExpired:
             return {}, time.monotonic() - began, f"took longer than {limit:g} s"
@@ -93,7 +98,12 @@ def problems(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 def defect_lines(meta: dict[str, Any]) -> set[int]:
     culprit = meta.get("culprit", {})
-    lines = {culprit.get("line"), culprit.get("manifest_line"), meta.get("manifest_line"), *(culprit.get("all_defect_lines") or ())}
+    lines = {
+        culprit.get("line"),
+        culprit.get("manifest_line"),
+        meta.get("manifest_line"),
+        *(culprit.get("all_defect_lines") or ()),
+    }
     return {line for line in lines if isinstance(line, int)}
 
 
@@ -131,7 +141,9 @@ def judge_bug(job: Job, report: dict[str, Any], seconds: float, problem: str) ->
 def judge_quiet(job: Job, report: dict[str, Any], seconds: float, problem: str, bug: Verdict | None) -> Verdict:
     alarms = []
     for finding in problems(report):
-        mended = bug is not None and (names(finding, job.meta, "fixed.py") == "line" or (bug.named and finding["rule"] == bug.rule))
+        mended = bug is not None and (
+            names(finding, job.meta, "fixed.py") == "line" or (bug.named and finding["rule"] == bug.rule)
+        )
         if job.kind == "healthy" or mended:
             source = finding.get("source") or {}
             alarms.append(f"{finding['rule']} at line {source.get('line', '?')}: {finding['title'][:100]}")
@@ -160,7 +172,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def judge_all(done: list[tuple[Job, dict[str, Any], float, str]]) -> list[Verdict]:
-    bugs = {job.name: judge_bug(job, report, seconds, problem) for job, report, seconds, problem in done if job.kind == "bug"}
+    bugs = {
+        job.name: judge_bug(job, report, seconds, problem)
+        for job, report, seconds, problem in done
+        if job.kind == "bug"
+    }
     rest = [
         judge_quiet(job, report, seconds, problem, bugs.get(job.name) if job.kind == "fixed" else None)
         for job, report, seconds, problem in done
@@ -182,14 +198,18 @@ def show(verdicts: list[Verdict]) -> None:
             else:
                 word = f"{len(verdict.alarms)} FALSE ALARM" if verdict.alarms else "silent"
             rank = verdict.rank if verdict.rank is not None else ""
-            print(f"{verdict.name:<{width}}  {word:<14}  {rank:>4}  {verdict.seconds:7.1f}  {verdict.rule} {verdict.problem}".rstrip())
+            print(
+                f"{verdict.name:<{width}}  {word:<14}  {rank:>4}  {verdict.seconds:7.1f}  {verdict.rule} {verdict.problem}".rstrip()
+            )
             for alarm in verdict.alarms[:3]:
                 print(f"{'':<{width}}    {alarm}")
     bugs = [verdict for verdict in verdicts if verdict.kind == "bug"]
     alarms = sum(bool(verdict.alarms) for verdict in verdicts)
     named = sum(verdict.named for verdict in bugs)
     share = f" ({100 * named / len(bugs):.0f} %)" if bugs else ""
-    print(f"\n{named} of {len(bugs)} bugs named{share}, {alarms} scripts with false alarms, {sum(v.seconds for v in verdicts):.0f} s of running")
+    print(
+        f"\n{named} of {len(bugs)} bugs named{share}, {alarms} scripts with false alarms, {sum(v.seconds for v in verdicts):.0f} s of running"
+    )
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import Foundry
 
+from launch import Foundry
 from sonde.diagnose.diagnose import diagnose
 from sonde.model.finding import Finding
 

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 from rich.text import Text
@@ -38,7 +38,9 @@ class Line:
 @click.command("check", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--json", "as_json", is_flag=True, help="The answers as JSON.")
 @click.option("--steps", type=click.IntRange(1), default=STEPS, show_default=True, help="Optimizer steps to run.")
-@click.option("--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recording there (default: thrown away).")
+@click.option(
+    "--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recording there (default: thrown away)."
+)
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def check(as_json: bool, steps: int, record: Path | None, target: tuple[str, ...]) -> None:
     """Run two steps of a training: does it train at all?
@@ -54,7 +56,9 @@ def check(as_json: bool, steps: int, record: Path | None, target: tuple[str, ...
     with tempfile.TemporaryDirectory(prefix="sonde-check-") as scratch:
         parent, name = (record.parent, record.name) if record is not None else (Path(scratch), "run")
         folder = create_run(parent, name, {"script": script, "argv": list(target[1:])})
-        code = supervise(command, Options(run=str(folder.absolute()), budget=None, steps=steps, quiet=True), quiet_output=as_json)
+        code = supervise(
+            command, Options(run=str(folder.absolute()), budget=None, steps=steps, quiet=True), quiet_output=as_json
+        )
         outcome = finish(folder, code, quiet=True)
         recording = Recording.open(folder)
         lines, parameters = answers(recording, code, steps)
@@ -82,13 +86,20 @@ def answers(recording: Recording, code: int, wanted: int) -> tuple[list[Line], l
         return [Line("training seen", "problem", "no module was called and no optimizer stepped")], []
     rank = max(recording.ranks, key=lambda rank: int(rank.session.get("steps") or 0))
     states = parameter_states(rank)
+    stepped = bool(rank.session.get("steps"))
     trainable = [state for state in states if state.trainable]
     return [
         _error(recording, code),
         _steps(rank, wanted),
         _loss(rank),
-        _all("gradients", trainable, [state for state in trainable if not state.gradient], "got a gradient"),
-        _all("updates", trainable, [state for state in trainable if not state.changed], "changed"),
+        _all("gradients", trainable, [state for state in trainable if not state.gradient], "got a gradient", stepped),
+        _all(
+            "updates",
+            trainable,
+            [state for state in trainable if not state.changed and not state.excused],
+            "changed",
+            stepped,
+        ),
     ], states
 
 
@@ -108,7 +119,11 @@ def _steps(rank: Rank, wanted: int) -> Line:
     done = int(rank.session.get("steps") or 0)
     if done == 0:
         return Line("optimizer steps", "problem", "no optimizer step was taken")
-    return Line("optimizer steps", "ok", f"{done}" + ("" if done >= wanted else f" (the script has no more than that; {wanted} were asked for)"))
+    return Line(
+        "optimizer steps",
+        "ok",
+        f"{done}" + ("" if done >= wanted else f" (the script has no more than that; {wanted} were asked for)"),
+    )
 
 
 def _loss(rank: Rank) -> Line:
@@ -121,11 +136,20 @@ def _loss(rank: Rank) -> Line:
     return Line("loss finite", "problem" if bad else "ok", text)
 
 
-def _all(what: str, trainable: list[ParameterState], missing: list[ParameterState], verb: str) -> Line:
+def _all(what: str, trainable: list[ParameterState], missing: list[ParameterState], verb: str, stepped: bool) -> Line:
+    if not stepped:
+        return Line(what, "unknown", "no step was taken")
     if not trainable:
         return Line(what, "problem", "there is no trainable parameter")
+    excused = sum(state.excused and not state.changed for state in trainable) if what == "updates" else 0
     if not missing:
-        return Line(what, "ok", f"all {len(trainable)} trainable parameters {verb}")
+        return Line(
+            what,
+            "ok",
+            f"all {len(trainable)} trainable parameters {verb}"
+            if not excused
+            else f"{len(trainable) - excused} of {len(trainable)} trainable parameters {verb}, the others need not",
+        )
     return Line(what, "problem", f"{len(missing)} of {len(trainable)} trainable parameters never {verb}")
 
 
@@ -149,5 +173,3 @@ def _show(lines: list[Line], parameters: list[ParameterState], trains: bool) -> 
 def _row(state: ParameterState) -> tuple[str, ...]:
     yes: Mapping[bool, str] = {True: "yes", False: "no"}
     return (state.name, yes[state.gradient], yes[state.changed], state.why)
-
-

@@ -48,7 +48,10 @@ def finish(folder: Path, code: int, *, quiet: bool, verbose: bool = False) -> di
 def show(console: Console, recording: Recording, findings: list[Finding], *, verbose: bool = False) -> None:
     where = os.path.relpath(recording.path)
     if not recording.ranks:
-        console.print(f"sonde: no training was seen: no module was called and no optimizer stepped. Recording: {where}", markup=False)
+        console.print(
+            f"sonde: no training was seen: no module was called and no optimizer stepped. Recording: {where}",
+            markup=False,
+        )
         return
     session = recording.ranks[0].session
     steps, overhead = session.get("steps"), session.get("overhead") or {}
@@ -90,7 +93,11 @@ def show_findings(console: Console, findings: list[Finding], *, verbose: bool = 
             show_line(console, finding)
     folded = len(rest) - len(shown)
     if folded:
-        console.print(f"       and {folded} more that follow or matter less (--verbose, or sonde diagnose, shows all)", style="dim", markup=False)
+        console.print(
+            f"       and {folded} more that follow or matter less (--verbose, or sonde diagnose, shows all)",
+            style="dim",
+            markup=False,
+        )
 
 
 def grouped(findings: list[Finding]) -> list[tuple[Finding, int]]:
@@ -118,7 +125,11 @@ def show_finding(console: Console, finding: Finding, *, indent: int = 0) -> None
     console.print(_head(finding, margin))
     if finding.source is not None:
         lines = excerpt(finding.source)
-        console.print(f"{margin}    {finding.source}    {finding.source.code if not lines else ''}".rstrip(), style="cyan", markup=False)
+        console.print(
+            f"{margin}    {finding.source}    {finding.source.code if not lines else ''}".rstrip(),
+            style="cyan",
+            markup=False,
+        )
         for number, text, marked in lines:
             mark = "→" if marked else " "
             style = "bold" if marked else "dim"

@@ -127,7 +127,11 @@ def _advice(event: Event) -> str:
     op, kind = event.get("op"), event.get("class")
     shapes = ", ".join(f"{name} {shape_text(fact)}" for name, fact in (event.get("inputs") or {}).items())
     if kind in ("forward op", "backward op") and op:
-        return f"`{op}` was given {shapes}; compare with what this line means to pass." if shapes else f"`{op}` raised here; see the traceback."
+        return (
+            f"`{op}` was given {shapes}; compare with what this line means to pass."
+            if shapes
+            else f"`{op}` raised here; see the traceback."
+        )
     if kind == "data loading":
         data = event.get("data") or {}
         which = f" for item {data['index']}" if "index" in data else ""

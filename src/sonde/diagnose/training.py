@@ -13,17 +13,23 @@ _COMPARED = ("absmean", "norm", "absmax", "mean", "min", "max")
 
 @dataclass(frozen=True, slots=True)
 class ParameterState:
-    """`trainable`: it requires a gradient, or would be trained if an optimizer knew it. `why` is empty where all is well."""
+    """`trainable`: it requires a gradient, or would be trained if an optimizer knew it. `why` is empty where all is well.
+
+    `excused`: it need not change. A bias whose gradient is 0 is one: a loss of differences does not depend on it.
+    """
 
     name: str
     trainable: bool
     gradient: bool
     changed: bool
     why: str = ""
+    excused: bool = False
 
 
 def parameter_states(rank: Rank) -> list[ParameterState]:
-    values = {site.name: site for site in rank.sites.values() if site.kind is Kind.PARAMETER and site.role is Role.VALUE}
+    values = {
+        site.name: site for site in rank.sites.values() if site.kind is Kind.PARAMETER and site.role is Role.VALUE
+    }
     grads = {site.name: site for site in rank.sites.values() if site.kind is Kind.PARAMETER and site.role is Role.GRAD}
     rows = _by_site(rank, [*values.values(), *grads.values()])
     told = rank.facts.get("parameters")
@@ -62,7 +68,7 @@ def _state(
         changed = True  # one look only: nothing to compare with, and it has a gradient
     elif not changed:
         why = "the step is too small to change it (learning rate, precision), or was skipped"
-    return ParameterState(name, trainable, gradient, changed, why)
+    return ParameterState(name, trainable, gradient, changed, why, excused=zero and len(value.shape) < 2)
 
 
 def _differs(a: dict[str, Any], b: dict[str, Any]) -> bool:

@@ -35,7 +35,11 @@ def concerns_training(problem: BaseException, trace: TracebackType | None) -> bo
     scripts = sysconfig.get_path("scripts") + os.sep
     places = Failure.places_of(trace)
     mine = [place for place in places if place.is_user and not os.path.abspath(place.path).startswith(scripts)]
-    return bool(mine) and isinstance(problem, Exception) and any("torch" in place.path for place in places if not place.is_user)
+    return (
+        bool(mine)
+        and isinstance(problem, Exception)
+        and any("torch" in place.path for place in places if not place.is_user)
+    )
 
 
 def _phase(failure: Failure) -> str:

@@ -16,13 +16,21 @@ def everything_frozen(event: Event) -> Cause | None:
     facts = event.get("gradient")
     if not facts or not facts.get("parameters") or facts.get("trainable"):
         return None
-    evidence = {name: facts[name] for name in ("parameters", "trainable", "filter", "matches", "groups") if name in facts}
+    evidence = {
+        name: facts[name] for name in ("parameters", "trainable", "filter", "matches", "groups") if name in facts
+    }
     title = f"0 of {facts['parameters']} parameters require a gradient, so there is nothing to train"
     advice = "Leave on what is to be trained."
     if facts.get("filter") is not None and not facts.get("matches"):
         title += f": the filter {facts['filter']!r} matches no parameter name"
         advice = f"The names begin with {', '.join(facts['groups'])}: choose the filter from these."
-    return Cause(title=title, advice=advice, line=facts.get("line"), evidence=evidence, confidence=0.95 if facts.get("line") else 0.8)
+    return Cause(
+        title=title,
+        advice=advice,
+        line=facts.get("line"),
+        evidence=evidence,
+        confidence=0.95 if facts.get("line") else 0.8,
+    )
 
 
 @family("loss-without-gradient")
@@ -33,7 +41,9 @@ def loss_without_gradient(event: Event) -> Cause | None:
     if not facts or not facts.get("trainable"):
         return None
     how = facts.get("how")
-    evidence = {name: facts[name] for name in ("trainable", "parameters", "how", "variable", "module") if facts.get(name)}
+    evidence = {
+        name: facts[name] for name in ("trainable", "parameters", "how", "variable", "module") if facts.get(name)
+    }
     if facts.get("rerun"):
         evidence["how it was found"] = _AGAIN
     if how == "no_grad":
@@ -46,7 +56,8 @@ def loss_without_gradient(event: Event) -> Cause | None:
         )
     at = f" by `{how}`" if how else ""
     return Cause(
-        title=f"the loss is cut off from the parameters{at}" + (f" in {facts['module']}" if facts.get("module") else ""),
+        title=f"the loss is cut off from the parameters{at}"
+        + (f" in {facts['module']}" if facts.get("module") else ""),
         advice="Keep tensors on the way to the loss: no .item(), .detach(), .data, argmax or torch.tensor(...) of computed values.",
         line=facts.get("line"),
         module=facts.get("module"),
@@ -64,7 +75,11 @@ def inplace_modification(event: Event) -> Cause | None:
     if facts is None:
         return None
     shape = facts.get("shape")
-    evidence = {name: facts[name] for name in ("shape", "version", "changed_by", "needed_by", "parameter", "variable", "optimizer") if facts.get(name)}
+    evidence = {
+        name: facts[name]
+        for name in ("shape", "version", "changed_by", "needed_by", "parameter", "variable", "optimizer")
+        if facts.get(name)
+    }
     if facts.get("changed_by") == "optimizer step":
         return Cause(
             title=f"{facts['optimizer']}.step() changes {facts.get('parameter') or 'a parameter'} before a backward pass that needs its old value",
@@ -119,7 +134,11 @@ def graph_used_twice(event: Event) -> Cause | None:
             through = f" through `{tie}`" if tie else ""
             return Cause(
                 title=f"`{variable}.backward()` has freed the graph that this loss shares with it{through}",
-                advice=(f"Use {tie}.detach() for the first loss if it is not to train what made {tie}; else add" if tie else "Add")
+                advice=(
+                    f"Use {tie}.detach() for the first loss if it is not to train what made {tie}; else add"
+                    if tie
+                    else "Add"
+                )
                 + " both losses and call backward() once, or give the first retain_graph=True.",
                 line=facts.get("tie_line") or line,
                 evidence={**evidence, "first backward": str(line_of(line))},
@@ -176,7 +195,9 @@ def loss_not_scalar(event: Event) -> Cause | None:
 @family("backward-dtype")
 def backward_dtype(event: Event) -> Cause | None:
     """A loss of a float output and a whole-number target raises only in the backward pass: it needs a float target."""
-    if event.get("class") != "backward op" or not re.search(r"Found dtype (Long|Int|Double|Half) but expected", message(event)):
+    if event.get("class") != "backward op" or not re.search(
+        r"Found dtype (Long|Int|Double|Half) but expected", message(event)
+    ):
         return None
     maker = (event.get("inputs") or {}).get("loss", {}).get("origin", {})
     return Cause(
@@ -201,6 +222,9 @@ def backward_op(event: Event) -> Cause | None:
         line=event.get("source") if facts.get("own") else facts["line"],
         module=facts.get("module"),
         op=facts["op"],
-        evidence={"forward": str(line_of(facts["line"])), **({"how it was found": _AGAIN} if not facts.get("own") else {})},
+        evidence={
+            "forward": str(line_of(facts["line"])),
+            **({"how it was found": _AGAIN} if not facts.get("own") else {}),
+        },
         confidence=0.8 if facts.get("only") else 0.6,
     )

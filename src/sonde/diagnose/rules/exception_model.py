@@ -51,7 +51,9 @@ def optimizer_non_leaf(event: Event) -> Cause | None:
     )
 
 
-_SIZE = re.compile(r"size mismatch for (\S+): copying a param with shape torch\.Size\((\[[^\]]*\])\).*?current model is torch\.Size\((\[[^\]]*\])\)")
+_SIZE = re.compile(
+    r"size mismatch for (\S+): copying a param with shape torch\.Size\((\[[^\]]*\])\).*?current model is torch\.Size\((\[[^\]]*\])\)"
+)
 _KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: (.*?)\.\s*(?:$|\n)", re.DOTALL)
 
 
@@ -101,6 +103,8 @@ def forward_missing(event: Event) -> Cause | None:
     container = found[1] in ("ModuleList", "ModuleDict")
     return Cause(
         title=f"{found[1]} has no forward",
-        advice="Call its elements one after the other, or use nn.Sequential." if container else "Name the method forward, inside of the class.",
+        advice="Call its elements one after the other, or use nn.Sequential."
+        if container
+        else "Name the method forward, inside of the class.",
         confidence=0.9,
     )

@@ -94,10 +94,14 @@ def _text(size: Any) -> str:
     return str(size)
 
 
-_PAIR = re.compile(r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)")
+_PAIR = re.compile(
+    r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)"
+)
 _MATMUL = re.compile(r"shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
 _TARGET = re.compile(r"target size \(torch\.Size\((\[[^)]*\])\)\).*input size \(torch\.Size\((\[[^)]*\])\)\)")
-_CAT = re.compile(r"Sizes of tensors must match except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor number (\d+)")
+_CAT = re.compile(
+    r"Sizes of tensors must match except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor number (\d+)"
+)
 _VIEW = re.compile(r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)")
 
 
@@ -126,7 +130,9 @@ def shape_mismatch(event: Event) -> Cause | None:
         squeeze = _only_ones(found[1], found[2])
         return Cause(
             title=f"the loss is given a target of shape {found[1]} and an input of shape {found[2]}",
-            advice="Squeeze the input's last dimension, or unsqueeze the target." if squeeze else "Bring both to one shape.",
+            advice="Squeeze the input's last dimension, or unsqueeze the target."
+            if squeeze
+            else "Bring both to one shape.",
             confidence=0.9,
         )
     if found := _CAT.search(text):
@@ -161,7 +167,9 @@ def _maker(event: Event, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return kept[0] if len(kept) == 1 else None
 
 
-_DIMENSION = re.compile(r"Expected (\d)D \(unbatched\) or (\d)D \(batched\) input to (\w+), but got input of size: (\[[^\]]*\])")
+_DIMENSION = re.compile(
+    r"Expected (\d)D \(unbatched\) or (\d)D \(batched\) input to (\w+), but got input of size: (\[[^\]]*\])"
+)
 
 
 @family("input-dimensions")

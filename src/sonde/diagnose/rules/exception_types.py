@@ -56,12 +56,15 @@ def dtype_mismatch(event: Event) -> Cause | None:
     weights = [fact for fact in inputs.values() if fact.get("parameter")]
     wanted = weights[0]["dtype"] if weights else None
     layer = innermost(event)
-    odd = {name: fact for name, fact in inputs.items() if not fact.get("parameter") and wanted and fact["dtype"] != wanted}
+    odd = {
+        name: fact for name, fact in inputs.items() if not fact.get("parameter") and wanted and fact["dtype"] != wanted
+    }
     if odd:
         name, fact = next(iter(odd.items()))
         return Cause(
             title=f"{layer.get('name') or event.get('op')} has {wanted} weights, but is given {fact['dtype']} {_from(fact)}",
-            advice=f"Convert it where it is made: .to(torch.{wanted})" + (" (numpy makes float64 by default)." if fact["dtype"] == "float64" else "."),
+            advice=f"Convert it where it is made: .to(torch.{wanted})"
+            + (" (numpy makes float64 by default)." if fact["dtype"] == "float64" else "."),
             line=_line(fact),
             evidence={"given.dtype": fact["dtype"], "wanted.dtype": wanted, **_origin(fact)},
             confidence=0.9,
@@ -75,7 +78,8 @@ def dtype_mismatch(event: Event) -> Cause | None:
     kinds = {name: fact["dtype"] for name, fact in inputs.items()}
     if len(set(kinds.values())) > 1:
         return Cause(
-            title=f"`{event.get('op') or 'an op'}` of " + " and ".join(f"{name} ({kind})" for name, kind in kinds.items()),
+            title=f"`{event.get('op') or 'an op'}` of "
+            + " and ".join(f"{name} ({kind})" for name, kind in kinds.items()),
             advice="Bring them to one dtype where they are made.",
             evidence=kinds,
             confidence=0.7,
@@ -133,11 +137,16 @@ def device_mismatch(event: Event) -> Cause | None:
     wanted = next((fact["device"] for fact in inputs.values() if fact.get("parameter")), None)
     kinds = list(where.values())
     wanted = wanted or max(set(kinds), key=kinds.count)
+    kept_apart = [n for n, f in inputs.items() if f.get("attribute")]
+    if len(kept_apart) == 1 and len(inputs) > 1:  # the only one that does not move with the model or the batch
+        wanted = next(f["device"] for n, f in inputs.items() if n != kept_apart[0])
     name, fact = next((n, f) for n, f in inputs.items() if f["device"] != wanted)
     kept = fact.get("attribute")
     return Cause(
         title=f"`{event.get('op')}` of tensors on different devices: {name} is on {fact['device']}, the rest on {wanted}",
-        advice=f"Register {kept} as a buffer (self.register_buffer), so that it moves with the module." if kept else f"Move it: .to('{wanted}').",
+        advice=f"Register {kept} as a buffer (self.register_buffer), so that it moves with the module."
+        if kept
+        else f"Move it: .to('{wanted}').",
         line=fact.get("line") if kept else _line(fact),
         evidence=where,
         confidence=0.9,
@@ -148,7 +157,10 @@ def device_mismatch(event: Event) -> Cause | None:
 def accelerator_missing(event: Event) -> Cause | None:
     """The script asks for a device that this machine, or this build of the framework, does not have."""
     text = message(event)
-    if not re.search(r"not compiled with CUDA|No CUDA GPUs|Found no NVIDIA|CUDA driver|no NVIDIA driver|not linked with support for mps", text):
+    if not re.search(
+        r"not compiled with CUDA|No CUDA GPUs|Found no NVIDIA|CUDA driver|no NVIDIA driver|not linked with support for mps",
+        text,
+    ):
         return None
     return Cause(
         title="the script asks for an accelerator that is not there",
@@ -186,4 +198,6 @@ def _from(fact: Mapping[str, Any]) -> str:
 
 def _origin(fact: Mapping[str, Any]) -> dict[str, Any]:
     origin = fact.get("origin") or {}
-    return {f"origin.{name}": origin[name] for name in ("name", "kind", "dataset", "part") if origin.get(name) is not None}
+    return {
+        f"origin.{name}": origin[name] for name in ("name", "kind", "dataset", "part") if origin.get(name) is not None
+    }

@@ -47,7 +47,9 @@ def _loader(name: str, loader: Any) -> dict[str, Any]:
 
 def uneven_items(failure: Failure) -> dict[str, Any] | None:
     """What default_collate was given: the shapes that differ, and the line that makes the items."""
-    batch = next((place.frame.f_locals["batch"] for place in failure.places if place.function == "default_collate"), None)
+    batch = next(
+        (place.frame.f_locals["batch"] for place in failure.places if place.function == "default_collate"), None
+    )
     shapes: list[Any] = []
     if isinstance(batch, list) and batch:
         parts = len(batch[0]) if isinstance(batch[0], tuple | list) else 1

@@ -59,7 +59,9 @@ def _element(whole: Made, k: int, count: int) -> Made:
     """The k-th of `nn.Sequential(a, b, c)` or `nn.ModuleList([a, b, c])`, where they are written out; else the whole."""
     path, node, _ = whole
     if isinstance(node, ast.Call):
-        given = node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], ast.List | ast.Tuple) else node.args
+        given = (
+            node.args[0].elts if len(node.args) == 1 and isinstance(node.args[0], ast.List | ast.Tuple) else node.args
+        )
         if len(given) == count and not any(isinstance(part, ast.Starred) for part in given):
             return path, given[k], given[k].lineno
     return whole
@@ -81,7 +83,9 @@ def source_file(kind: type) -> str | None:
     if kind.__module__.partition(".")[0] in ("torch", "builtins"):
         return None
     for held in vars(kind).values():
-        function = inspect.unwrap(getattr(held, "__func__", held)) if callable(held) or hasattr(held, "__func__") else None
+        function = (
+            inspect.unwrap(getattr(held, "__func__", held)) if callable(held) or hasattr(held, "__func__") else None
+        )
         code = getattr(function, "__code__", None)
         if code is not None and is_user(code):
             return str(code.co_filename)

@@ -23,7 +23,13 @@ class _Unknown:
 
 UNKNOWN: Any = _Unknown()
 _PLAIN = (int, float, bool, str, bytes, type(None))
-_BINARY = {ast.Add: "__add__", ast.Sub: "__sub__", ast.Mult: "__mul__", ast.FloorDiv: "__floordiv__", ast.Mod: "__mod__"}
+_BINARY = {
+    ast.Add: "__add__",
+    ast.Sub: "__sub__",
+    ast.Mult: "__mul__",
+    ast.FloorDiv: "__floordiv__",
+    ast.Mod: "__mod__",
+}
 
 
 def failing(code: CodeType, lasti: int) -> ast.AST | None:
@@ -40,13 +46,15 @@ def failing(code: CodeType, lasti: int) -> ast.AST | None:
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][begin:]
     text = b"".join(lines).decode(errors="replace")
-    for wrapped, mode in ((f"({text}\n)", "eval"), (text, "exec")):
-        try:
-            tree = ast.parse(wrapped, mode=mode)
-        except SyntaxError:
-            continue
-        return tree.body if isinstance(tree, ast.Expression) else tree.body[0] if tree.body else None
-    return None
+    try:
+        return ast.parse(f"({text}\n)", mode="eval").body
+    except SyntaxError:
+        pass
+    try:
+        statements = ast.parse(text).body
+    except SyntaxError:
+        return None
+    return statements[0] if statements else None
 
 
 def evaluate(node: ast.AST, frame: FrameType) -> Any:
@@ -81,7 +89,9 @@ def _evaluate(node: ast.AST, frame: FrameType) -> Any:
             return UNKNOWN if any(part is UNKNOWN for part in parts_of) else slice(*parts_of)
         case ast.Subscript(value=owner, slice=index):
             held, key = _evaluate(owner, frame), _evaluate(index, frame)
-            if key is not UNKNOWN and isinstance(held, Tensor | list | tuple | dict | nn.ModuleList | nn.ModuleDict | nn.Sequential):
+            if key is not UNKNOWN and isinstance(
+                held, Tensor | list | tuple | dict | nn.ModuleList | nn.ModuleDict | nn.Sequential
+            ):
                 return held[key]
         case ast.Call(func=ast.Attribute(value=owner, attr="size" | "dim" | "numel" as name), args=args, keywords=[]):
             held, given = _evaluate(owner, frame), [_evaluate(arg, frame) for arg in args]
@@ -166,8 +176,8 @@ def op_of(node: ast.AST) -> str | None:
         case ast.BinOp(op=op):
             return _OPERATORS.get(type(op))
         case ast.AugAssign(op=op):
-            name = _OPERATORS.get(type(op))
-            return f"{name}_" if name else None
+            operator = _OPERATORS.get(type(op))
+            return f"{operator}_" if operator else None
         case ast.Compare():
             return "compare"
         case ast.Subscript():

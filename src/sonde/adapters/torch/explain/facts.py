@@ -61,7 +61,9 @@ def facts_of(failure: Failure) -> dict[str, Any]:
             take(name, lambda probe=probe: probe(failure, tensors))  # type: ignore[misc]
     if fact.get("class") == "data loading":
         take("data", lambda: dataset_failure(failure))
-    if fact.get("class") == "backward op" and not any(name in fact for name in ("modified", "gradient", "twice", "reduction")):
+    if fact.get("class") == "backward op" and not any(
+        name in fact for name in ("modified", "gradient", "twice", "reduction")
+    ):
         take("forward_line", lambda: forward_line(failure))
     if missing:
         fact["missing"] = missing
@@ -81,7 +83,11 @@ def class_of(failure: Failure) -> str:
     if not last.is_user and failure.inside("torch/"):
         return "forward op"
     node = last.expression
-    if node is not None and not isinstance(node, ast.Raise) and any(isinstance(v, Tensor | nn.Module) for v in operands(node, last.frame).values()):
+    if (
+        node is not None
+        and not isinstance(node, ast.Raise)
+        and any(isinstance(v, Tensor | nn.Module) for v in operands(node, last.frame).values())
+    ):
         return "forward op"
     if failure.problem.__class__ is RuntimeError and isinstance(node, ast.Call) and "torch" in ast.unparse(node.func):
         return "forward op"
@@ -172,7 +178,13 @@ def modules(failure: Failure) -> list[dict[str, Any]]:
         line = definition(call.module, failure)
         given = [tensor_fact(value) for value in (*call.args, *call.kwargs.values()) if isinstance(value, Tensor)]
         found.append(
-            {"name": call.name, "type": type(call.module).__name__, "configuration": configuration, "made": as_json(line), "inputs": given}
+            {
+                "name": call.name,
+                "type": type(call.module).__name__,
+                "configuration": configuration,
+                "made": as_json(line),
+                "inputs": given,
+            }
         )
     return found
 
@@ -225,7 +237,9 @@ def out_of_range(failure: Failure, tensors: dict[str, Tensor]) -> dict[str, Any]
     }
     where = origin(indices, failure)
     if where is not None:
-        fact["origin"] = {key: value for key, value in where.items() if key in ("name", "kind", "line", "dataset", "part")}
+        fact["origin"] = {
+            key: value for key, value in where.items() if key in ("name", "kind", "line", "dataset", "part")
+        }
     if labels:
         fact["made_by"] = _maker_of(table, failure)
     return fact
@@ -238,7 +252,11 @@ def _maker_of(output: Tensor, failure: Failure) -> dict[str, Any] | None:
         for module in reversed(list(root.modules())):
             size = getattr(module, "out_features", getattr(module, "out_channels", None))
             if size == wanted:
-                return {"module": failure.name_of(module), "type": type(module).__name__, "line": as_json(definition(module, failure))}
+                return {
+                    "module": failure.name_of(module),
+                    "type": type(module).__name__,
+                    "line": as_json(definition(module, failure)),
+                }
     return None
 
 
@@ -269,8 +287,17 @@ def reduction(failure: Failure, tensors: dict[str, Tensor]) -> dict[str, Any]:
     for place in reversed(failure.user):
         tree = program.parse(place.path)
         for node in ast.walk(tree) if tree is not None else ():
-            if isinstance(node, ast.keyword) and node.arg == "reduction" and isinstance(node.value, ast.Constant) and node.value.value == "none":
-                return {**fact, "line": as_json(program.source_line(place.path, node.value.lineno)), "how": 'reduction="none"'}
+            if (
+                isinstance(node, ast.keyword)
+                and node.arg == "reduction"
+                and isinstance(node.value, ast.Constant)
+                and node.value.value == "none"
+            ):
+                return {
+                    **fact,
+                    "line": as_json(program.source_line(place.path, node.value.lineno)),
+                    "how": 'reduction="none"',
+                }
         where = origin(loss, failure) if loss is not None else None
         if where is not None:
             return {**fact, "line": where.get("line"), "how": ""}
@@ -284,13 +311,21 @@ def devices(failure: Failure, tensors: dict[str, Tensor]) -> dict[str, Any]:
 _Probe = Callable[[Failure, dict[str, Tensor]], Any]
 _SHAPES = r"size|shape|dimension|batch|channels|input_size|invalid for input"
 _PROBES: list[tuple[str, str, _Probe]] = [
-    ("batch", rf"(?=.*({_SHAPES}))(?!.*inplace)(?!.*per channel)", lambda f, t: batch_change(f) if _rows_differ(f, t) else None),
+    (
+        "batch",
+        rf"(?=.*({_SHAPES}))(?!.*inplace)(?!.*per channel)",
+        lambda f, t: batch_change(f) if _rows_differ(f, t) else None,
+    ),
     ("modified", r"modified by an inplace operation", lambda f, t: modified(f)),
     ("gradient", r"does not require grad|element 0 of tensors", lambda f, t: without_gradient(f)),
     ("twice", r"backward through the graph a second time|already been freed", lambda f, t: used_twice(f)),
     ("range", r"index out of range|out of bounds|out of range", out_of_range),
     ("loaders", r"more than 1 value per channel|more than 1 spatial", lambda f, t: loaders(f)),
-    ("items", r"stack expects each tensor to be equal size|each element in list of batch", lambda f, t: uneven_items(f)),
+    (
+        "items",
+        r"stack expects each tensor to be equal size|each element in list of batch",
+        lambda f, t: uneven_items(f),
+    ),
     ("worker", r"DataLoader worker", lambda f, t: worker_failure(f)),
     ("optimizer", r"empty parameter list|non-leaf Tensor", optimizer_arguments),
     ("reduction", r"implicitly created only for scalar", reduction),
@@ -303,4 +338,4 @@ def _rows_differ(failure: Failure, tensors: dict[str, Tensor]) -> bool:
     if not re.search(r"batch|must match|size of tensor|target size|same size|broadcast|shape '", failure.message):
         return False
     rows = {tensor.shape[0] for tensor in tensors.values() if tensor.dim()}
-    return len(rows) > 1 or torch.is_grad_enabled() and "batch" in failure.message
+    return len(rows) > 1 or (torch.is_grad_enabled() and "batch" in failure.message)

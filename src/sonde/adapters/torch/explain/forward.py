@@ -40,6 +40,15 @@ def _own_function(failure: Failure, path: str, line: int) -> dict[str, Any] | No
             for file in dict.fromkeys([path, *(place.path for place in failure.user)]):
                 whole = program.parse(file)
                 for node in ast.walk(whole) if whole is not None else ():
-                    if isinstance(node, ast.Attribute) and node.attr == "apply" and ast.unparse(node.value).endswith(owner.name):
-                        return {"op": owner.name, "line": as_json(program.source_line(file, node.lineno)), "only": True, "own": True}
+                    if (
+                        isinstance(node, ast.Attribute)
+                        and node.attr == "apply"
+                        and ast.unparse(node.value).endswith(owner.name)
+                    ):
+                        return {
+                            "op": owner.name,
+                            "line": as_json(program.source_line(file, node.lineno)),
+                            "only": True,
+                            "own": True,
+                        }
     return None

@@ -81,11 +81,19 @@ def _frozen_by(failure: Failure) -> dict[str, Any]:
         for node in ast.walk(tree) if tree is not None else ():
             match node:
                 case ast.Assign(targets=[ast.Attribute(attr="requires_grad")], value=value) if not _is_true(value):
-                    return {"line": as_json(program.source_line(path, node.lineno)), "how": "requires_grad", **_filter(value, failure)}
+                    return {
+                        "line": as_json(program.source_line(path, node.lineno)),
+                        "how": "requires_grad",
+                        **_filter(value, failure),
+                    }
                 case ast.Call(func=ast.Attribute(attr="requires_grad_"), args=args, keywords=keywords):
                     values = [*args, *(keyword.value for keyword in keywords)]
                     if values and not _is_true(values[0]):
-                        return {"line": as_json(program.source_line(path, node.lineno)), "how": "requires_grad", **_filter(values[0], failure)}
+                        return {
+                            "line": as_json(program.source_line(path, node.lineno)),
+                            "how": "requires_grad",
+                            **_filter(values[0], failure),
+                        }
     return {}
 
 
@@ -121,14 +129,24 @@ def _no_grad_block(failure: Failure) -> dict[str, Any] | None:
             if _switches_off(decorator):
                 return {"line": as_json(program.source_line(place.path, decorator.lineno)), "how": "no_grad"}
         for node in program.statements(scope):
-            if isinstance(node, ast.With) and node.lineno <= place.line and any(_switches_off(item.context_expr) for item in node.items):
+            if (
+                isinstance(node, ast.With)
+                and node.lineno <= place.line
+                and any(_switches_off(item.context_expr) for item in node.items)
+            ):
                 inside = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
-                if any(isinstance(evaluate(inner.func, place.frame), nn.Module) for inner in inside) and _feeds_backward(node, scope, place):
+                if any(
+                    isinstance(evaluate(inner.func, place.frame), nn.Module) for inner in inside
+                ) and _feeds_backward(node, scope, place):
                     return {"line": as_json(program.source_line(place.path, node.lineno)), "how": "no_grad"}
         if not torch.is_grad_enabled():
             tree = program.parse(place.path)
             for call in ast.walk(tree) if tree is not None else ():
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "set_grad_enabled":
+                if (
+                    isinstance(call, ast.Call)
+                    and isinstance(call.func, ast.Attribute)
+                    and call.func.attr == "set_grad_enabled"
+                ):
                     return {"line": as_json(program.source_line(place.path, call.lineno)), "how": "no_grad"}
     return None
 
@@ -137,14 +155,27 @@ def _switches_off(node: ast.expr) -> bool:
     called = node.func if isinstance(node, ast.Call) else node
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
     if name == "set_grad_enabled":
-        return isinstance(node, ast.Call) and bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value is False
+        return (
+            isinstance(node, ast.Call)
+            and bool(node.args)
+            and isinstance(node.args[0], ast.Constant)
+            and node.args[0].value is False
+        )
     return name in _OFF
 
 
 def _feeds_backward(block: ast.With, scope: ast.AST, place: Place) -> bool:
     """What is differentiated is computed in the block, or from a name that the block binds."""
-    bound = {target.id for node in ast.walk(block) if isinstance(node, ast.Assign) for target in node.targets if isinstance(target, ast.Name)}
-    wanted: set[str] = {inner.id for inner in ast.walk(_statement_at(scope, place.line) or ast.Pass()) if isinstance(inner, ast.Name)}
+    bound = {
+        target.id
+        for node in ast.walk(block)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    wanted: set[str] = {
+        inner.id for inner in ast.walk(_statement_at(scope, place.line) or ast.Pass()) if isinstance(inner, ast.Name)
+    }
     for _ in range(6):  # names that the wanted ones are made of
         wanted |= {
             inner.id
@@ -185,6 +216,23 @@ def _cut_in_forward(failure: Failure) -> dict[str, Any] | None:
     return None
 
 
+_CUTS = (
+    "detach",
+    "item",
+    "data",
+    "argmax",
+    "numpy",
+    "long",
+    "int",
+    "tensor",
+    "round",
+    "tolist",
+    "as_tensor",
+    "from_numpy",
+)
+"""What gives no gradient on, as a method or a function."""
+
+
 def _cut_in_frame(failure: Failure) -> dict[str, Any] | None:
     """The assignment that reads tensors with a gradient and gives one without."""
     for place in reversed(failure.user):
@@ -194,7 +242,9 @@ def _cut_in_frame(failure: Failure) -> dict[str, Any] | None:
         waiting, seen = [*names], set(names)
         while waiting:
             name = waiting.pop(0)
-            for binding in reversed([b for b in (program.bindings(scope, name) if scope is not None else ()) if b.line < place.line]):
+            for binding in reversed(
+                [b for b in (program.bindings(scope, name) if scope is not None else ()) if b.line < place.line]
+            ):
                 read = [inner.id for inner in ast.walk(binding.value) if isinstance(inner, ast.Name)]
                 held = [place.frame.f_locals.get(other) for other in read]
                 live = any(isinstance(value, Tensor) and value.requires_grad for value in held)
@@ -204,13 +254,15 @@ def _cut_in_frame(failure: Failure) -> dict[str, Any] | None:
                     and any(p.requires_grad for p in module.parameters())
                     for inner in ast.walk(binding.value)
                 )
-                if live or calls:
-                    how = [
-                        inner.attr
-                        for inner in ast.walk(binding.value)
-                        if isinstance(inner, ast.Attribute) and inner.attr in ("detach", "item", "data", "argmax", "numpy", "long", "int", "tensor", "round")
-                    ]  # fmt: skip
-                    return {"line": as_json(program.source_line(place.path, binding.line)), "how": how[0] if how else "", "variable": name}
+                cut = [
+                    word
+                    for inner in ast.walk(binding.value)
+                    if (word := getattr(inner, "attr", getattr(inner, "id", ""))) in _CUTS
+                    and not isinstance(inner, ast.Constant)
+                ]
+                if live or calls or cut:
+                    line = as_json(program.source_line(place.path, binding.line))
+                    return {"line": line, "how": cut[0] if cut else "", "variable": name}
                 for other in read:
                     if other not in seen:
                         seen.add(other)
@@ -256,7 +308,11 @@ def _other_loss(loss: Tensor, scope: ast.AST, place: Place) -> dict[str, Any] | 
             shared = mine & set(nodes([other]))
             if not shared:
                 continue
-            fact: dict[str, Any] = {"kind": "loss", "variable": ast.unparse(node.func.value), "line": as_json(program.source_line(place.path, node.lineno))}
+            fact: dict[str, Any] = {
+                "kind": "loss",
+                "variable": ast.unparse(node.func.value),
+                "line": as_json(program.source_line(place.path, node.lineno)),
+            }
             tie = _tie(shared, node, scope, place)
             return {**fact, **tie} if tie else fact
     return None
@@ -274,7 +330,10 @@ def _tie(shared: set[Any], backward: ast.Call, scope: ast.AST, place: Place) -> 
         uses = [
             node.lineno
             for node in program.statements(scope)
-            if bound and bound[-1] < node.lineno < backward.lineno and isinstance(node, ast.Assign | ast.Expr) and program.reads(node, name)
+            if bound
+            and bound[-1] < node.lineno < backward.lineno
+            and isinstance(node, ast.Assign | ast.Expr)
+            and program.reads(node, name)
         ]
         if uses:
             return {"tie": name, "tie_line": as_json(program.source_line(place.path, uses[0]))}

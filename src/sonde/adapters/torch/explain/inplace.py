@@ -71,12 +71,20 @@ def _step_line(parameter: Tensor, failure: Failure) -> dict[str, Any] | None:
     for place in reversed(failure.user):
         scope = program.scope_at(place.path, place.line)
         for node in ast.walk(scope) if scope is not None else ():
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step" and node.lineno < place.line:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "step"
+                and node.lineno < place.line
+            ):
                 optimizer = evaluate(node.func.value, place.frame)
                 if isinstance(optimizer, torch.optim.Optimizer) and any(
                     held is parameter for group in optimizer.param_groups for held in group["params"]
                 ):
-                    return {"line": as_json(program.source_line(place.path, node.lineno)), "optimizer": ast.unparse(node.func.value)}
+                    return {
+                        "line": as_json(program.source_line(place.path, node.lineno)),
+                        "optimizer": ast.unparse(node.func.value),
+                    }
     return None
 
 
@@ -117,7 +125,11 @@ def _in_frame(failure: Failure, shape: list[int] | None, version: int | None) ->
         for node, target, name in _statements(place):
             held = evaluate(target, place.frame)
             if isinstance(held, Tensor) and (shape is None or (list(held.shape) == shape and held._version == version)):
-                return {"changed_by": name, "line": as_json(program.source_line(place.path, node.lineno)), "variable": ast.unparse(target)}
+                return {
+                    "changed_by": name,
+                    "line": as_json(program.source_line(place.path, node.lineno)),
+                    "variable": ast.unparse(target),
+                }
     return None
 
 
@@ -131,5 +143,7 @@ def _statements(place: Place) -> Iterator[tuple[ast.stmt, ast.expr, str]]:
                 yield node, target, f"{type(node.op).__name__.lower()}_"
             case ast.Assign(targets=[ast.Subscript(value=target)]):
                 yield node, target, "setitem"
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=name))) if name.endswith("_") and not name.startswith("_"):
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=target, attr=name))) if name.endswith(
+                "_"
+            ) and not name.startswith("_"):
                 yield node, target, name

@@ -15,11 +15,25 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorD
 
 from sonde.adapters.torch.explain import program
 from sonde.adapters.torch.explain.definition import attribute_line, frames, source_file
-from sonde.adapters.torch.explain.expression import UNKNOWN, evaluate
+from sonde.adapters.torch.explain.expression import evaluate
 from sonde.adapters.torch.explain.traceback import Failure, Place, as_json
 
 _DEPTH = 8
-_SAME = ("to", "cuda", "cpu", "view", "reshape", "squeeze", "unsqueeze", "flatten", "contiguous", "permute", "transpose", "t", "detach")
+_SAME = (
+    "to",
+    "cuda",
+    "cpu",
+    "view",
+    "reshape",
+    "squeeze",
+    "unsqueeze",
+    "flatten",
+    "contiguous",
+    "permute",
+    "transpose",
+    "t",
+    "detach",
+)
 """Methods that leave values as they are: the tensor before them is where the data comes from."""
 
 
@@ -109,7 +123,7 @@ def _from_expression(node: ast.expr, line: int, place: Place, where: list[int], 
     return here
 
 
-def _iterated(node: ast.expr, frame: FrameType) -> tuple[DataLoader, int] | None:  # type: ignore[type-arg]
+def _iterated(node: ast.expr, frame: FrameType) -> tuple[DataLoader, int] | None:
     """The loader behind `loader`, `enumerate(loader)`, `tqdm(loader)`, `iter(loader)`, and how many indices lead to its batch."""
     value = evaluate(node, frame)
     if isinstance(value, DataLoader):
@@ -129,7 +143,12 @@ def _iterated(node: ast.expr, frame: FrameType) -> tuple[DataLoader, int] | None
 
 def _from_loader(loader: Any, where: list[Any], place: Place) -> dict[str, Any]:
     data = unwrap(loader.dataset)
-    fact: dict[str, Any] = {"kind": "data", "dataset": type(data).__name__, "part": where[0] if where else None, "line": None}
+    fact: dict[str, Any] = {
+        "kind": "data",
+        "dataset": type(data).__name__,
+        "part": where[0] if where else None,
+        "line": None,
+    }
     if isinstance(data, TensorDataset) and where and isinstance(where[0], int) and where[0] < len(data.tensors):
         held = data.tensors[where[0]]
         fact["line"] = _variable_line(held, place) or _argument_line(where[0], place)
@@ -165,7 +184,9 @@ def item_line(data: Any, part: Any) -> dict[str, Any] | None:
 
 
 def _item(function: ast.FunctionDef, part: Any, path: str) -> dict[str, Any] | None:
-    given = [node.value for node in program.statements(function) if isinstance(node, ast.Return) and node.value is not None]
+    given = [
+        node.value for node in program.statements(function) if isinstance(node, ast.Return) and node.value is not None
+    ]
     given += [
         node.value.value
         for node in program.statements(function)
@@ -178,7 +199,9 @@ def _item(function: ast.FunctionDef, part: Any, path: str) -> dict[str, Any] | N
     if isinstance(value, ast.Tuple) and isinstance(part, int) and part < len(value.elts):
         chosen = value.elts[part]
     elif isinstance(value, ast.Dict) and isinstance(part, str):
-        keys = {key.value: item for key, item in zip(value.keys, value.values, strict=True) if isinstance(key, ast.Constant)}
+        keys = {
+            key.value: item for key, item in zip(value.keys, value.values, strict=True) if isinstance(key, ast.Constant)
+        }
         chosen = keys.get(part, value)
     line = chosen.lineno
     if isinstance(chosen, ast.Name):
@@ -190,7 +213,10 @@ def _item(function: ast.FunctionDef, part: Any, path: str) -> dict[str, Any] | N
 def _variable_line(held: Any, place: Place) -> dict[str, Any] | None:
     """Where the variable that holds this very object was last given a value."""
     tree = program.parse(place.path)
-    for scope, names in ((program.scope_at(place.path, place.line), place.frame.f_locals), (tree, place.frame.f_globals)):
+    for scope, names in (
+        (program.scope_at(place.path, place.line), place.frame.f_locals),
+        (tree, place.frame.f_globals),
+    ):
         for name, value in names.items():
             if value is held and scope is not None:
                 found = [binding for binding in program.bindings(scope, name) if not binding.augmented]
@@ -212,7 +238,9 @@ def _argument_line(part: int, place: Place) -> dict[str, Any] | None:
     given = calls[0].args[part]
     scope = program.scope_at(place.path, calls[0].lineno)
     if isinstance(given, ast.Name) and scope is not None:
-        bound = [b for b in program.bindings(scope, given.id) if not b.loop and not b.augmented and b.line < calls[0].lineno]
+        bound = [
+            b for b in program.bindings(scope, given.id) if not b.loop and not b.augmented and b.line < calls[0].lineno
+        ]
         if bound:
             return as_json(program.source_line(place.path, bound[-1].line))
     return as_json(program.source_line(place.path, given.lineno))

@@ -48,7 +48,9 @@ def scope_at(path: str, line: int) -> Scope | None:
     best: Scope | None = tree
     if tree is not None:
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (
+                node.end_lineno or 0
+            ):
                 best = node
     return best
 
@@ -81,7 +83,11 @@ def bindings(scope: ast.AST, name: str) -> list[Binding]:
 
 
 def _paths(target: ast.expr, name: str, at: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    if ast.unparse(target) == name if isinstance(target, ast.Attribute) else isinstance(target, ast.Name) and target.id == name:
+    if (
+        ast.unparse(target) == name
+        if isinstance(target, ast.Attribute)
+        else isinstance(target, ast.Name) and target.id == name
+    ):
         yield at
     elif isinstance(target, ast.Tuple | ast.List):
         for k, inner in enumerate(target.elts):
@@ -118,4 +124,6 @@ def attribute_set(owner: ast.ClassDef, attribute: str) -> list[Binding]:
 
 
 def reads(node: ast.AST, name: str) -> bool:
-    return any(isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Load) for inner in ast.walk(node))
+    return any(
+        isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Load) for inner in ast.walk(node)
+    )

@@ -30,7 +30,9 @@ def _calls(place: Place) -> list[tuple[Call, SourceLine]]:
     scope = program.scope_at(place.path, place.line)
     found: list[tuple[Call, SourceLine]] = []
     for statement in program.statements(scope) if scope is not None else ():
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.For | ast.While | ast.With | ast.If):
+        if isinstance(
+            statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.For | ast.While | ast.With | ast.If
+        ):
             parts: list[ast.AST] = [getattr(statement, "iter", None) or getattr(statement, "test", None) or ast.Pass()]
         else:
             parts = [statement]
@@ -48,6 +50,8 @@ def as_call(node: ast.Call, place: Place) -> Call | None:
         return None
     args = tuple(evaluate(arg, place.frame) for arg in node.args)
     kwargs: dict[str, Any] = {str(part.arg): evaluate(part.value, place.frame) for part in node.keywords}
-    if any(value is UNKNOWN for value in (*args, *kwargs.values())) or not any(isinstance(a, Tensor) for a in (*args, *kwargs.values())):
+    if any(value is UNKNOWN for value in (*args, *kwargs.values())) or not any(
+        isinstance(a, Tensor) for a in (*args, *kwargs.values())
+    ):
         return None
     return Call(module, args, kwargs, type(module).__name__)
