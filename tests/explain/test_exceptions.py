@@ -1,4 +1,5 @@
-"""Every family of exceptions on a tiny training of its own: the rule, the line that must change, and what the finding knows.
+"""Every family of exceptions on a tiny training of its own: the rule, the line that must change, and what the finding
+knows.
 
 In the scripts, `# HERE` marks the line that the first finding must name.
 """

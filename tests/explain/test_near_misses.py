@@ -1,4 +1,5 @@
-"""Where the facts do not tell the cause, the explanation must not claim one; and what Sonde does for it must not show."""
+"""Where the facts do not tell the cause, the explanation must not claim one; and what Sonde does for it must not
+show."""
 
 from __future__ import annotations
 

@@ -45,12 +45,10 @@ class Line:
 def check(as_json: bool, steps: int, record: Path | None, target: tuple[str, ...]) -> None:
     """Run two steps of a training: does it train at all?
 
-    No error, a finite loss, a gradient for every trainable parameter, and a change of each. Exit code 0 when it trains, 1 when it
-    does not, 2 for wrong use.
+    No error, a finite loss, a gradient for every trainable parameter, and a change of each. Exit code 0 when it
+    trains, 1 when it does not, 2 for wrong use.
 
-    \b
-    sonde check train.py
-    sonde check --json train.py --lr 0.1
+     sonde check train.py sonde check --json train.py --lr 0.1
     """
     command, script = command_line(target)
     with tempfile.TemporaryDirectory(prefix="sonde-check-") as scratch:

@@ -13,7 +13,8 @@ _COMPARED = ("absmean", "norm", "absmax", "mean", "min", "max")
 
 @dataclass(frozen=True, slots=True)
 class ParameterState:
-    """`trainable`: it requires a gradient, or would be trained if an optimizer knew it. `why` is empty where all is well.
+    """`trainable`: it requires a gradient, or would be trained if an optimizer knew it. `why` is empty where all is
+    well.
 
     `excused`: it need not change. A bias whose gradient is 0 is one: a loss of differences does not depend on it.
     """

@@ -11,10 +11,11 @@ from sonde.diagnose.exceptions import Cause, Event, code, family, innermost, mes
 
 @family("batch-size-changed")
 def batch_size_changed(event: Event) -> Cause | None:
-    """Two tensors of one batch have different numbers of rows, and one of them is the output of a module whose input had the
-    right number. Running that module's forward once more finds the op on the way from its input to its output that changed the
-    number of rows: mostly `view(-1, N)` with an N that does not fit, which moves surplus elements into the batch dimension without
-    a word. Silent when the forward keeps the number of rows, for then the data disagree."""
+    """Two tensors of one batch have different numbers of rows, and one of them is the output of a module whose input
+    had the right number. Running that module's forward once more finds the op on the way from its input to its output
+    that changed the number of rows: mostly `view(-1, N)` with an N that does not fit, which moves surplus elements
+    into the batch dimension without a word. Silent when the forward keeps the number of rows, for then the data
+    disagree."""
     batch = event.get("batch")
     if not batch or not batch.get("line"):
         return None
@@ -45,9 +46,10 @@ _SIZES = {"Linear": "in_features", "Conv": "in_channels", "BatchNorm": "num_feat
 
 @family("layer-input-size")
 def layer_input_size(event: Event) -> Cause | None:
-    """A layer was built for another size than it is given: in_features of a linear layer, in_channels of a convolution, the features
-    of a normalisation, input_size of a recurrent layer. The layer's own configuration is compared with the shape of the tensor that
-    reached it, so the finding can say which of the two numbers is which; it names the line that builds the layer."""
+    """A layer was built for another size than it is given: in_features of a linear layer, in_channels of a
+    convolution, the features of a normalisation, input_size of a recurrent layer. The layer's own configuration is
+    compared with the shape of the tensor that reached it, so the finding can say which of the two numbers is which;
+    it names the line that builds the layer."""
     layer = innermost(event)
     kind, configuration = str(layer.get("type", "")), layer.get("configuration") or {}
     given = (layer.get("inputs") or [None])[0]
@@ -60,7 +62,8 @@ def layer_input_size(event: Event) -> Cause | None:
     made = layer.get("made")
     return Cause(
         title=f"{layer['name']} ({kind}) takes {_text(expected)} ({name}), but is given {_text(actual)}: input {shape}",
-        advice=f"Make {name} {_text(actual)} where the layer is built, or change what reaches it; with flattened features the number "
+        advice=f"Make {name} {_text(actual)} where the layer is built, or change what reaches it; with flattened "
+        "features the number "
         "depends on the size of the input.",
         line=made or event.get("source"),
         module=layer["name"],
@@ -107,8 +110,8 @@ _VIEW = re.compile(r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)")
 
 @family("shape-mismatch")
 def shape_mismatch(event: Event) -> Cause | None:
-    """The tensors of one op do not fit each other: element-wise ops, matmul, cat, view, a loss. The message says which dimension, the
-    frame's variables say which tensor is which and where it comes from."""
+    """The tensors of one op do not fit each other: element-wise ops, matmul, cat, view, a loss. The message says
+    which dimension, the frame's variables say which tensor is which and where it comes from."""
     text = message(event)
     inputs: Mapping[str, Any] = event.get("inputs") or {}
     names = " and ".join(f"{name} {fact['shape']}" for name, fact in inputs.items())
@@ -117,13 +120,15 @@ def shape_mismatch(event: Event) -> Cause | None:
     if found := _PAIR.search(text):
         return Cause(
             title=f"`{op}` of tensors that differ in dimension {found[3]}, {found[1]} against {found[2]}{of}",
-            advice="Bring both to one shape where they are made, or add the dimension along which one is to be repeated.",
+            advice="Bring both to one shape where they are made, or add the dimension along which one is to be "
+            "repeated.",
             evidence={"dimension": int(found[3])},
             line=_maker(event, inputs),
         )
     if found := _MATMUL.search(text):
         return Cause(
-            title=f"`{op}` multiplies {found[1]}x{found[2]} by {found[3]}x{found[4]}: {found[2]} and {found[3]} should be equal{of}",
+            title=f"`{op}` multiplies {found[1]}x{found[2]} by {found[3]}x{found[4]}: {found[2]} and {found[3]} "
+            f"should be equal{of}",
             advice="Transpose one of them, or correct the size of the weight.",
         )
     if found := _TARGET.search(text):
@@ -137,14 +142,17 @@ def shape_mismatch(event: Event) -> Cause | None:
         )
     if found := _CAT.search(text):
         return Cause(
-            title=f"tensor number {found[4]} of `{op}` has {found[3]} where the others have {found[2]}, in another dimension than {found[1]}",
-            advice="All sizes but that of the joined dimension must be equal: check strides, padding and cropping of what is joined.",
+            title=f"tensor number {found[4]} of `{op}` has {found[3]} where the others have {found[2]}, in another "
+            f"dimension than {found[1]}",
+            advice="All sizes but that of the joined dimension must be equal: check strides, padding and cropping "
+            "of what is joined.",
             evidence={"dimension": int(found[1]), "expected": int(found[2]), "given": int(found[3])},
         )
     if found := _VIEW.search(text):
         return Cause(
             title=f"`{op}` to [{found[1]}] of {found[2]} values{of}",
-            advice="The sizes must multiply to the number of values: take the batch size from the tensor (x.size(0)), not from a constant, "
+            advice="The sizes must multiply to the number of values: take the batch size from the tensor "
+            "(x.size(0)), not from a constant, "
             "for the last batch may be smaller.",
             evidence={"values": int(found[2])},
         )
@@ -162,7 +170,8 @@ def _only_ones(a: str, b: str) -> bool:
 
 
 def _maker(event: Event, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """A tensor that an object keeps has the shape that the line setting it gave; otherwise the raising line says it best."""
+    """A tensor that an object keeps has the shape that the line setting it gave; otherwise the raising line says it
+    best."""
     kept = [fact["line"] for fact in inputs.values() if fact.get("attribute") and fact.get("line")]
     return kept[0] if len(kept) == 1 else None
 
@@ -174,21 +183,25 @@ _DIMENSION = re.compile(
 
 @family("input-dimensions")
 def input_dimensions(event: Event) -> Cause | None:
-    """A layer takes tensors with a certain number of dimensions and gets one more or less: mostly the batch or the channel dimension
-    is missing."""
+    """A layer takes tensors with a certain number of dimensions and gets one more or less: mostly the batch or the
+    channel dimension is missing."""
     text = message(event)
     layer = innermost(event)
     if found := _DIMENSION.search(text):
         return Cause(
-            title=f"{layer.get('name', found[3])} takes {found[2]} dimensions (with the batch), but is given {found[4]}",
-            advice="Add the missing dimension (x.unsqueeze(1) for one channel, x.unsqueeze(0) for a batch of one) or drop the extra one.",
+            title=f"{layer.get('name', found[3])} takes {found[2]} dimensions (with the batch), but is given "
+            f"{found[4]}",
+            advice="Add the missing dimension (x.unsqueeze(1) for one channel, x.unsqueeze(0) for a batch of one) "
+            "or drop the extra one.",
             evidence={"layer.input": found[4]},
             confidence=0.85,
         )
     if "dimension" in text and ("expected" in text.lower()) and layer.get("inputs"):
         return Cause(
-            title=f"{layer['name']} ({layer['type']}) is given a tensor with the wrong number of dimensions: {layer['inputs'][0]['shape']}",
-            advice=f"See the documentation of {layer['type']} for the shape that it takes; the tensor comes from {code(event.get('source'))}.",
+            title=f"{layer['name']} ({layer['type']}) is given a tensor with the wrong number of dimensions: "
+            f"{layer['inputs'][0]['shape']}",
+            advice=f"See the documentation of {layer['type']} for the shape that it takes; the tensor comes from "
+            f"{code(event.get('source'))}.",
             confidence=0.6,
         )
     return None

@@ -105,7 +105,8 @@ def _evaluate(node: ast.AST, frame: FrameType) -> Any:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """Only where looking cannot run code of the user's: what an object holds, and what modules, tensors and torch itself have."""
+    """Only where looking cannot run code of the user's: what an object holds, and what modules, tensors and torch
+    itself have."""
     if owner is UNKNOWN:
         return UNKNOWN
     if isinstance(owner, Tensor):
@@ -128,7 +129,8 @@ def plain(value: Any) -> bool:
 
 
 def operands(node: ast.AST, frame: FrameType) -> dict[str, Any]:
-    """What the failing call, operator or assignment was given, by the text that stands in the source (or the keyword)."""
+    """What the failing call, operator or assignment was given, by the text that stands in the source (or the
+    keyword)."""
     found: dict[str, Any] = {}
 
     def add(part: ast.AST, name: str | None = None) -> None:

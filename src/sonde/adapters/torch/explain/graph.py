@@ -1,4 +1,5 @@
-"""The autograd graph of what was differentiated: why it has no gradient, and what of an earlier graph it still holds."""
+"""The autograd graph of what was differentiated: why it has no gradient, and what of an earlier graph it still
+holds."""
 
 from __future__ import annotations
 
@@ -275,7 +276,8 @@ def _cut_in_frame(failure: Failure) -> dict[str, Any] | None:
 
 
 def used_twice(failure: Failure) -> dict[str, Any]:
-    """What ties the graph to an earlier, freed one: another loss, a state carried over iterations, something computed once."""
+    """What ties the graph to an earlier, freed one: another loss, a state carried over iterations, something computed
+    once."""
     loss = differentiated(failure)
     for place in reversed(failure.user):
         scope = program.scope_at(place.path, place.line)

@@ -18,7 +18,8 @@ from sonde.adapters.torch.explain.roots import root_call
 from sonde.adapters.torch.explain.traceback import Failure, Place, as_json
 
 _MESSAGE = re.compile(
-    r"\[torch\.\w+ \[(?P<shape>[\d, ]*)\]\](?:, which is output (?P<output>\d+) of (?P<node>\w+),)? is at version (?P<version>\d+)"
+    r"\[torch\.\w+ \[(?P<shape>[\d, ]*)\]\]"
+    r"(?:, which is output (?P<output>\d+) of (?P<node>\w+),)? is at version (?P<version>\d+)"
 )
 
 

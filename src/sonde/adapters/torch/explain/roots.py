@@ -14,8 +14,8 @@ from sonde.model.site import SourceLine
 
 
 def root_call(failure: Failure) -> tuple[Call, SourceLine | None] | None:
-    """The running one; else the latest call of a module with parameters before the failing line whose arguments still stand
-    in variables."""
+    """The running one; else the latest call of a module with parameters before the failing line whose arguments still
+    stand in variables."""
     for call in failure.calls:
         if next(call.module.parameters(), None) is not None:
             return call, None
