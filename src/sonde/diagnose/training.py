@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from sonde.model.site import Kind, Role, Site
@@ -53,7 +54,7 @@ def _state(
     seen = rows.get(value.id, [])
     gradient = bool(given)
     zero = gradient and all(row["absmax"] == 0 for row in given)
-    changed = any(_differs(a, b) for a, b in zip(seen, seen[1:], strict=False))
+    changed = any(_differs(a, b) for a, b in pairwise(seen))
     trainable = bool(fact.get("requires_grad", value.trainable))
     in_optimizer = bool(fact.get("optimizers", value.trainable))
     why = ""

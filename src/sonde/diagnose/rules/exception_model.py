@@ -55,7 +55,8 @@ def optimizer_non_leaf(event: Event) -> Cause | None:
 
 
 _SIZE = re.compile(
-    r"size mismatch for (\S+): copying a param with shape torch\.Size\((\[[^\]]*\])\).*?current model is torch\.Size\((\[[^\]]*\])\)"
+    r"size mismatch for (\S+): copying a param with shape torch\.Size\((\[[^\]]*\])\)"
+    r".*?current model is torch\.Size\((\[[^\]]*\])\)"
 )
 _KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: (.*?)\.\s*(?:$|\n)", re.DOTALL)
 

@@ -26,7 +26,8 @@ def batch_size_changed(event: Event) -> Cause | None:
         per_sample *= n
     advice = f"Keep the batch dimension: `{batch['op']}` should give {batch['batch']} rows"
     if before and before[0] == batch["batch"] and len(after) == 2 and after[1] != per_sample:
-        advice += f" of {per_sample} values (e.g. x.flatten(1)), and the layer after it must take {per_sample}, not {after[1]}"
+        advice += f" of {per_sample} values (e.g. x.flatten(1)),"
+        advice += f" and the layer after it must take {per_sample}, not {after[1]}"
     return Cause(
         title=f"`{batch['op']}` in {batch.get('module') or 'the forward'} changes the batch size: {ratio}",
         advice=f"{advice}.",
@@ -103,7 +104,8 @@ _PAIR = re.compile(
 _MATMUL = re.compile(r"shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
 _TARGET = re.compile(r"target size \(torch\.Size\((\[[^)]*\])\)\).*input size \(torch\.Size\((\[[^)]*\])\)\)")
 _CAT = re.compile(
-    r"Sizes of tensors must match except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor number (\d+)"
+    r"Sizes of tensors must match except in dimension (\d+)\. "
+    r"Expected size (\d+) but got size (\d+) for tensor number (\d+)"
 )
 _VIEW = re.compile(r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)")
 

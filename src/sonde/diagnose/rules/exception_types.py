@@ -61,7 +61,7 @@ def dtype_mismatch(event: Event) -> Cause | None:
         name: fact for name, fact in inputs.items() if not fact.get("parameter") and wanted and fact["dtype"] != wanted
     }
     if odd:
-        name, fact = next(iter(odd.items()))
+        fact = next(iter(odd.values()))
         return Cause(
             title=f"{layer.get('name') or event.get('op')} has {wanted} weights, but is given {fact['dtype']} "
             f"{_from(fact)}",
@@ -164,7 +164,8 @@ def accelerator_missing(event: Event) -> Cause | None:
     """The script asks for a device that this machine, or this build of the framework, does not have."""
     text = message(event)
     if not re.search(
-        r"not compiled with CUDA|No CUDA GPUs|Found no NVIDIA|CUDA driver|no NVIDIA driver|not linked with support for mps",
+        r"not compiled with CUDA|No CUDA GPUs|Found no NVIDIA|CUDA driver|"
+        r"no NVIDIA driver|not linked with support for mps",
         text,
     ):
         return None
