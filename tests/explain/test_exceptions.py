@@ -410,6 +410,62 @@ model = Net()
 model(torch.randn(2, 4))  # HERE
 """)  # fmt: skip
 
+case("an activation built in place", "inplace-modification", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 1)
+        self.act = nn.ReLU(inplace=True)  # HERE
+    def forward(self, x):
+        h = torch.tanh(self.a(x))
+        return self.b(self.act(h))
+model = Net()
+x = torch.randn(8, 4)
+loss = model(x).mean()
+loss.backward()
+""")  # fmt: skip
+
+case("classes in the last dimension", "class-dimension", """
+model = nn.Linear(4, 7)
+x, y = torch.randn(2, 5, 4), torch.zeros(2, 5, dtype=torch.long)
+loss = F.cross_entropy(model(x), y)  # HERE
+""")  # fmt: skip
+
+case("a state for a constant batch", "state-batch-size", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.fc = nn.GRU(3, 5, batch_first=True), nn.Linear(5, 2)
+    def forward(self, x):
+        h0 = torch.zeros(1, 4, 5)  # HERE
+        out, _ = self.rnn(x, h0)
+        return self.fc(out[:, -1])
+model = Net()
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(10, 6, 3), torch.zeros(10, dtype=torch.long)), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("poolings for a larger image", "feature-map-too-small", """
+model = nn.Sequential(
+    nn.Conv2d(1, 4, 3),
+    nn.MaxPool2d(4),
+    nn.Conv2d(4, 4, 3),  # HERE
+)
+model(torch.randn(2, 1, 8, 8))
+""")  # fmt: skip
+
+case("a view after a transpose", "view-of-strided", """
+model = nn.Linear(4, 4)
+x = model(torch.randn(2, 3, 4))
+x.transpose(1, 2).view(2, -1)  # HERE
+""")  # fmt: skip
+
+case("initialised while recording", "inplace-on-leaf", """
+model = nn.Linear(4, 4)
+model(torch.randn(1, 4))
+model.weight *= 0.1  # HERE
+""")  # fmt: skip
+
 case("code of the user's", "exception", """
 model = nn.Linear(4, 4)
 model(torch.randn(2, 4))

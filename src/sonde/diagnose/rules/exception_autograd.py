@@ -102,10 +102,15 @@ def inplace_modification(event: Event) -> Cause | None:
             title=f"`{facts['changed_by']}` overwrites in place what the backward of `{facts['needed_by']}` needs, "
             f"in {facts.get('module') or 'the forward'}",
             advice="Write it out of place (a = a * b instead of a *= b, no trailing underscore, inplace=False).",
-            line=facts.get("line"),
+            line=facts.get("built") or facts.get("line"),
             module=facts.get("module"),
             op=facts["changed_by"],
-            evidence={**evidence, "needed at": str(needed) if needed else "", "how it was found": _AGAIN},
+            evidence={
+                **evidence,
+                "called at": str(line_of(facts.get("line"))),
+                "needed at": str(needed) if needed else "",
+                "how it was found": _AGAIN,
+            },
             confidence=0.95,
         )
     if facts.get("line"):
@@ -235,4 +240,54 @@ def backward_op(event: Event) -> Cause | None:
             **({"how it was found": _AGAIN} if not facts.get("own") else {}),
         },
         confidence=0.8 if facts.get("only") else 0.6,
+    )
+
+
+@family("inplace-on-leaf")
+def inplace_on_leaf(event: Event) -> Cause | None:
+    """A parameter was written to in place while gradients are recorded: initialisation and manual updates belong
+    under no_grad."""
+    if not re.search(r"leaf Variable that requires grad .*in-place", message(event)):
+        return None
+    return Cause(
+        title="a parameter is changed in place while gradients are recorded",
+        advice="Do it under `with torch.no_grad():`, or with the functions of nn.init.",
+        confidence=0.9,
+    )
+
+
+@family("scaler-order")
+def scaler_order(event: Event) -> Cause | None:
+    """A gradient scaler's calls are out of order: unscale_ twice between updates, step without a scaled backward."""
+    text = message(event)
+    if "unscale_() has already been called" in text:
+        return Cause(
+            title="scaler.unscale_() is called twice for one optimizer before scaler.update()",
+            advice="Call scaler.update() once after every scaler.step(), and unscale_ once an optimizer step.",
+            confidence=0.9,
+        )
+    if "No inf checks were recorded" in text:
+        return Cause(
+            title="scaler.step() finds no scaled gradients for this optimizer",
+            advice="Call scaler.scale(loss).backward(), not loss.backward(); an optimizer whose parameters get no "
+            "gradient fails so, too.",
+            confidence=0.8,
+        )
+    return None
+
+
+@family("checkpoint-recompute")
+def checkpoint_recompute(event: Event) -> Cause | None:
+    """Activation checkpointing computes a forward again in the backward pass, and it came out otherwise: it depends
+    on something that has changed meanwhile, such as a mode, a random number outside of torch or the autocast
+    state."""
+    if not re.search(
+        r"torch\.utils\.checkpoint: .*(different number of tensors|different metadata)", message(event), re.DOTALL
+    ):
+        return None
+    return Cause(
+        title="the checkpointed forward computes something else when it runs again in the backward pass",
+        advice="It must not depend on Python's random, on counters, or on modes that change between forward and "
+        "backward.",
+        confidence=0.8,
     )

@@ -45,6 +45,86 @@ def batch_size_changed(event: Event) -> Cause | None:
 _SIZES = {"Linear": "in_features", "Conv": "in_channels", "BatchNorm": "num_features", "InstanceNorm": "num_features"}
 
 
+_CLASSES = re.compile(r"Expected target size \[([\d, ]+)\], got \[([\d, ]+)\]")
+
+
+@family("class-dimension")
+def class_dimension(event: Event) -> Cause | None:
+    """cross_entropy takes the classes in dimension 1. An output of shape [batch, time, classes] with labels [batch,
+    time] is the usual mistake; the two shapes tell it."""
+    inputs: Mapping[str, Any] = event.get("inputs") or {}
+    if not _CLASSES.search(message(event)) or "input" not in inputs or "target" not in inputs:
+        return None
+    given, target = inputs["input"]["shape"], inputs["target"]["shape"]
+    last = len(given) > 2 and given[:-1] == target
+    return Cause(
+        title=f"{event.get('op')} takes the classes in dimension 1, but is given input {given} for labels {target}",
+        advice="Give it output.transpose(1, -1), or output.flatten(0, -2) with labels.flatten()."
+        if last
+        else "The labels must have the input's shape without dimension 1.",
+        confidence=0.95 if last else 0.7,
+    )
+
+
+_HIDDEN = re.compile(r"Expected hidden(?:\[\d\])? size \((\d+), (\d+), (\d+)\), got \[(\d+), (\d+), (\d+)\]")
+
+
+@family("state-batch-size")
+def state_batch_size(event: Event) -> Cause | None:
+    """The state given to a recurrent layer was made for another batch size than the input has: mostly a constant,
+    which the last, smaller batch of an epoch does not have. The finding names the line that makes the state."""
+    found = _HIDDEN.search(message(event))
+    if not found or found[2] == found[5]:
+        return None
+    inputs: Mapping[str, Any] = event.get("inputs") or {}
+    states = [fact for name, fact in inputs.items() if fact["shape"] == [int(found[k]) for k in (4, 5, 6)]]
+    line = next((fact.get("line") or (fact.get("origin") or {}).get("line") for fact in states), None)
+    return Cause(
+        title=f"the state has a batch of {found[5]}, the input of {innermost(event).get('name', 'the layer')} one "
+        f"of {found[2]}",
+        advice="Make the state of the input's size (x.size(0)), or leave it out; drop_last=True hides it for the "
+        "last batch.",
+        line=line,
+        evidence={"state.batch": int(found[5]), "input.batch": int(found[2])},
+        confidence=0.9,
+    )
+
+
+_SMALL = re.compile(
+    r"Output size is too small|Kernel size can't be greater than actual input size|is too small for|smaller than kernel"
+)
+
+
+@family("feature-map-too-small")
+def feature_map_too_small(event: Event) -> Cause | None:
+    """A convolution or a pooling gets a feature map smaller than its kernel: too many strides and poolings before it
+    for the size of the input."""
+    layer = innermost(event)
+    if not _SMALL.search(message(event)) or not layer.get("inputs"):
+        return None
+    return Cause(
+        title=f"{layer['name']} ({layer['type']}) is given a map of {layer['inputs'][0]['shape']}, smaller than its "
+        "kernel",
+        advice="Use larger inputs, padding, or fewer strides and poolings before it.",
+        line=layer.get("made"),
+        module=layer["name"],
+        confidence=0.85,
+    )
+
+
+@family("view-of-strided")
+def view_of_strided(event: Event) -> Cause | None:
+    """view cannot join dimensions that do not lie one after the other in memory, as after a transpose."""
+    if "view size is not compatible with input tensor's size and stride" not in message(event):
+        return None
+    return Cause(
+        title="`view` of a tensor whose dimensions were exchanged (transpose, permute)",
+        advice="Use reshape, or contiguous() before view; and check that the order of the dimensions is the one "
+        "that is meant.",
+        confidence=0.9,
+    )
+
+
 @family("layer-input-size")
 def layer_input_size(event: Event) -> Cause | None:
     """A layer was built for another size than it is given: in_features of a linear layer, in_channels of a

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sonde.adapters.torch.explain import program
+from sonde.adapters.torch.explain.definition import definition
 from sonde.adapters.torch.explain.expression import evaluate
 from sonde.adapters.torch.explain.graph import differentiated, nodes
 from sonde.adapters.torch.explain.rerun import Op, rerun
@@ -99,6 +100,7 @@ def _in_forward(failure: Failure) -> dict[str, Any] | None:
             for later in run.ops[k:]:
                 if later is not op and any(_same(a, b) for a in later.changed for b in (*op.inputs, *op.outputs)):
                     return {
+                        **_built_in_place(failure, later),
                         "changed_by": later.name,
                         "line": as_json(later.line),
                         "module": _module(failure, later),
@@ -107,6 +109,17 @@ def _in_forward(failure: Failure) -> dict[str, Any] | None:
                         "needed_module": _module(failure, op),
                     }
     return None
+
+
+def _built_in_place(failure: Failure, op: Op) -> dict[str, Any]:
+    """A layer of torch's own that was built with `inplace=True`: the line that builds it is the one to change."""
+    if (
+        op.module is None
+        or not getattr(op.module, "inplace", False)
+        or not type(op.module).__module__.startswith("torch.")
+    ):
+        return {}
+    return {"built": as_json(definition(op.module, failure))}
 
 
 def _module(failure: Failure, op: Op) -> str | None:
