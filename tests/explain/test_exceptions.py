@@ -194,6 +194,39 @@ for step in range(2):
     loss.backward()
 """)  # fmt: skip
 
+case("in place, called by a function that has returned", "inplace-modification", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 1)
+    def forward(self, x):
+        h = torch.exp(self.a(x))
+        h.clamp_(max=2)  # HERE
+        return self.b(h)
+class Trainer:
+    def __init__(self, model, loader):
+        self.model, self.loader = model, loader
+    def loss(self, batch):
+        x, = batch
+        return self.model(x).mean()
+    def fit(self):
+        for batch in self.loader:
+            loss = self.loss(batch)
+            loss.backward()
+Trainer(Net(), DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=4)).fit()
+""")  # fmt: skip
+
+case("a last batch of one for a trainer", "batchnorm-batch-of-one", """
+class Trainer:
+    def __init__(self):
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+        self.loader = DataLoader(TensorDataset(torch.randn(9, 4)), batch_size=4)  # HERE
+    def fit(self):
+        for x, in self.loader:
+            self.model(x)
+Trainer().fit()
+""")  # fmt: skip
+
 case("in place in the loop", "inplace-modification", """
 model = nn.Linear(4, 4)
 x = torch.randn(8, 4)

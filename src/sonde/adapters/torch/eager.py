@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from sonde.adapters.torch.accounting import Accounting
 from sonde.adapters.torch.entry import MOST_CALLS, Entry, Tap, is_container
 from sonde.adapters.torch.device import DeviceDigests
+from sonde.adapters.torch.explain.latest import LatestCall
 from sonde.adapters.torch.frames import user_line
 from sonde.adapters.torch.hooks import hook
 from sonde.adapters.torch.naming import clean, name_inside, name_root
@@ -63,6 +64,7 @@ class Eager:
         self._calls_at_mark: dict[str, int] = {}
         self._loader: weakref.ref[Any] | None = None
         self.unsupported: dict[str, str] = {}
+        self.latest = LatestCall()
         self.device = DeviceDigests()
         self.stops = Stops(self)
         session.gate.changed = self.refresh
@@ -77,6 +79,7 @@ class Eager:
         """A module is about to run."""
         if not self.stack:
             self.enter_root(module)
+            self.latest.note(module, args, kwargs)
         entry = self.entries.get(id(module)) or self.meet(module)
         if self.stops.inputs_wanted:
             self.stops.entering(entry, args, kwargs)
