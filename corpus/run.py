@@ -1,4 +1,5 @@
-"""Runs the corpus under `sonde run` and prints what was named and what was a false alarm: `python corpus/run.py [--only PATTERN]`."""
+"""Runs the corpus under `sonde run` and prints what was named and what was a false alarm: `python corpus/run.py
+[--only PATTERN]`."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`rank` is the place of the finding that named the culprit, from 1; `alarms` are findings that there should not be."""
+    """`rank` is the place of the finding that named the culprit, from 1; `alarms` are findings that there should not
+    be."""
 
     name: str
     kind: str
@@ -65,7 +67,8 @@ def jobs(pattern: str, folder: Path = HERE) -> list[Job]:
 
 
 def run(job: Job, limit: float, options: Iterable[str] = ()) -> tuple[dict[str, Any], float, str]:
-    """The report, the seconds it took, and what went wrong with running it. The script runs unmodified, in a folder of its own."""
+    """The report, the seconds it took, and what went wrong with running it. The script runs unmodified, in a folder
+    of its own."""
     with tempfile.TemporaryDirectory(prefix="corpus-") as scratch:
         for source in job.script.parent.iterdir():
             if source.is_file() and source.name not in ("train.py", "fixed.py", "meta.json"):
@@ -199,7 +202,8 @@ def show(verdicts: list[Verdict]) -> None:
                 word = f"{len(verdict.alarms)} FALSE ALARM" if verdict.alarms else "silent"
             rank = verdict.rank if verdict.rank is not None else ""
             print(
-                f"{verdict.name:<{width}}  {word:<14}  {rank:>4}  {verdict.seconds:7.1f}  {verdict.rule} {verdict.problem}".rstrip()
+                f"{verdict.name:<{width}}  {word:<14}  {rank:>4}  {verdict.seconds:7.1f}"
+                f"  {verdict.rule} {verdict.problem}".rstrip()
             )
             for alarm in verdict.alarms[:3]:
                 print(f"{'':<{width}}    {alarm}")
@@ -208,7 +212,8 @@ def show(verdicts: list[Verdict]) -> None:
     named = sum(verdict.named for verdict in bugs)
     share = f" ({100 * named / len(bugs):.0f} %)" if bugs else ""
     print(
-        f"\n{named} of {len(bugs)} bugs named{share}, {alarms} scripts with false alarms, {sum(v.seconds for v in verdicts):.0f} s of running"
+        f"\n{named} of {len(bugs)} bugs named{share}, {alarms} scripts with false alarms, "
+        f"{sum(v.seconds for v in verdicts):.0f} s of running"
     )
 
 

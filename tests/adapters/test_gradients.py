@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from scripts import script
-
 from launch import Foundry, Ran
+from scripts import script
 
 
 @pytest.fixture
@@ -201,24 +200,6 @@ def test_of_sparse_embeddings(run) -> None:
             model(torch.randint(0, 20, (4, 6))).square().mean().backward()
             truth["words.weight:grad"].append(norm(model.words.weight.grad.to_dense()))
             sparse.step(); dense.step()
-        leave(truth)
-    """)
-    check(ran, "words.weight:grad")
-
-
-def test_of_parameters_that_are_used_late_and_sparsely(run) -> None:
-    """The first steps give no hint that there will be a gradient, let alone a sparse one."""
-    ran = run("""
-        model = nn.ModuleDict({"words": nn.Embedding(20, 4, sparse=True), "head": nn.Linear(4, 1)})
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        truth = {"words.weight:grad": []}
-        for step in range(6):
-            optimizer.zero_grad()
-            hidden = model["words"](torch.randint(0, 20, (4, 6))).mean(1) if step > 1 else torch.ones(4, 4)
-            model["head"](hidden).square().mean().backward()
-            if step > 1:
-                truth["words.weight:grad"].append(norm(model["words"].weight.grad.to_dense()))
-            optimizer.step()
         leave(truth)
     """)
     check(ran, "words.weight:grad")

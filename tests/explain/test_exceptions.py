@@ -1,4 +1,5 @@
-"""Every family of exceptions on a tiny training of its own: the rule, the line that must change, and what the finding knows.
+"""Every family of exceptions on a tiny training of its own: the rule, the line that must change, and what the finding
+knows.
 
 In the scripts, `# HERE` marks the line that the first finding must name.
 """
@@ -191,6 +192,39 @@ x = torch.randn(8, 4)
 for step in range(2):
     loss = model(x).mean()
     loss.backward()
+""")  # fmt: skip
+
+case("in place, called by a function that has returned", "inplace-modification", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 1)
+    def forward(self, x):
+        h = torch.exp(self.a(x))
+        h.clamp_(max=2)  # HERE
+        return self.b(h)
+class Trainer:
+    def __init__(self, model, loader):
+        self.model, self.loader = model, loader
+    def loss(self, batch):
+        x, = batch
+        return self.model(x).mean()
+    def fit(self):
+        for batch in self.loader:
+            loss = self.loss(batch)
+            loss.backward()
+Trainer(Net(), DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=4)).fit()
+""")  # fmt: skip
+
+case("a last batch of one for a trainer", "batchnorm-batch-of-one", """
+class Trainer:
+    def __init__(self):
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+        self.loader = DataLoader(TensorDataset(torch.randn(9, 4)), batch_size=4)  # HERE
+    def fit(self):
+        for x, in self.loader:
+            self.model(x)
+Trainer().fit()
 """)  # fmt: skip
 
 case("in place in the loop", "inplace-modification", """
@@ -407,6 +441,62 @@ class Net(nn.Module):
         return self.fc(x)
 model = Net()
 model(torch.randn(2, 4))  # HERE
+""")  # fmt: skip
+
+case("an activation built in place", "inplace-modification", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 1)
+        self.act = nn.ReLU(inplace=True)  # HERE
+    def forward(self, x):
+        h = torch.tanh(self.a(x))
+        return self.b(self.act(h))
+model = Net()
+x = torch.randn(8, 4)
+loss = model(x).mean()
+loss.backward()
+""")  # fmt: skip
+
+case("classes in the last dimension", "class-dimension", """
+model = nn.Linear(4, 7)
+x, y = torch.randn(2, 5, 4), torch.zeros(2, 5, dtype=torch.long)
+loss = F.cross_entropy(model(x), y)  # HERE
+""")  # fmt: skip
+
+case("a state for a constant batch", "state-batch-size", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.fc = nn.GRU(3, 5, batch_first=True), nn.Linear(5, 2)
+    def forward(self, x):
+        h0 = torch.zeros(1, 4, 5)  # HERE
+        out, _ = self.rnn(x, h0)
+        return self.fc(out[:, -1])
+model = Net()
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(10, 6, 3), torch.zeros(10, dtype=torch.long)), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("poolings for a larger image", "feature-map-too-small", """
+model = nn.Sequential(
+    nn.Conv2d(1, 4, 3),
+    nn.MaxPool2d(4),
+    nn.Conv2d(4, 4, 3),  # HERE
+)
+model(torch.randn(2, 1, 8, 8))
+""")  # fmt: skip
+
+case("a view after a transpose", "view-of-strided", """
+model = nn.Linear(4, 4)
+x = model(torch.randn(2, 3, 4))
+x.transpose(1, 2).view(2, -1)  # HERE
+""")  # fmt: skip
+
+case("initialised while recording", "inplace-on-leaf", """
+model = nn.Linear(4, 4)
+model(torch.randn(1, 4))
+model.weight *= 0.1  # HERE
 """)  # fmt: skip
 
 case("code of the user's", "exception", """

@@ -45,12 +45,10 @@ class Line:
 def check(as_json: bool, steps: int, record: Path | None, target: tuple[str, ...]) -> None:
     """Run two steps of a training: does it train at all?
 
-    No error, a finite loss, a gradient for every trainable parameter, and a change of each. Exit code 0 when it trains, 1 when it
-    does not, 2 for wrong use.
+    No error, a finite loss, a gradient for every trainable parameter, and a change of each. Exit code 0 when it
+    trains, 1 when it does not, 2 for wrong use.
 
-    \b
-    sonde check train.py
-    sonde check --json train.py --lr 0.1
+     sonde check train.py sonde check --json train.py --lr 0.1
     """
     command, script = command_line(target)
     with tempfile.TemporaryDirectory(prefix="sonde-check-") as scratch:
@@ -86,13 +84,20 @@ def answers(recording: Recording, code: int, wanted: int) -> tuple[list[Line], l
         return [Line("training seen", "problem", "no module was called and no optimizer stepped")], []
     rank = max(recording.ranks, key=lambda rank: int(rank.session.get("steps") or 0))
     states = parameter_states(rank)
+    stepped = bool(rank.session.get("steps"))
     trainable = [state for state in states if state.trainable]
     return [
         _error(recording, code),
         _steps(rank, wanted),
         _loss(rank),
-        _all("gradients", trainable, [state for state in trainable if not state.gradient], "got a gradient"),
-        _all("updates", trainable, [state for state in trainable if not state.changed], "changed"),
+        _all("gradients", trainable, [state for state in trainable if not state.gradient], "got a gradient", stepped),
+        _all(
+            "updates",
+            trainable,
+            [state for state in trainable if not state.changed and not state.excused],
+            "changed",
+            stepped,
+        ),
     ], states
 
 
@@ -129,11 +134,20 @@ def _loss(rank: Rank) -> Line:
     return Line("loss finite", "problem" if bad else "ok", text)
 
 
-def _all(what: str, trainable: list[ParameterState], missing: list[ParameterState], verb: str) -> Line:
+def _all(what: str, trainable: list[ParameterState], missing: list[ParameterState], verb: str, stepped: bool) -> Line:
+    if not stepped:
+        return Line(what, "unknown", "no step was taken")
     if not trainable:
         return Line(what, "problem", "there is no trainable parameter")
+    excused = sum(state.excused and not state.changed for state in trainable) if what == "updates" else 0
     if not missing:
-        return Line(what, "ok", f"all {len(trainable)} trainable parameters {verb}")
+        return Line(
+            what,
+            "ok",
+            f"all {len(trainable)} trainable parameters {verb}"
+            if not excused
+            else f"{len(trainable) - excused} of {len(trainable)} trainable parameters {verb}, the others need not",
+        )
     return Line(what, "problem", f"{len(missing)} of {len(trainable)} trainable parameters never {verb}")
 
 

@@ -24,8 +24,8 @@ def supervise(
 ) -> int:
     """The exit code as a shell would see it: 128 + n after signal n.
 
-    `extra` joins the child's environment. With `quiet_output`, what the script prints goes to standard error, for standard
-    output is to be read by a program.
+    `extra` joins the child's environment. With `quiet_output`, what the script prints goes to standard error, for
+    standard output is to be read by a program.
     """
     environment = {**os.environ, **options.to_environment(), **(extra or {})}
     startup = str(Path(sonde.__file__).parent / "startup")

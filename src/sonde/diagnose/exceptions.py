@@ -1,7 +1,8 @@
-"""How exceptions are explained: families, each a rule, that read one event and name the cause where the facts leave no doubt.
+"""How exceptions are explained: families, each a rule, that read one event and name the cause where the facts leave
+no doubt.
 
-The finding of a family stands first; the exception itself, at the line that raised, follows as its consequence. What no
-family explains is reported by the rule `exception` alone.
+The finding of a family stands first; the exception itself, at the line that raised, follows as its consequence. What
+no family explains is reported by the rule `exception` alone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What a family found out. `line` is the user's line that must change, as in the event; None: the one that raised."""
+    """What a family found out. `line` is the user's line that must change, as in the event; None: the one that
+    raised."""
 
     title: str
     advice: str

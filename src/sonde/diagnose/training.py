@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from sonde.model.site import Kind, Role, Site
@@ -13,13 +14,18 @@ _COMPARED = ("absmean", "norm", "absmax", "mean", "min", "max")
 
 @dataclass(frozen=True, slots=True)
 class ParameterState:
-    """`trainable`: it requires a gradient, or would be trained if an optimizer knew it. `why` is empty where all is well."""
+    """`trainable`: it requires a gradient, or would be trained if an optimizer knew it. `why` is empty where all is
+    well.
+
+    `excused`: it need not change. A bias whose gradient is 0 is one: a loss of differences does not depend on it.
+    """
 
     name: str
     trainable: bool
     gradient: bool
     changed: bool
     why: str = ""
+    excused: bool = False
 
 
 def parameter_states(rank: Rank) -> list[ParameterState]:
@@ -48,7 +54,7 @@ def _state(
     seen = rows.get(value.id, [])
     gradient = bool(given)
     zero = gradient and all(row["absmax"] == 0 for row in given)
-    changed = any(_differs(a, b) for a, b in zip(seen, seen[1:], strict=False))
+    changed = any(_differs(a, b) for a, b in pairwise(seen))
     trainable = bool(fact.get("requires_grad", value.trainable))
     in_optimizer = bool(fact.get("optimizers", value.trainable))
     why = ""
@@ -64,7 +70,7 @@ def _state(
         changed = True  # one look only: nothing to compare with, and it has a gradient
     elif not changed:
         why = "the step is too small to change it (learning rate, precision), or was skipped"
-    return ParameterState(name, trainable, gradient, changed, why)
+    return ParameterState(name, trainable, gradient, changed, why, excused=zero and len(value.shape) < 2)
 
 
 def _differs(a: dict[str, Any], b: dict[str, Any]) -> bool:

@@ -1,8 +1,10 @@
-"""Synchronous mode at run time: after every op the accelerator is waited for, so that its error surfaces where it was caused.
+"""Synchronous mode at run time: after every op the accelerator is waited for, so that its error surfaces where it was
+caused.
 
-A dispatch mode sees the ops of the thread that it is pushed in; the backward pass of an accelerator runs in a thread of its own, which
-inherits the mode where torch passes it on and is otherwise synchronised at the end of the pass. On a CPU ops are synchronous anyway.
-Written against torch's documented interfaces; it has not been run on an accelerator.
+A dispatch mode sees the ops of the thread that it is pushed in; the backward pass of an accelerator runs in a thread
+of its own, which inherits the mode where torch passes it on and is otherwise synchronised at the end of the pass. On
+a CPU ops are synchronous anyway. Written against torch's documented interfaces; it has not been run on an
+accelerator.
 """
 
 from __future__ import annotations

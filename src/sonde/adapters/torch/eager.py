@@ -19,6 +19,7 @@ from sonde.adapters.torch.accounting import Accounting
 from sonde.adapters.torch.device import DeviceDigests
 from sonde.adapters.torch.entry import MOST_CALLS, Entry, Tap, is_container
 from sonde.adapters.torch.facts import Facts
+from sonde.adapters.torch.explain.latest import LatestCall
 from sonde.adapters.torch.frames import user_line
 from sonde.adapters.torch.hooks import hook
 from sonde.adapters.torch.naming import clean, name_inside, name_root
@@ -67,6 +68,7 @@ class Eager:
         self._calls_at_mark: dict[str, int] = {}
         self._loader: weakref.ref[Any] | None = None
         self.unsupported: dict[str, str] = {}
+        self.latest = LatestCall()
         self.device = DeviceDigests()
         self.stops = Stops(self)
         self.tracer: Tracer | None = None
@@ -86,6 +88,7 @@ class Eager:
         if not self.stack:
             self.enter_root(module)
             self.facts.root_called(module, args, kwargs)
+            self.latest.note(module, args, kwargs)
         entry = self.entries.get(id(module)) or self.meet(module)
         if self.step == 0 and self.grad_on and not _grad_enabled():
             self.facts.inside_without_grad(entry)

@@ -1,4 +1,5 @@
-"""Exceptions of the backward pass: nothing to differentiate, values overwritten, graphs used twice, losses that are no scalar."""
+"""Exceptions of the backward pass: nothing to differentiate, values overwritten, graphs used twice, losses that are
+no scalar."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ _AGAIN = "found by running the root's forward again after the exception"
 
 @family("everything-frozen")
 def everything_frozen(event: Event) -> Cause | None:
-    """The loss does not require a gradient because no parameter does. The line that switches them off is in the user's files; where
-    it filters by name, the finding says how many names the filter matches."""
+    """The loss does not require a gradient because no parameter does. The line that switches them off is in the
+    user's files; where it filters by name, the finding says how many names the filter matches."""
     facts = event.get("gradient")
     if not facts or not facts.get("parameters") or facts.get("trainable"):
         return None
@@ -35,8 +36,9 @@ def everything_frozen(event: Event) -> Cause | None:
 
 @family("loss-without-gradient")
 def loss_without_gradient(event: Event) -> Cause | None:
-    """There are trainable parameters, but the loss is not connected with them: computed under no_grad, or detached on the way (by
-    `.item()`, `.detach()`, `.data`, an argmax, a new tensor). The finding names the last place where a gradient was still required."""
+    """There are trainable parameters, but the loss is not connected with them: computed under no_grad, or detached on
+    the way (by `.item()`, `.detach()`, `.data`, an argmax, a new tensor). The finding names the last place where a
+    gradient was still required."""
     facts = event.get("gradient")
     if not facts or not facts.get("trainable"):
         return None
@@ -58,7 +60,8 @@ def loss_without_gradient(event: Event) -> Cause | None:
     return Cause(
         title=f"the loss is cut off from the parameters{at}"
         + (f" in {facts['module']}" if facts.get("module") else ""),
-        advice="Keep tensors on the way to the loss: no .item(), .detach(), .data, argmax or torch.tensor(...) of computed values.",
+        advice="Keep tensors on the way to the loss: no .item(), .detach(), .data, argmax or torch.tensor(...) of "
+        "computed values.",
         line=facts.get("line"),
         module=facts.get("module"),
         evidence=evidence,
@@ -68,9 +71,10 @@ def loss_without_gradient(event: Event) -> Cause | None:
 
 @family("inplace-modification")
 def inplace_modification(event: Event) -> Cause | None:
-    """A value that the backward pass needs was overwritten after the forward pass had saved it. Version counters tell: the forward runs
-    once more with each op's saved values looked at after it, which names the op that needs the value and the op that overwrites it.
-    A parameter that an optimizer stepped on between forward and backward is the same error; so is an in-place statement of the loop."""
+    """A value that the backward pass needs was overwritten after the forward pass had saved it. Version counters
+    tell: the forward runs once more with each op's saved values looked at after it, which names the op that needs the
+    value and the op that overwrites it. A parameter that an optimizer stepped on between forward and backward is the
+    same error; so is an in-place statement of the loop."""
     facts = event.get("modified")
     if facts is None:
         return None
@@ -82,8 +86,10 @@ def inplace_modification(event: Event) -> Cause | None:
     }
     if facts.get("changed_by") == "optimizer step":
         return Cause(
-            title=f"{facts['optimizer']}.step() changes {facts.get('parameter') or 'a parameter'} before a backward pass that needs its old value",
-            advice="Call every backward() that uses these parameters before this step, or compute the second loss anew after it.",
+            title=f"{facts['optimizer']}.step() changes {facts.get('parameter') or 'a parameter'} before a backward "
+            "pass that needs its old value",
+            advice="Call every backward() that uses these parameters before this step, or compute the second loss "
+            "anew after it.",
             line=facts.get("line"),
             module=(facts.get("parameter") or "").rpartition(".")[0] or None,
             evidence=evidence,
@@ -93,12 +99,18 @@ def inplace_modification(event: Event) -> Cause | None:
     if facts.get("needed_by"):
         needed = line_of(facts.get("needed_line"))
         return Cause(
-            title=f"`{facts['changed_by']}` overwrites in place what the backward of `{facts['needed_by']}` needs, in {facts.get('module') or 'the forward'}",
+            title=f"`{facts['changed_by']}` overwrites in place what the backward of `{facts['needed_by']}` needs, "
+            f"in {facts.get('module') or 'the forward'}",
             advice="Write it out of place (a = a * b instead of a *= b, no trailing underscore, inplace=False).",
-            line=facts.get("line"),
+            line=facts.get("built") or facts.get("line"),
             module=facts.get("module"),
             op=facts["changed_by"],
-            evidence={**evidence, "needed at": str(needed) if needed else "", "how it was found": _AGAIN},
+            evidence={
+                **evidence,
+                "called at": str(line_of(facts.get("line"))),
+                "needed at": str(needed) if needed else "",
+                "how it was found": _AGAIN,
+            },
             confidence=0.95,
         )
     if facts.get("line"):
@@ -120,9 +132,9 @@ def inplace_modification(event: Event) -> Cause | None:
 
 @family("graph-used-twice")
 def graph_used_twice(event: Event) -> Cause | None:
-    """The backward pass reached a part of the graph that an earlier one has freed. Four ways lead there: two losses that share a part of
-    the graph, a state that an iteration takes over from the one before, something computed once before the loop, a tensor that a
-    module keeps. Which of them it is, the graph and the names in the loop tell."""
+    """The backward pass reached a part of the graph that an earlier one has freed. Four ways lead there: two losses
+    that share a part of the graph, a state that an iteration takes over from the one before, something computed once
+    before the loop, a tensor that a module keeps. Which of them it is, the graph and the names in the loop tell."""
     facts = event.get("twice")
     if facts is None:
         return None
@@ -178,7 +190,8 @@ def graph_used_twice(event: Event) -> Cause | None:
 
 @family("loss-not-scalar")
 def loss_not_scalar(event: Event) -> Cause | None:
-    """backward() without arguments needs a single value; a loss with `reduction="none"`, or one that was never averaged, has many."""
+    """backward() without arguments needs a single value; a loss with `reduction="none"`, or one that was never
+    averaged, has many."""
     facts = event.get("reduction")
     if facts is None:
         return None
@@ -211,8 +224,8 @@ def backward_dtype(event: Event) -> Cause | None:
 
 @family("backward-op")
 def backward_op(event: Event) -> Cause | None:
-    """Any other error out of the backward pass: the forward line that made the op, found by running the forward once more and looking
-    for the node that the message names, or the `apply` of the user's own autograd.Function."""
+    """Any other error out of the backward pass: the forward line that made the op, found by running the forward once
+    more and looking for the node that the message names, or the `apply` of the user's own autograd.Function."""
     facts = event.get("forward_line")
     if not facts or not facts.get("line"):
         return None
@@ -227,4 +240,54 @@ def backward_op(event: Event) -> Cause | None:
             **({"how it was found": _AGAIN} if not facts.get("own") else {}),
         },
         confidence=0.8 if facts.get("only") else 0.6,
+    )
+
+
+@family("inplace-on-leaf")
+def inplace_on_leaf(event: Event) -> Cause | None:
+    """A parameter was written to in place while gradients are recorded: initialisation and manual updates belong
+    under no_grad."""
+    if not re.search(r"leaf Variable that requires grad .*in-place", message(event)):
+        return None
+    return Cause(
+        title="a parameter is changed in place while gradients are recorded",
+        advice="Do it under `with torch.no_grad():`, or with the functions of nn.init.",
+        confidence=0.9,
+    )
+
+
+@family("scaler-order")
+def scaler_order(event: Event) -> Cause | None:
+    """A gradient scaler's calls are out of order: unscale_ twice between updates, step without a scaled backward."""
+    text = message(event)
+    if "unscale_() has already been called" in text:
+        return Cause(
+            title="scaler.unscale_() is called twice for one optimizer before scaler.update()",
+            advice="Call scaler.update() once after every scaler.step(), and unscale_ once an optimizer step.",
+            confidence=0.9,
+        )
+    if "No inf checks were recorded" in text:
+        return Cause(
+            title="scaler.step() finds no scaled gradients for this optimizer",
+            advice="Call scaler.scale(loss).backward(), not loss.backward(); an optimizer whose parameters get no "
+            "gradient fails so, too.",
+            confidence=0.8,
+        )
+    return None
+
+
+@family("checkpoint-recompute")
+def checkpoint_recompute(event: Event) -> Cause | None:
+    """Activation checkpointing computes a forward again in the backward pass, and it came out otherwise: it depends
+    on something that has changed meanwhile, such as a mode, a random number outside of torch or the autocast
+    state."""
+    if not re.search(
+        r"torch\.utils\.checkpoint: .*(different number of tensors|different metadata)", message(event), re.DOTALL
+    ):
+        return None
+    return Cause(
+        title="the checkpointed forward computes something else when it runs again in the backward pass",
+        advice="It must not depend on Python's random, on counters, or on modes that change between forward and "
+        "backward.",
+        confidence=0.8,
     )

@@ -9,8 +9,9 @@ from sonde.diagnose.exceptions import Cause, Event, family, innermost, message
 
 @family("batchnorm-batch-of-one")
 def batchnorm_batch_of_one(event: Event) -> Cause | None:
-    """Batch normalisation cannot train on one value a channel. When the data set's length leaves a remainder of one sample, the last batch
-    of each epoch is that sample: the loader's length and batch size say so, and the finding names the line that builds the loader."""
+    """Batch normalisation cannot train on one value a channel. When the data set's length leaves a remainder of one
+    sample, the last batch of each epoch is that sample: the loader's length and batch size say so, and the finding
+    names the line that builds the loader."""
     if not re.search(r"more than 1 (value per channel|spatial element)", message(event)):
         return None
     layer = innermost(event)
@@ -31,7 +32,8 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
             )
         if length % size == 1 and not loader.get("drop_last"):
             return Cause(
-                title=f"the last batch of an epoch has one sample ({length} % {size} = 1), which {name} ({kind}) cannot normalise",
+                title=f"the last batch of an epoch has one sample ({length} % {size} = 1), which {name} ({kind}) "
+                "cannot normalise",
                 advice="Give the loader drop_last=True, or another batch size.",
                 line=loader.get("line"),
                 evidence=evidence,
@@ -39,7 +41,8 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
             )
     return Cause(
         title=f"{name} ({kind}) is given one value a channel: input {shape}",
-        advice="Batch normalisation in training needs more than one value a channel: larger batches, or eval() for inference.",
+        advice="Batch normalisation in training needs more than one value a channel: larger batches, or eval() for "
+        "inference.",
         evidence={"layer.input": shape},
         confidence=0.7,
     )
@@ -47,14 +50,15 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
 
 @family("uneven-items")
 def uneven_items(event: Event) -> Cause | None:
-    """The items of a batch have different shapes and cannot be stacked; the finding names the line of the data set that makes the part
-    that differs."""
+    """The items of a batch have different shapes and cannot be stacked; the finding names the line of the data set
+    that makes the part that differs."""
     facts = event.get("items")
     if facts is None:
         return None
     shapes = facts.get("shapes") or []
     return Cause(
-        title=f"items of {facts.get('dataset', 'the data set')} have different shapes and cannot be stacked: {', '.join(map(str, shapes[:4]))}",
+        title=f"items of {facts.get('dataset', 'the data set')} have different shapes and cannot be stacked: "
+        f"{', '.join(map(str, shapes[:4]))}",
         advice="Bring them to one shape (crop, pad), or give the loader a collate_fn that does.",
         line=facts.get("line"),
         evidence={name: facts[name] for name in ("part", "shapes") if name in facts},

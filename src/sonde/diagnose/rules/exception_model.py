@@ -9,8 +9,8 @@ from sonde.diagnose.exceptions import Cause, Event, family, message
 
 @family("optimizer-without-parameters")
 def optimizer_without_parameters(event: Event) -> Cause | None:
-    """The optimizer got an empty list. Either the layers stand in a plain Python list, where the module does not know them, or a filter
-    on requires_grad leaves nothing; the finding names the line that does it."""
+    """The optimizer got an empty list. Either the layers stand in a plain Python list, where the module does not know
+    them, or a filter on requires_grad leaves nothing; the finding names the line that does it."""
     if "empty parameter list" not in message(event):
         return None
     facts = event.get("optimizer") or {}
@@ -18,7 +18,8 @@ def optimizer_without_parameters(event: Event) -> Cause | None:
     if not facts.get("parameters") and hidden:
         first = hidden[0]
         return Cause(
-            title=f"{first['owner']}.{first['attribute']} holds layers in a plain list or dict, so the model has no parameters",
+            title=f"{first['owner']}.{first['attribute']} holds layers in a plain list or dict, so the model has no "
+            "parameters",
             advice="Use nn.ModuleList or nn.ModuleDict.",
             line=first["line"],
             evidence={"parameters": 0},
@@ -41,26 +42,29 @@ def optimizer_without_parameters(event: Event) -> Cause | None:
 
 @family("optimizer-non-leaf")
 def optimizer_non_leaf(event: Event) -> Cause | None:
-    """Only leaves can be optimised: a tensor that was moved or scaled after requires_grad=True is the result of an op."""
+    """Only leaves can be optimised: a tensor that was moved or scaled after requires_grad=True is the result of an
+    op."""
     if "non-leaf Tensor" not in message(event):
         return None
     return Cause(
         title="the optimizer is given a tensor that is the result of an op, not a parameter",
-        advice="Make it where it is to be (torch.zeros(..., device=d, requires_grad=True)) or wrap it: nn.Parameter(t.to(d)).",
+        advice="Make it where it is to be (torch.zeros(..., device=d, requires_grad=True)) or wrap it: "
+        "nn.Parameter(t.to(d)).",
         confidence=0.9,
     )
 
 
 _SIZE = re.compile(
-    r"size mismatch for (\S+): copying a param with shape torch\.Size\((\[[^\]]*\])\).*?current model is torch\.Size\((\[[^\]]*\])\)"
+    r"size mismatch for (\S+): copying a param with shape torch\.Size\((\[[^\]]*\])\)"
+    r".*?current model is torch\.Size\((\[[^\]]*\])\)"
 )
 _KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: (.*?)\.\s*(?:$|\n)", re.DOTALL)
 
 
 @family("checkpoint-mismatch")
 def checkpoint_mismatch(event: Event) -> Cause | None:
-    """A checkpoint does not fit the model: keys that differ by a prefix (`module.` of DataParallel, `_orig_mod.` of compile), layers
-    that are missing, or sizes that differ, mostly of the head."""
+    """A checkpoint does not fit the model: keys that differ by a prefix (`module.` of DataParallel, `_orig_mod.` of
+    compile), layers that are missing, or sizes that differ, mostly of the head."""
     text = message(event)
     if "state_dict" not in text:
         return None

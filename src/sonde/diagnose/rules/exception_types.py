@@ -14,8 +14,9 @@ _LOSSES_WITH_CLASSES = ("cross_entropy", "nll_loss", "multi_margin_loss")
 
 @family("label-dtype")
 def label_dtype(event: Event) -> Cause | None:
-    """A loss over classes needs whole-number labels (int64), one over values needs floats; the label comes from the data. Where the
-    tensor can be followed to a data set, the finding names the line of `__getitem__` (or of the tensor) that makes it."""
+    """A loss over classes needs whole-number labels (int64), one over values needs floats; the label comes from the
+    data. Where the tensor can be followed to a data set, the finding names the line of `__getitem__` (or of the
+    tensor) that makes it."""
     if not _DTYPE.search(message(event)):
         return None
     inputs: Mapping[str, Any] = event.get("inputs") or {}
@@ -45,9 +46,9 @@ def label_dtype(event: Event) -> Cause | None:
 
 @family("dtype-mismatch")
 def dtype_mismatch(event: Event) -> Cause | None:
-    """Tensors of one op have different dtypes: float64 from numpy against float32 weights, whole numbers where floats belong, half
-    precision where the CPU has no kernel. The parameters' dtype is what the others must have; the finding names where the odd tensor
-    is made."""
+    """Tensors of one op have different dtypes: float64 from numpy against float32 weights, whole numbers where floats
+    belong, half precision where the CPU has no kernel. The parameters' dtype is what the others must have; the
+    finding names where the odd tensor is made."""
     text = message(event)
     found = _DTYPE.search(text)
     if not found:
@@ -60,9 +61,10 @@ def dtype_mismatch(event: Event) -> Cause | None:
         name: fact for name, fact in inputs.items() if not fact.get("parameter") and wanted and fact["dtype"] != wanted
     }
     if odd:
-        name, fact = next(iter(odd.items()))
+        fact = next(iter(odd.values()))
         return Cause(
-            title=f"{layer.get('name') or event.get('op')} has {wanted} weights, but is given {fact['dtype']} {_from(fact)}",
+            title=f"{layer.get('name') or event.get('op')} has {wanted} weights, but is given {fact['dtype']} "
+            f"{_from(fact)}",
             advice=f"Convert it where it is made: .to(torch.{wanted})"
             + (" (numpy makes float64 by default)." if fact["dtype"] == "float64" else "."),
             line=_line(fact),
@@ -72,7 +74,8 @@ def dtype_mismatch(event: Event) -> Cause | None:
     if found[1]:
         return Cause(
             title=f"`{event.get('op') or 'an op'}` does not exist for {found[1]} on this device",
-            advice="Convert the tensor first; half precision on a CPU is best had by torch.autocast('cpu', dtype=torch.bfloat16).",
+            advice="Convert the tensor first; half precision on a CPU is best had by torch.autocast('cpu', "
+            "dtype=torch.bfloat16).",
             evidence={"dtype": found[1]},
         )
     kinds = {name: fact["dtype"] for name, fact in inputs.items()}
@@ -89,9 +92,9 @@ def dtype_mismatch(event: Event) -> Cause | None:
 
 @family("index-out-of-range")
 def index_out_of_range(event: Event) -> Cause | None:
-    """An index is not in the table, or a label is no class: the first offending value and its position, read from the tensors
-    themselves. Labels that run from 1 to the number of classes are data that count from 1; otherwise the layer is too small, and the
-    finding names the line that builds it."""
+    """An index is not in the table, or a label is no class: the first offending value and its position, read from the
+    tensors themselves. Labels that run from 1 to the number of classes are data that count from 1; otherwise the
+    layer is too small, and the finding names the line that builds it."""
     found = event.get("range")
     if not found:
         return None
@@ -104,7 +107,8 @@ def index_out_of_range(event: Event) -> Cause | None:
         from_one = found["min"] == 1 and found["max"] == size
         counts = "; the labels run from 1" if from_one else ""
         return Cause(
-            title=f"label {value} at {first} is no class: there are {size} outputs, so labels go from 0 to {size - 1}{counts}",
+            title=f"label {value} at {first} is no class: there are {size} outputs, so labels go from 0 to "
+            f"{size - 1}{counts}",
             advice="Subtract 1 from the labels where they are made."
             if from_one
             else "Negative labels need ignore_index, or do not belong here."
@@ -117,7 +121,8 @@ def index_out_of_range(event: Event) -> Cause | None:
         )
     return Cause(
         title=f"index {value} at {first} is outside of {layer.get('name') or 'the table'}, which has {size} rows",
-        advice=f"The table needs at least {found['max'] + 1} rows; check the size of the vocabulary, and special tokens added to it."
+        advice=f"The table needs at least {found['max'] + 1} rows; check the size of the vocabulary, and special "
+        "tokens added to it."
         if value >= 0
         else "Indices must not be negative: check what marks padding.",
         line=layer.get("made") if value >= 0 else where.get("line"),
@@ -128,8 +133,8 @@ def index_out_of_range(event: Event) -> Cause | None:
 
 @family("device-mismatch")
 def device_mismatch(event: Event) -> Cause | None:
-    """Tensors of one op are on different devices. The odd one is mostly a tensor that a module keeps as a plain attribute, which
-    `model.to(device)` does not move, or a batch that was not moved."""
+    """Tensors of one op are on different devices. The odd one is mostly a tensor that a module keeps as a plain
+    attribute, which `model.to(device)` does not move, or a batch that was not moved."""
     where = event.get("devices")
     if not where or len(set(where.values())) < 2:
         return None
@@ -137,10 +142,14 @@ def device_mismatch(event: Event) -> Cause | None:
     wanted = next((fact["device"] for fact in inputs.values() if fact.get("parameter")), None)
     kinds = list(where.values())
     wanted = wanted or max(set(kinds), key=kinds.count)
+    kept_apart = [n for n, f in inputs.items() if f.get("attribute")]
+    if len(kept_apart) == 1 and len(inputs) > 1:  # the only one that does not move with the model or the batch
+        wanted = next(f["device"] for n, f in inputs.items() if n != kept_apart[0])
     name, fact = next((n, f) for n, f in inputs.items() if f["device"] != wanted)
     kept = fact.get("attribute")
     return Cause(
-        title=f"`{event.get('op')}` of tensors on different devices: {name} is on {fact['device']}, the rest on {wanted}",
+        title=f"`{event.get('op')}` of tensors on different devices: {name} is on {fact['device']}, the rest on "
+        f"{wanted}",
         advice=f"Register {kept} as a buffer (self.register_buffer), so that it moves with the module."
         if kept
         else f"Move it: .to('{wanted}').",
@@ -155,7 +164,8 @@ def accelerator_missing(event: Event) -> Cause | None:
     """The script asks for a device that this machine, or this build of the framework, does not have."""
     text = message(event)
     if not re.search(
-        r"not compiled with CUDA|No CUDA GPUs|Found no NVIDIA|CUDA driver|no NVIDIA driver|not linked with support for mps",
+        r"not compiled with CUDA|No CUDA GPUs|Found no NVIDIA|CUDA driver|"
+        r"no NVIDIA driver|not linked with support for mps",
         text,
     ):
         return None
@@ -168,13 +178,14 @@ def accelerator_missing(event: Event) -> Cause | None:
 
 @family("probability-range")
 def probability_range(event: Event) -> Cause | None:
-    """binary_cross_entropy takes probabilities; values outside of 0 to 1 mean that the sigmoid before it is missing, or that a target
-    is no probability."""
+    """binary_cross_entropy takes probabilities; values outside of 0 to 1 mean that the sigmoid before it is missing,
+    or that a target is no probability."""
     if not re.search(r"should be between 0 and 1|all elements of (input|target)", message(event)):
         return None
     return Cause(
         title="binary_cross_entropy is given values outside of 0 to 1",
-        advice="Give it probabilities (torch.sigmoid of the output), or better use BCEWithLogitsLoss on the output itself.",
+        advice="Give it probabilities (torch.sigmoid of the output), or better use BCEWithLogitsLoss on the output "
+        "itself.",
         confidence=0.85,
     )
 

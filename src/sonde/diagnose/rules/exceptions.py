@@ -9,9 +9,9 @@ from sonde.model.finding import Finding
 
 @rule("exception")
 def exception_findings(case: Case) -> list[Finding]:
-    """The training ended with an exception: of which class (user code, forward op, backward op, optimizer, data loading), at which
-    op and module, at which line of the user's, on tensors of which shapes and dtypes. A family of exceptions that names the cause
-    puts its finding before this one."""
+    """The training ended with an exception: of which class (user code, forward op, backward op, optimizer, data
+    loading), at which op and module, at which line of the user's, on tensors of which shapes and dtypes. A family of
+    exceptions that names the cause puts its finding before this one."""
     event = raised(case)
     if event is None or explanation(event) is not None:
         return []

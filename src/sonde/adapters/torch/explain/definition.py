@@ -56,7 +56,8 @@ def _in_parent(parent: nn.Module, name: str, failure: Failure, depth: int) -> Ma
 
 
 def _element(whole: Made, k: int, count: int) -> Made:
-    """The k-th of `nn.Sequential(a, b, c)` or `nn.ModuleList([a, b, c])`, where they are written out; else the whole."""
+    """The k-th of `nn.Sequential(a, b, c)` or `nn.ModuleList([a, b, c])`, where they are written out; else the
+    whole."""
     path, node, _ = whole
     if isinstance(node, ast.Call):
         given = (

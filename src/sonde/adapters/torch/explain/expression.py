@@ -46,13 +46,15 @@ def failing(code: CodeType, lasti: int) -> ast.AST | None:
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][begin:]
     text = b"".join(lines).decode(errors="replace")
-    for wrapped, mode in ((f"({text}\n)", "eval"), (text, "exec")):
-        try:
-            tree = ast.parse(wrapped, mode=mode)
-        except SyntaxError:
-            continue
-        return tree.body if isinstance(tree, ast.Expression) else tree.body[0] if tree.body else None
-    return None
+    try:
+        return ast.parse(f"({text}\n)", mode="eval").body
+    except SyntaxError:
+        pass
+    try:
+        statements = ast.parse(text).body
+    except SyntaxError:
+        return None
+    return statements[0] if statements else None
 
 
 def evaluate(node: ast.AST, frame: FrameType) -> Any:
@@ -103,7 +105,8 @@ def _evaluate(node: ast.AST, frame: FrameType) -> Any:
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """Only where looking cannot run code of the user's: what an object holds, and what modules, tensors and torch itself have."""
+    """Only where looking cannot run code of the user's: what an object holds, and what modules, tensors and torch
+    itself have."""
     if owner is UNKNOWN:
         return UNKNOWN
     if isinstance(owner, Tensor):
@@ -126,7 +129,8 @@ def plain(value: Any) -> bool:
 
 
 def operands(node: ast.AST, frame: FrameType) -> dict[str, Any]:
-    """What the failing call, operator or assignment was given, by the text that stands in the source (or the keyword)."""
+    """What the failing call, operator or assignment was given, by the text that stands in the source (or the
+    keyword)."""
     found: dict[str, Any] = {}
 
     def add(part: ast.AST, name: str | None = None) -> None:
@@ -174,8 +178,8 @@ def op_of(node: ast.AST) -> str | None:
         case ast.BinOp(op=op):
             return _OPERATORS.get(type(op))
         case ast.AugAssign(op=op):
-            name = _OPERATORS.get(type(op))
-            return f"{name}_" if name else None
+            operator = _OPERATORS.get(type(op))
+            return f"{operator}_" if operator else None
         case ast.Compare():
             return "compare"
         case ast.Subscript():

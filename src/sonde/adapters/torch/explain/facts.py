@@ -1,4 +1,5 @@
-"""The event of an exception: what raised, in which pass, at which op, on which tensors, and what the family of the problem needs to know."""
+"""The event of an exception: what raised, in which pass, at which op, on which tensors, and what the family of the
+problem needs to know."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from sonde.adapters.torch.explain.shapes import batch_change
 from sonde.adapters.torch.explain.traceback import Failure, as_json, tensor_fact
 
 _CONFIGURATION = (
-    "in_features", "out_features", "in_channels", "out_channels", "kernel_size", "num_embeddings", "embedding_dim", "num_features",
+    "in_features", "out_features", "in_channels", "out_channels", "kernel_size", "num_embeddings", "embedding_dim",
+    "num_features",
     "normalized_shape", "input_size", "hidden_size", "batch_first", "embed_dim", "num_heads", "reduction", "groups",
 )  # fmt: skip
 _MOST_FRAMES = 8

@@ -13,7 +13,8 @@ from sonde.adapters.torch.explain.traceback import Failure, as_json
 
 
 def forward_line(failure: Failure) -> dict[str, Any] | None:
-    """By the node that the message names (`Function MulBackward0 returned ...`), or by the user's own autograd.Function."""
+    """By the node that the message names (`Function MulBackward0 returned ...`), or by the user's own
+    autograd.Function."""
     inside = False
     for place in failure.places:
         inside |= place.function == "_engine_run_backward"

@@ -1,4 +1,5 @@
-"""The autograd graph of what was differentiated: why it has no gradient, and what of an earlier graph it still holds."""
+"""The autograd graph of what was differentiated: why it has no gradient, and what of an earlier graph it still
+holds."""
 
 from __future__ import annotations
 
@@ -216,6 +217,23 @@ def _cut_in_forward(failure: Failure) -> dict[str, Any] | None:
     return None
 
 
+_CUTS = (
+    "detach",
+    "item",
+    "data",
+    "argmax",
+    "numpy",
+    "long",
+    "int",
+    "tensor",
+    "round",
+    "tolist",
+    "as_tensor",
+    "from_numpy",
+)
+"""What gives no gradient on, as a method or a function."""
+
+
 def _cut_in_frame(failure: Failure) -> dict[str, Any] | None:
     """The assignment that reads tensors with a gradient and gives one without."""
     for place in reversed(failure.user):
@@ -237,17 +255,15 @@ def _cut_in_frame(failure: Failure) -> dict[str, Any] | None:
                     and any(p.requires_grad for p in module.parameters())
                     for inner in ast.walk(binding.value)
                 )
-                if live or calls:
-                    how = [
-                        inner.attr
-                        for inner in ast.walk(binding.value)
-                        if isinstance(inner, ast.Attribute) and inner.attr in ("detach", "item", "data", "argmax", "numpy", "long", "int", "tensor", "round")
-                    ]  # fmt: skip
-                    return {
-                        "line": as_json(program.source_line(place.path, binding.line)),
-                        "how": how[0] if how else "",
-                        "variable": name,
-                    }
+                cut = [
+                    word
+                    for inner in ast.walk(binding.value)
+                    if (word := getattr(inner, "attr", getattr(inner, "id", ""))) in _CUTS
+                    and not isinstance(inner, ast.Constant)
+                ]
+                if live or calls or cut:
+                    line = as_json(program.source_line(place.path, binding.line))
+                    return {"line": line, "how": cut[0] if cut else "", "variable": name}
                 for other in read:
                     if other not in seen:
                         seen.add(other)
@@ -260,7 +276,8 @@ def _cut_in_frame(failure: Failure) -> dict[str, Any] | None:
 
 
 def used_twice(failure: Failure) -> dict[str, Any]:
-    """What ties the graph to an earlier, freed one: another loss, a state carried over iterations, something computed once."""
+    """What ties the graph to an earlier, freed one: another loss, a state carried over iterations, something computed
+    once."""
     loss = differentiated(failure)
     for place in reversed(failure.user):
         scope = program.scope_at(place.path, place.line)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sonde.adapters.torch.explain import program
+from sonde.adapters.torch.explain.definition import definition
 from sonde.adapters.torch.explain.expression import evaluate
 from sonde.adapters.torch.explain.graph import differentiated, nodes
 from sonde.adapters.torch.explain.rerun import Op, rerun
@@ -18,7 +19,8 @@ from sonde.adapters.torch.explain.roots import root_call
 from sonde.adapters.torch.explain.traceback import Failure, Place, as_json
 
 _MESSAGE = re.compile(
-    r"\[torch\.\w+ \[(?P<shape>[\d, ]*)\]\](?:, which is output (?P<output>\d+) of (?P<node>\w+),)? is at version (?P<version>\d+)"
+    r"\[torch\.\w+ \[(?P<shape>[\d, ]*)\]\]"
+    r"(?:, which is output (?P<output>\d+) of (?P<node>\w+),)? is at version (?P<version>\d+)"
 )
 
 
@@ -98,6 +100,7 @@ def _in_forward(failure: Failure) -> dict[str, Any] | None:
             for later in run.ops[k:]:
                 if later is not op and any(_same(a, b) for a in later.changed for b in (*op.inputs, *op.outputs)):
                     return {
+                        **_built_in_place(failure, later),
                         "changed_by": later.name,
                         "line": as_json(later.line),
                         "module": _module(failure, later),
@@ -106,6 +109,17 @@ def _in_forward(failure: Failure) -> dict[str, Any] | None:
                         "needed_module": _module(failure, op),
                     }
     return None
+
+
+def _built_in_place(failure: Failure, op: Op) -> dict[str, Any]:
+    """A layer of torch's own that was built with `inplace=True`: the line that builds it is the one to change."""
+    if (
+        op.module is None
+        or not getattr(op.module, "inplace", False)
+        or not type(op.module).__module__.startswith("torch.")
+    ):
+        return {}
+    return {"built": as_json(definition(op.module, failure))}
 
 
 def _module(failure: Failure, op: Op) -> str | None:

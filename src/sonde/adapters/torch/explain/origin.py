@@ -1,7 +1,7 @@
 """Where a tensor of the program comes from: an item of a data set, a variable's line, or a module that was called.
 
-Followed through the names in the source: `xb` is bound by `for xb, yb in loader`, `loader` is a DataLoader over a data set
-whose `__getitem__` returns two things, of which it is the first.
+Followed through the names in the source: `xb` is bound by `for xb, yb in loader`, `loader` is a DataLoader over a
+data set whose `__getitem__` returns two things, of which it is the first.
 """
 
 from __future__ import annotations
@@ -123,8 +123,9 @@ def _from_expression(node: ast.expr, line: int, place: Place, where: list[int], 
     return here
 
 
-def _iterated(node: ast.expr, frame: FrameType) -> tuple[DataLoader, int] | None:  # type: ignore[type-arg]
-    """The loader behind `loader`, `enumerate(loader)`, `tqdm(loader)`, `iter(loader)`, and how many indices lead to its batch."""
+def _iterated(node: ast.expr, frame: FrameType) -> tuple[DataLoader, int] | None:
+    """The loader behind `loader`, `enumerate(loader)`, `tqdm(loader)`, `iter(loader)`, and how many indices lead to
+    its batch."""
     value = evaluate(node, frame)
     if isinstance(value, DataLoader):
         return value, 0

@@ -64,7 +64,8 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         outputs = tensors_in(out)
         frame = sys._getframe(1)
         op = Op(
-            name, line_of(user_frame(frame)), _module(frame), inputs, outputs, shapes, [tuple(tensor.shape) for tensor in outputs],
+            name, line_of(user_frame(frame)), _module(frame), inputs, outputs, shapes,
+            [tuple(tensor.shape) for tensor in outputs],
             outputs[0].grad_fn if outputs else None,
         )  # fmt: skip
         op.changed = [tensor for tensor, was in zip(inputs, versions, strict=True) if tensor._version != was]

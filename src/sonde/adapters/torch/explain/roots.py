@@ -14,8 +14,8 @@ from sonde.model.site import SourceLine
 
 
 def root_call(failure: Failure) -> tuple[Call, SourceLine | None] | None:
-    """The running one; else the latest call of a module with parameters before the failing line whose arguments still stand
-    in variables."""
+    """The running one; else the latest call of a module with parameters before the failing line whose arguments still
+    stand in variables."""
     for call in failure.calls:
         if next(call.module.parameters(), None) is not None:
             return call, None
@@ -23,7 +23,8 @@ def root_call(failure: Failure) -> tuple[Call, SourceLine | None] | None:
         calls = [found for found in _calls(place) if found[1].line <= place.line]
         if calls:
             return calls[-1]
-    return None
+    latest = failure.eager.latest.recall()
+    return None if latest is None else (Call(*latest, failure.name_of(latest[0])), None)
 
 
 def _calls(place: Place) -> list[tuple[Call, SourceLine]]:

@@ -18,7 +18,6 @@ from sonde.adapters.torch.frames import is_ours, is_user
 from sonde.adapters.torch.tensors import dtype_name
 from sonde.model.site import SourceLine
 
-
 _INTERNAL = re.compile(r"torch/(_\w+|library)(\.py|/)")
 """Python that implements ops: the op is what called it. (`_tensor.py` forwards methods.)"""
 
@@ -93,7 +92,7 @@ class Failure:
         for root in self.eager.roots.values():
             for path, found in root.named_modules():
                 if found is module:
-                    return path
+                    return str(path)
         return type(module).__name__
 
     @property
