@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launch import Foundry, Ran
 from scripts import script
+
+from launch import Foundry, Ran
 
 
 @pytest.fixture
