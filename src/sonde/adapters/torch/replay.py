@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from sonde.adapters.torch import batches
 from sonde.adapters.torch.frames import display_path
-from sonde.adapters.torch.modes import on_stack, push, remove
+from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.stops import OBSERVED_BY_NOBODY
 from sonde.adapters.torch.tape import Entry, Slot, Tape
 from sonde.adapters.torch.tensors import tensors_in
@@ -122,7 +122,11 @@ class Replay:
             entry = eager.entries.get(id(module)) or eager.meet(module)
             tracer.entered(entry)
             eager.stack.append(entry)
-            try:
+            try:  # what was compiled runs as it was written, so that its ops are seen
+                if type(module).__name__ == "OptimizedModule":
+                    return module._orig_mod(*args, **kwargs)
+                if getattr(module, "_compiled_call_impl", None) is not None:
+                    return module._call_impl(*args, **kwargs)
                 return plain(module, *args, **kwargs)
             finally:
                 eager.stack.pop()
@@ -383,9 +387,7 @@ class Replay:
         held = tuple(buffers.values()) if size <= _COPY_BYTES else ()
         copies = [buffer.detach().clone() for buffer in held]
         names = [(m, n, b) for m in modules.values() for n, b in list(m._buffers.items())]
-        hidden = on_stack(self.tape.mode)
-        if hidden:
-            remove(self.tape.mode)
+        hidden = remove(self.tape.mode)
         states = _random_states()
         disabled = logging.root.manager.disable
         try:
