@@ -6,7 +6,6 @@ import textwrap
 from pathlib import Path
 
 from launch import Foundry, Ran
-
 from sonde.diagnose.diagnose import diagnose
 from sonde.model.finding import Finding
 

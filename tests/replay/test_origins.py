@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from launch import Foundry
 from replay_trainings import findings, line_of, problems, run, script
+
+from launch import Foundry
 
 
 class Way(NamedTuple):

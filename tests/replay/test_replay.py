@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from launch import Foundry, Ran
 from replay_trainings import findings, line_of, problems, run, script
+
+from launch import Foundry, Ran
 
 EVIDENCE = Path(__file__).parent.parent / "identity" / "scripts"
 
@@ -46,7 +47,7 @@ for step in range(12):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-evidence.leave(losses, {{{{"model": model}}}}, [optimizer], draws=[random.random(), float(np.random.rand()), torch.rand(1)])
+evidence.leave(losses, {{{{"model": model}}}}, [optimizer], draws=[random.random(), np.random.rand(), torch.rand(1)])
 """
 
 
@@ -57,7 +58,9 @@ def pair(foundry: Foundry, text: str, folder: Path, budget: float | None = 0.05)
     plain, watched = foundry.bare(bare / "script.py", bare), run(foundry, text, folder / "watched", budget=budget)
     assert plain.code == watched.code == 0, watched.err
     assert plain.out == watched.out
-    assert {k: v for k, v in plain.result.items() if k != "losses"} == {k: v for k, v in watched.result.items() if k != "losses"}
+    assert {k: v for k, v in plain.result.items() if k != "losses"} == {
+        k: v for k, v in watched.result.items() if k != "losses"
+    }
     assert str(plain.result["losses"]) == str(watched.result["losses"])
     return plain, watched
 
@@ -133,7 +136,8 @@ def test_micro_batches_are_replayed_together(foundry: Foundry, tmp_path: Path) -
 
 
 GAN = """
-G, D = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8)), nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+G = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8))
+D = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
 of_g, of_d = torch.optim.Adam(G.parameters(), lr=1e-3), torch.optim.Adam(D.parameters(), lr=1e-3)
 for step in range(10):
     fake = G(torch.randn(16, 4))
@@ -159,7 +163,7 @@ def test_the_second_of_two_optimizers(foundry: Foundry, tmp_path: Path) -> None:
 
 SCALED = """
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 120, growth_interval=4)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 125)
 for step in range(40):
     i = torch.randperm(64)[:16]
     loss = F.cross_entropy(model(X[i]), Y[i]) {bad}

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from sonde.adapters.torch.accounting import Accounting
-from sonde.adapters.torch.entry import MOST_CALLS, Entry, Tap, is_container
 from sonde.adapters.torch.device import DeviceDigests
+from sonde.adapters.torch.entry import MOST_CALLS, Entry, Tap, is_container
 from sonde.adapters.torch.frames import user_line
 from sonde.adapters.torch.hooks import hook
 from sonde.adapters.torch.naming import clean, name_inside, name_root

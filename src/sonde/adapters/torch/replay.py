@@ -43,7 +43,8 @@ log = logging.getLogger("sonde.session")
 
 
 class Replay:
-    """Belongs to the training thread. `eager.tracer` is the trace that is under way, of the first step or of a replay."""
+    """Belongs to the training thread. `eager.tracer` is the trace that is under way, of the first step or of
+    a replay."""
 
     def __init__(self, eager: Eager) -> None:
         self.eager = eager
@@ -227,6 +228,7 @@ class Replay:
                 for owner in module.modules()
                 if not isinstance(owner, nn.modules.batchnorm._BatchNorm)
                 for name, buffer in owner.named_buffers(recurse=False)
+                if buffer is not None
             ]
             return
         for name in names:
@@ -238,9 +240,7 @@ class Replay:
             return
         watched, self._watched = self._watched, None
         changed = {
-            (id(owner), name)
-            for owner, name, buffer, version in watched
-            if getattr(owner, name, None) is not buffer or buffer._version != version
+            (id(owner), name) for owner, name, buffer, version in watched if _changed(owner, name, buffer, version)
         }
         paths = [
             f"{path}.{name}" if path else name
@@ -288,8 +288,14 @@ class Replay:
         self._follow = not exact and self.done < MOST_REPLAYS
         spent = time.perf_counter_ns() - began
         eager.session.note(
-            "replayed", step=eager.step, trigger=why, exact=exact, ops=len(trace.ops), notes=list(trace.notes), seconds=round(spent * 1e-9, 4),
-        )  # fmt: skip
+            "replayed",
+            step=eager.step,
+            trigger=why,
+            exact=exact,
+            ops=len(trace.ops),
+            notes=list(trace.notes),
+            seconds=round(spent * 1e-9, 4),
+        )
         eager.session.uncounted()
         if problem is not None:
             log.debug("replay failed", exc_info=problem)
@@ -299,15 +305,18 @@ class Replay:
         if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
             for entry in self.tape.entries:
                 if isinstance(entry.call, nn.Module) and any(
-                    "FSDP" in type(part).__name__ or "FullySharded" in type(part).__name__ or "SyncBatchNorm" in type(part).__name__
+                    "FSDP" in type(part).__name__
+                    or "FullySharded" in type(part).__name__
+                    or "SyncBatchNorm" in type(part).__name__
                     for part in entry.call.modules()
-                ):  # fmt: skip
+                ):
                     return "the model communicates with other ranks in its forward"
         return ""
 
     def _again(self, tracer: Tracer, target: Tensor | None) -> bool:
         """Whether what came out is what the training had computed."""
-        tape, values = self.tape, {}
+        tape = self.tape
+        values: dict[Slot, Tensor] = {}
         exact = tape.unchanged()
         if not exact:
             tracer.notes.append("tensors that the step began with were changed since")
@@ -333,7 +342,8 @@ class Replay:
         return exact
 
     def _execute(self, entry: Entry, values: dict[Slot, Tensor], tracer: Tracer) -> dict[Slot, Tensor]:
-        """One call, with the values of this time in the place of those of then. A boundary in the stack: see `Tracer`."""
+        """One call, with the values of this time in the place of those of then. A boundary in the stack: see
+        `Tracer`."""
         source = None
         if entry.code is not None:
             path = entry.code.co_filename
@@ -417,6 +427,11 @@ class Replay:
             eager.thread, eager.other_threads, eager.phase, eager.stack = thread, strangers, phase, stack
             self.active = False
             self.tape.recording = tape_recording
+
+
+def _changed(owner: nn.Module, name: str, buffer: Tensor, version: int) -> bool:
+    held: Any = getattr(owner, name, None)
+    return held is not buffer or buffer._version != version
 
 
 def _put(value: Any, values: dict[Slot, Tensor]) -> Any:

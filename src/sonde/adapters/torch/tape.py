@@ -30,12 +30,31 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 2000
 MOST_ROOTS = 256
-_ASKED_LARGEST = 1 << 20
-_RANDOM = frozenset({
-    "dropout", "dropout_", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d", "dropout3d",
-    "bernoulli", "bernoulli_", "multinomial", "normal", "normal_", "uniform_", "rrelu", "gumbel_softmax", "poisson",
-    "random_", "exponential_", "scaled_dot_product_attention", "multi_head_attention_forward",
-})  # fmt: skip
+_RANDOM = frozenset(
+    {
+        "dropout",
+        "dropout_",
+        "alpha_dropout",
+        "feature_dropout",
+        "feature_alpha_dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "bernoulli",
+        "bernoulli_",
+        "multinomial",
+        "normal",
+        "normal_",
+        "uniform_",
+        "rrelu",
+        "gumbel_softmax",
+        "poisson",
+        "random_",
+        "exponential_",
+        "scaled_dot_product_attention",
+        "multi_head_attention_forward",
+    }
+)
 _QUESTIONS = frozenset({"isnan", "isfinite", "isinf"})
 _MADE = ("_like", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
 _grad_enabled = torch.is_grad_enabled
@@ -278,7 +297,9 @@ class Tape:
             entry.owner = module_of(found)
         if _any_autocast():
             entry.autocast = tuple(
-                (device, torch.get_autocast_dtype(device)) for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)
+                (device, torch.get_autocast_dtype(device))
+                for device in ("cpu", "cuda")
+                if torch.is_autocast_enabled(device)
             )
 
 
@@ -317,17 +338,19 @@ class TapeMode(TorchFunctionMode):  # type: ignore[misc]
                 tape.note(func, args, kwargs or {}, out, random)
                 if name in _QUESTIONS and isinstance(out, Tensor) and isinstance(args[0], Tensor):
                     _answered(tape, args[0])
-            elif name == "item" and type(out) is float and not isfinite(out) and tape.slot(args[0]) is not None:
-                tape.asked(args[0])
+            elif name == "item" and type(out) is float and not isfinite(out):
+                _answered(tape, args[0])
         except Exception as problem:
             tape.eager.session.guard.contain("taping an op", problem)
         return out
 
 
 def _answered(tape: Tape, tensor: Tensor) -> None:
-    if tensor.device.type == "cpu" and tensor.numel() <= _ASKED_LARGEST and tape.slot(tensor) is not None:
-        if not bool(torch.isfinite(tensor.detach()).all()):
-            tape.asked(tensor)
+    """The script looks at a loss: so do we, where that costs nothing."""
+    if tensor.device.type != "cpu" or tensor.numel() != 1 or not tensor.requires_grad or tape.slot(tensor) is None:
+        return
+    if not bool(torch.isfinite(tensor.detach())):
+        tape.asked(tensor)
 
 
 def in_place(name: str) -> bool:

@@ -131,9 +131,14 @@ class Tracer:
             known.version = version
             known.stats = self._measure(tensor)
         return TensorFact(
-            known.number, tuple(tensor.shape), dtype_name(tensor), tensor.requires_grad,
-            self._names.get(key, ""), known.producer, known.stats,
-        )  # fmt: skip
+            known.number,
+            tuple(tensor.shape),
+            dtype_name(tensor),
+            tensor.requires_grad,
+            self._names.get(key, ""),
+            known.producer,
+            known.stats,
+        )
 
     def _gone(self, known: weakref.ref[Tensor]) -> None:
         if isinstance(known, Known) and self._known.get(known.key) is known:
@@ -246,9 +251,7 @@ class Tracer:
 
     def _passed(self, draft: Draft, number: int | None, gradients_in: Any, gradients_out: Any) -> None:
         with torch._C.DisableTorchFunction():
-            incoming = [
-                self._measure(gradient) if isinstance(gradient, Tensor) else {} for gradient in gradients_out
-            ]
+            incoming = [self._measure(gradient) if isinstance(gradient, Tensor) else {} for gradient in gradients_out]
             if number is not None and number < len(incoming) and (incoming[number] or not draft.gradient):
                 kept = {key: value for key, value in draft.gradient.items() if key.startswith("in.")}
                 draft.gradient = {**incoming[number], **kept}

@@ -25,10 +25,11 @@ _FIELDS = ("min", "max", "absmax", "nan", "pos_inf", "neg_inf", "zero")
 def origins(case: Case) -> list[Finding]:
     """NaN or Inf reached the loss, a gradient or a weight: the op that made it, from the trace of that step.
 
-    The first op on the way to the bad value that was given finite numbers is the origin; infinities that a mask put in are
-    none. Bad values that came in from outside are in the data (rule `nan-in-data`). Finite gradients and weights that are not are the
-    optimizer's doing (`nan-in-optimizer`). When loss and weights had been growing by orders of magnitude and nothing but plain
-    arithmetic overflowed, the training diverged (`divergence`), and the op is where that showed.
+    The first op on the way to the bad value that was given finite numbers is the origin; infinities that a mask put
+    in are none. Bad values that came in from outside are in the data (`nan-in-data`). Weights that are not finite
+    although their gradients are, are the optimizer's doing (`nan-in-optimizer`). When loss and weights had been growing by
+    orders of magnitude and nothing but plain arithmetic overflowed, the training diverged (`divergence`), and the op is
+    where that showed.
     """
     harmed = _harmed_steps(case)
     for trace in case.traces:
@@ -45,9 +46,11 @@ def _harmed_steps(case: Case) -> set[int]:
     steps = set()
     for hit in case.rank.hits:
         site = case.sites.get(hit.site)
-        if site is not None and site.kind in (Kind.LOSS, Kind.PARAMETER) and any(
-            hit.actual.get(name, 0) > 0 for name in ("nan", "inf", "pos_inf", "neg_inf", "nonfinite")
-        ):  # fmt: skip
+        if (
+            site is not None
+            and site.kind in (Kind.LOSS, Kind.PARAMETER)
+            and any(hit.actual.get(name, 0) > 0 for name in ("nan", "inf", "pos_inf", "neg_inf", "nonfinite"))
+        ):
             steps.add(hit.moment.step)
     return steps
 
@@ -187,8 +190,14 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
     op = origin.op
     rows = _samples(fact.stats)
     what = _gives(fact.stats)
-    evidence: dict[str, Any] = {f"in.{name}": fact.stats[name] for name in ("nan", "pos_inf", "neg_inf") if fact.stats.get(name)}
-    evidence |= {"shape": list(fact.shape), "first_used_by": op.site, "samples": rows or f"{fact.stats.get('bad_rows', 0):g} rows"}
+    evidence: dict[str, Any] = {
+        f"in.{name}": fact.stats[name] for name in ("nan", "pos_inf", "neg_inf") if fact.stats.get(name)
+    }
+    evidence |= {
+        "shape": list(fact.shape),
+        "first_used_by": op.site,
+        "samples": rows or f"{fact.stats.get('bad_rows', 0):g} rows",
+    }
     place = ""
     if rows and fact.shape:
         place = f": sample {rows[0]}" if len(rows) == 1 else f": samples {', '.join(map(str, rows))}"
@@ -220,7 +229,10 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
         rule="nan-in-data",
         severity="error",
         title=f"{what} in the data{place}, before any layer ran",
-        advice="Clean or drop these samples where the dataset is built (np.isfinite), or test each batch before the model sees it.",
+        advice=(
+            "Clean or drop these samples where the dataset is built (np.isfinite), or test each batch "
+            "before the model sees it."
+        ),
         step=trace.step,
         phase="data",
         rank=case.rank.rank,
@@ -237,12 +249,21 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
 
 def _divergence(case: Case, growth: Divergence) -> Finding:
     optimizer = growth.optimizer
-    rate = f" ({optimizer['type']}, lr {growth.rate:g})" if optimizer and growth.rate is not None else f" (lr {growth.rate:g})" if growth.rate is not None else ""
+    rate = (
+        f" ({optimizer['type']}, lr {growth.rate:g})"
+        if optimizer and growth.rate is not None
+        else f" (lr {growth.rate:g})"
+        if growth.rate is not None
+        else ""
+    )
     return Finding(
         rule="divergence",
         severity="error",
         title=f"The training diverges: the learning rate is too large{rate}",
-        advice="Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is only where the growth ends.",
+        advice=(
+            "Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is "
+            "only where the growth ends."
+        ),
         step=growth.step,
         phase="optimizer",
         rank=case.rank.rank,
@@ -260,10 +281,13 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
     first = min(harmed)
     growth = diverged(case, first)
     bad_weights = [
-        hit for hit in case.rank.hits
-        if hit.moment.step == first and (site := case.sites.get(hit.site)) is not None
-        and site.kind is Kind.PARAMETER and site.role is Role.VALUE
-    ]  # fmt: skip
+        hit
+        for hit in case.rank.hits
+        if hit.moment.step == first
+        and (site := case.sites.get(hit.site)) is not None
+        and site.kind is Kind.PARAMETER
+        and site.role is Role.VALUE
+    ]
     others = [hit for hit in case.rank.hits if hit.moment.step == first and hit not in bad_weights]
     if bad_weights and not any(_nonfinite(hit.actual) for hit in others):
         hit = bad_weights[0]
@@ -274,13 +298,19 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
                 rule="nan-in-optimizer",
                 severity="error",
                 title=f"The optimizer makes {name} non-finite although its gradient is finite",
-                advice="Look at the learning rate, eps (0 divides by 0 in Adam), betas and the optimizer's state; lower the learning rate or clip.",
+                advice=(
+                    "Look at the learning rate, eps (0 divides by 0 in Adam), betas and the optimizer's "
+                    "state; lower the learning rate or clip."
+                ),
                 step=first,
                 phase="optimizer",
                 rank=case.rank.rank,
                 site=hit.site,
                 source=growth.source if growth is not None else None,
-                evidence={"grad.absmax": gradient[0]["absmax"] if gradient else None, **(growth.evidence if growth else {})},
+                evidence={
+                    "grad.absmax": gradient[0]["absmax"] if gradient else None,
+                    **(growth.evidence if growth else {}),
+                },
                 confidence=0.8,
             )
         ]
