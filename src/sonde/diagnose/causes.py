@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sonde.diagnose.path import Origin, count
+from sonde.diagnose.path import INSERTING, Origin, bad, count
 from sonde.model.trace import OpRecord, TensorFact
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38, "float64": 1.7977e308}
@@ -281,9 +281,11 @@ def _overflow(op: OpRecord, origin: Origin) -> Cause:
             "autocast(enabled=False) around it), or normalise what goes in.",
             evidence,
         )
+    if name_of(op) in INSERTING and not any(bad(fact.stats) for fact in op.inputs):
+        return Cause(f"{op.op} of a value that is not finite", "The script itself puts it in here.", sure=False)
     growing = most > limit**0.25
     return Cause(
-        f"{op.op} overflows {low}" if growing else f"{op.op} gives a value that is not finite",
+        f"{op.op} overflows {low}" if growing else op.op,
         "The numbers that go in have grown too large: look at what feeds this op, the learning rate, and normalisation."
         if growing
         else "Look at the inputs of this op, given in the evidence.",

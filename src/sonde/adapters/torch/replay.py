@@ -61,6 +61,9 @@ class Replay:
         """What was found to be non-finite since the last look: the loss, or a gradient."""
         self._last_step = -2
         self._follow = False
+        self._ended: Tracer | None = None
+        self._first_bad = False
+        """The loss of the first step is bad: what came before the first module's call was not seen, so the next is traced."""
         self._began = 0
         self._stateful: dict[int, list[str]] = {}
         self._watched: list[tuple[nn.Module, str, Tensor, int]] | None = None
@@ -95,6 +98,7 @@ class Replay:
             self.tape.differentiate(tensor, plain, gradient)
             bad, self._bad = self._bad, None
             if bad == "loss":
+                self._first_bad = self._first_bad or (self.eager.step == 0 and self.eager.tracer is not None)
                 self.run("the loss is not finite", plain)
 
     def gradients(self) -> None:
@@ -109,8 +113,10 @@ class Replay:
     # -- the first step, and one that follows ----------------------------------------------------
 
     def _trace_live(self) -> None:
+        self.tape.rest()
+        self.tape.wanted = False
         self.eager.tracer = Tracer(self.eager)
-        push(self.eager.tracer.mode)
+        self.eager.tracer.begin()
         self._began = time.perf_counter_ns()
 
     def traced_call(
@@ -152,12 +158,12 @@ class Replay:
 
     @contextlib.contextmanager
     def _untraced(self, tracer: Tracer) -> Iterator[None]:
-        remove(tracer.mode)
+        tracer.pause()
         try:
             yield
         finally:
             if self.eager.tracer is tracer:
-                push(tracer.mode)
+                tracer.begin()
 
     def compiled(self, what: str) -> None:
         """The script compiles something other than a module: modes would be seen by the compiler."""
@@ -165,7 +171,7 @@ class Replay:
         self.tape.wanted = False
         self.tape.rest()
         if self.eager.tracer is not None and not self.active:
-            remove(self.eager.tracer.mode)
+            self.eager.tracer.pause()
             self.eager.tracer = None
             self.eager.session.note("trace_skipped", step=self.eager.step, why=self.off)
 
@@ -178,7 +184,8 @@ class Replay:
         self._bad = None
         if eager.tracer is not None and not self.active:
             tracer, eager.tracer = eager.tracer, None
-            remove(tracer.mode)
+            tracer.pause()
+            self._ended = tracer
             trace = tracer.finish(step, "first" if step == 0 else "following")
             self._write(trace)
             self._note_batch(step)
@@ -186,8 +193,11 @@ class Replay:
             seconds = (time.perf_counter_ns() - self._began) * 1e-9
             eager.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
             eager.session.uncounted()
-        elif self._follow and not self.off:
-            self._follow = False
+        elif self._ended is not None:
+            self._ended.pause()  # again: where the step ended inside of an op, torch has put the mode back after it
+            self._ended = None
+        if (self._follow or self._first_bad) and not self.off:
+            self._follow = self._first_bad = False
             self._trace_live()
             return
         tape.wanted = not self.off and self.done < MOST_REPLAYS and not self._poisoned
@@ -321,14 +331,14 @@ class Replay:
         if not exact:
             tracer.notes.append("tensors that the step began with were changed since")
         wanted = tape.slot(target) if target is not None else None
-        push(tracer.mode)
+        tracer.begin()
         try:
             for entry in tape.entries:
                 values |= self._execute(entry, values, tracer)
                 if wanted is not None and wanted in values:
                     break
         finally:
-            remove(tracer.mode)
+            tracer.pause()
         if wanted is not None and target is not None:
             made = values[wanted]
             tracer.differentiated(made)
@@ -360,6 +370,7 @@ class Replay:
         if type(call).__name__ in ("DistributedDataParallel", "DataParallel"):
             call = call.module
         with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.set_grad_enabled(entry.grad))
             for device, dtype in entry.autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype))
             out = call(*args, **kwargs)

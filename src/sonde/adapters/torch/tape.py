@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 2000
 MOST_ROOTS = 256
+MOST_UNLEARNED = 8
+"""Calls of modules without gradients in one step, from which on they are an evaluation."""
 _RANDOM = frozenset(
     {
         "dropout",
@@ -77,13 +79,14 @@ class _Made(weakref.ref[Tensor]):
 class Entry:
     """`call` is a module or a function. `outputs` are the slots of what it gave, in the order of `tensors_in`."""
 
-    __slots__ = ("args", "autocast", "buffers", "call", "code", "kwargs", "line", "outputs", "owner", "random")
+    __slots__ = ("args", "autocast", "buffers", "call", "code", "grad", "kwargs", "line", "outputs", "owner", "random")
 
     def __init__(self, call: Any, args: Any, kwargs: Any, random: Tensor | None) -> None:
         self.call = call
         self.args = args
         self.kwargs = kwargs
         self.random = random
+        self.grad = _grad_enabled()
         self.buffers: list[tuple[Tensor, Tensor]] = []
         self.autocast: tuple[tuple[str, torch.dtype], ...] = ()
         self.code: CodeType | None = None
@@ -114,6 +117,7 @@ class Tape:
         self._given: dict[int, tuple[Tensor, int]] = {}
         self._slots = 0
         self._roots = 0
+        self._unlearned = 0
 
     # -- on and off ------------------------------------------------------------------------------
 
@@ -160,6 +164,7 @@ class Tape:
         """The step is over, or an optimizer changed what the step was computed with."""
         self.trouble = ""
         self._forget()
+        self._unlearned = 0
 
     def _forget(self) -> None:
         self.entries = []
@@ -177,7 +182,7 @@ class Tape:
         self.recording = False
         entry: Entry | None = None
         forward = self.eager.phase is not Phase.BACKWARD  # else a checkpoint is recomputed
-        if forward and self.wanted and not self.trouble and _grad_enabled() and _functorch_level() is None:
+        if forward and self.wanted and not self.trouble and _functorch_level() is None and self._worthwhile():
             try:
                 with _hidden():  # also from modes of the user's
                     entry = self._root(module, args, kwargs)
@@ -199,6 +204,19 @@ class Tape:
             except Exception as problem:
                 self.eager.session.guard.contain("taping a module", problem)
         return out
+
+    @property
+    def unlearning(self) -> bool:
+        return self._unlearned >= MOST_UNLEARNED and not _grad_enabled()
+
+    def _worthwhile(self) -> bool:
+        """Without gradients a module may compute targets, or be evaluated over and over, which is no part of the step."""
+        if _grad_enabled():
+            return True
+        self._unlearned += 1
+        if self._unlearned == MOST_UNLEARNED:
+            self._forget()
+        return self._unlearned < MOST_UNLEARNED
 
     def _root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
         self._roots += 1
@@ -321,12 +339,12 @@ class TapeMode(TorchFunctionMode):  # type: ignore[misc]
 
     def _pass(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         tape = self.tape
-        if not tape.recording or not _grad_enabled():
+        if not tape.recording:
             return func(*args, **kwargs) if kwargs else func(*args)
         name: str = getattr(func, "__name__", "")
         random = _generator.get_state() if name in _RANDOM else None
         out = func(*args, **kwargs) if kwargs else func(*args)
-        if not tape.recording or name == "backward":
+        if not tape.recording or name == "backward" or tape.unlearning:
             return out
         try:
             if isinstance(out, Tensor | tuple | list) or name == "__setitem__":

@@ -8,10 +8,11 @@ is finite and a gradient is not, it is the op whose own derivative turned a fini
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sonde.diagnose.causes import Cause, backward_cause, forward_cause
-from sonde.diagnose.divergence import Divergence, diverged
+from sonde.diagnose.divergence import Divergence, diverged, optimizer_line
 from sonde.diagnose.path import Origin, backward_origin, bad, chain, count, forward_origin, inserted_at
 from sonde.diagnose.rule import Case, rule
 from sonde.model.finding import Finding
@@ -27,18 +28,21 @@ def origins(case: Case) -> list[Finding]:
 
     The first op on the way to the bad value that was given finite numbers is the origin; infinities that a mask put
     in are none. Bad values that came in from outside are in the data (`nan-in-data`). Weights that are not finite
-    although their gradients are, are the optimizer's doing (`nan-in-optimizer`). When loss and weights had been growing by
+    although their gradients are, are the optimizer's doing (`nan-in-optimizer`). When loss and weights had grown by
     orders of magnitude and nothing but plain arithmetic overflowed, the training diverged (`divergence`), and the op is
     where that showed.
     """
     harmed = _harmed_steps(case)
+    data: list[Finding] = []
     for trace in case.traces:
         if trace.reason == "first" and trace.step not in harmed:
             continue
         found = _in_trace(case, trace, survived=not harmed)
-        if found:
-            return found
-    return _without_trace(case, harmed)
+        if found and trace.reason == "first" and found[0].rule == "nan-in-data":
+            data = found  # or it was made before the first module was called: the next step tells
+        elif found:
+            return found if not data or found[0].rule == "nan-origin" else data
+    return data or _without_trace(case, harmed)
 
 
 def _harmed_steps(case: Case) -> set[int]:
@@ -64,6 +68,8 @@ def _in_trace(case: Case, trace: Trace, *, survived: bool) -> list[Finding]:
         cause = backward_cause(op)
         return _with_divergence(case, trace, cause, _backward(case, trace, op, cause))
     if origin.outside is not None:
+        if origin.outside.name and trace.reason == "first":
+            return [_weight(case, trace, origin, origin.outside)]
         if origin.outside.name:
             return []  # a weight or buffer: it went bad before this step
         return [_data(case, trace, origin, origin.outside)]
@@ -76,13 +82,7 @@ def _with_divergence(case: Case, trace: Trace, cause: Cause, finding: Finding) -
     growth = diverged(case, trace.step)
     if growth is None or not (cause.growth or (growth.weights >= 100 and not cause.sure)):
         return [finding]
-    return [_divergence(case, growth), _caused(finding, 0)]
-
-
-def _caused(finding: Finding, cause: int) -> Finding:
-    from dataclasses import replace
-
-    return replace(finding, caused_by=cause)
+    return [_divergence(case, growth), replace(finding, caused_by=0)]
 
 
 def _where(op: OpRecord) -> str:
@@ -244,6 +244,25 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
     )
 
 
+def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding:
+    """A parameter or buffer was bad before it was first used."""
+    op = origin.op
+    return Finding(
+        rule="nan-in-weights",
+        severity="error",
+        title=f"{fact.name} holds {_gives(fact.stats)} from the start",
+        advice="Initialise it: torch.empty and torch.Tensor(n) give memory as it was; a loaded checkpoint may be bad, too.",
+        step=trace.step,
+        phase="forward",
+        rank=case.rank.rank,
+        site=f"{fact.name}:value",
+        op=op.op,
+        source=op.source,
+        evidence={**_out(fact.stats), "shape": list(fact.shape), "first_used_by": op.site},
+        confidence=0.9,
+    )
+
+
 # -- the optimizer ----------------------------------------------------------------------------------
 
 
@@ -306,7 +325,7 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
                 phase="optimizer",
                 rank=case.rank.rank,
                 site=hit.site,
-                source=growth.source if growth is not None else None,
+                source=optimizer_line(case),
                 evidence={
                     "grad.absmax": gradient[0]["absmax"] if gradient else None,
                     **(growth.evidence if growth else {}),
