@@ -1,11 +1,12 @@
-"""What makes an op give NaN or Inf: for each kind of op, the property of its inputs that explains it, and what helps."""
+"""What makes an op give NaN or Inf: for each kind of op, the property of its inputs that explains it, and
+what helps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from sonde.diagnose.path import Origin, count
+from sonde.diagnose.path import INSERTING, Origin, bad, count
 from sonde.model.trace import OpRecord, TensorFact
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38, "float64": 1.7977e308}
@@ -13,7 +14,7 @@ LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38, "flo
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """`what` reads as the beginning of a sentence: "log of 0". `growth`: the op is innocent, its inputs had grown too large.
+    """`what` reads as the beginning of a sentence: "log of 0". `growth`: the op is innocent, its inputs had grown.
     `sure`: the inputs' statistics prove it."""
 
     what: str
@@ -57,11 +58,15 @@ def _log(op: OpRecord, origin: Origin) -> Cause | None:
     stats = given.stats
     if stats.get("min", 1.0) < edge:
         return Cause(
-            f"{op.op} of a negative number", f"Keep the argument of {op.op} positive: clamp it, or look why it got negative.",
+            f"{op.op} of a negative number",
+            f"Keep the argument of {op.op} positive: clamp it, or look why it got negative.",
             {"in.min": stats["min"], "in.negative": stats.get("negative", 0)},
-        )  # fmt: skip
+        )
     if stats.get("min", 1.0) == edge or (edge == 0 and stats.get("zero")):
-        advice = "Clamp the argument away from 0 (x.clamp(min=1e-8)), or compute the logarithm directly: log_softmax, logsigmoid, a loss that takes logits."
+        advice = (
+            "Clamp the argument away from 0 (x.clamp(min=1e-8)), or compute the logarithm directly: log_softmax, "
+            "logsigmoid, a loss that takes logits."
+        )
         return Cause(f"{op.op} of {edge:g}", advice, {"in.min": stats["min"], "in.zero": stats.get("zero", 0)})
     return None
 
@@ -85,10 +90,11 @@ def _divide(op: OpRecord, origin: Origin) -> Cause | None:
         evidence["denominator.min"] = below.stats.get("min", 0.0)
     return Cause(
         "division of 0 by 0" if both else "division by 0",
-        "Keep the denominator away from 0 before dividing (n.clamp(min=1), + eps). torch.where afterwards hides the value, "
+        "Keep the denominator away from 0 before dividing (n.clamp(min=1), + eps). torch.where "
+        "afterwards hides the value, "
         "not its gradient.",
         evidence,
-    )  # fmt: skip
+    )
 
 
 def _root(op: OpRecord, origin: Origin) -> Cause | None:
@@ -97,9 +103,10 @@ def _root(op: OpRecord, origin: Origin) -> Cause | None:
         return None
     if count(given.stats, "negative"):
         return Cause(
-            f"{op.op.rstrip('_')} of a negative number", "Clamp the argument to 0 or more before the root; rounding makes sums of squares negative.",
+            f"{op.op.rstrip('_')} of a negative number",
+            "Clamp the argument to 0 or more before the root; rounding makes sums of squares negative.",
             {"in.min": given.stats["min"], "in.negative": given.stats["negative"]},
-        )  # fmt: skip
+        )
     if op.op.startswith("rsqrt") and count(given.stats, "zero"):
         return Cause("1/sqrt of 0", "Add a small eps under the root.", {"in.zero": given.stats["zero"]})
     return None
@@ -116,9 +123,10 @@ def _exponential(op: OpRecord, origin: Origin) -> Cause | None:
         return None
     return Cause(
         f"{op.op.rstrip('_')} of {most:.4g} overflows {dtype} (the largest argument is {limit})",
-        "Bound what goes into the exponential: tanh or clamp on the log-scale, subtract the maximum first, or stay in log space (logsumexp).",
+        "Bound what goes into the exponential: tanh or clamp on the log-scale, subtract the maximum "
+        "first, or stay in log space (logsumexp).",
         {"in.max": most, "limit": limit},
-    )  # fmt: skip
+    )
 
 
 def _power(op: OpRecord, origin: Origin) -> Cause | None:
@@ -137,9 +145,10 @@ def _power(op: OpRecord, origin: Origin) -> Cause | None:
         )
     if power is not None and power != int(power) and count(given.stats, "negative"):
         return Cause(
-            f"negative number to the power of {power:g}", "A fractional power needs a base of 0 or more: clamp it or use abs.",
+            f"negative number to the power of {power:g}",
+            "A fractional power needs a base of 0 or more: clamp it or use abs.",
             {"in.min": given.stats["min"], "exponent": power},
-        )  # fmt: skip
+        )
     return None
 
 
@@ -159,10 +168,11 @@ def _softmax(op: OpRecord, origin: Origin) -> Cause | None:
                 evidence["sample"] = fact.stats[f"masked_row.{dim}"]
             return Cause(
                 f"{op.op} over a row that is -inf throughout",
-                "Every key of that row is masked. Mask with torch.finfo(dtype).min instead of -inf, let at least one key through, "
+                "Every key of that row is masked. Mask with torch.finfo(dtype).min instead of -inf, "
+                "let at least one key through, "
                 "or leave out samples that are empty.",
                 evidence,
-            )  # fmt: skip
+            )
         if count(fact.stats, "pos_inf"):
             return Cause(f"{op.op} of +inf", "Look at what made the infinity.", {"in.pos_inf": fact.stats["pos_inf"]})
     return None
@@ -173,14 +183,16 @@ def _loss_of_classes(op: OpRecord, origin: Origin) -> Cause | None:
         target, ignored = op.inputs[1], op.arguments.get("ignore_index", -100)
         if "int" in target.dtype and target.stats.get("min") == target.stats.get("max") == ignored:
             return Cause(
-                f"{op.op} over targets that are all ignored", "No target is left to average over: skip such batches, or use reduction='sum' and divide by max(n, 1).",
+                f"{op.op} over targets that are all ignored",
+                "No target is left to average over: skip such batches, or use reduction='sum' and divide by max(n, 1).",
                 {"target.min": ignored, "target.max": ignored},
-            )  # fmt: skip
+            )
         if count(op.inputs[0].stats, "neg_inf"):
             return Cause(
-                f"{op.op} of a class whose logit is -inf", "A target class is masked out: check the targets against the mask.",
+                f"{op.op} of a class whose logit is -inf",
+                "A target class is masked out: check the targets against the mask.",
                 {"in.neg_inf": op.inputs[0].stats["neg_inf"]},
-            )  # fmt: skip
+            )
     return None
 
 
@@ -221,9 +233,11 @@ def _attention(op: OpRecord, origin: Origin) -> Cause | None:
     for fact in op.inputs:
         if fact.dtype == "bool" or count(fact.stats, "neg_inf"):
             return Cause(
-                f"{op.op} with a mask that leaves some query no key", "Let every query see at least one key, or leave out samples that are empty.",
-                {"mask.neg_inf": count(fact.stats, "neg_inf")}, sure=False,
-            )  # fmt: skip
+                f"{op.op} with a mask that leaves some query no key",
+                "Let every query see at least one key, or leave out samples that are empty.",
+                {"mask.neg_inf": count(fact.stats, "neg_inf")},
+                sure=False,
+            )
     return None
 
 
@@ -255,23 +269,30 @@ def _overflow(op: OpRecord, origin: Origin) -> Cause:
         evidence["autocast"] = op.autocast
     if origin.masks:
         return Cause(
-            f"{op.op} cannot cope with the infinities it is given", "Keep -inf out of this op: mask with a large negative number instead.",
-            {"in.neg_inf": sum(count(fact.stats, "neg_inf") for fact in origin.masks)}, sure=False,
-        )  # fmt: skip
+            f"{op.op} cannot cope with the infinities it is given",
+            "Keep -inf out of this op: mask with a large negative number instead.",
+            {"in.neg_inf": sum(count(fact.stats, "neg_inf") for fact in origin.masks)},
+            sure=False,
+        )
     if low == "float16":
         return Cause(
             f"{op.op} overflows float16 (largest {limit:g})",
-            "Compute this in bfloat16 or float32 (autocast dtype=torch.bfloat16, or autocast(enabled=False) around it), or normalise what goes in.",
+            "Compute this in bfloat16 or float32 (autocast dtype=torch.bfloat16, or "
+            "autocast(enabled=False) around it), or normalise what goes in.",
             evidence,
-        )  # fmt: skip
+        )
+    if name_of(op) in INSERTING and not any(bad(fact.stats) for fact in op.inputs):
+        return Cause(f"{op.op} of a value that is not finite", "The script itself puts it in here.", sure=False)
     growing = most > limit**0.25
     return Cause(
-        f"{op.op} overflows {low}" if growing else f"{op.op} gives a value that is not finite",
+        f"{op.op} overflows {low}" if growing else op.op,
         "The numbers that go in have grown too large: look at what feeds this op, the learning rate, and normalisation."
         if growing
         else "Look at the inputs of this op, given in the evidence.",
-        evidence, growth=growing, sure=growing,
-    )  # fmt: skip
+        evidence,
+        growth=growing,
+        sure=growing,
+    )
 
 
 # -- derivatives -----------------------------------------------------------------------------------
@@ -287,9 +308,10 @@ def backward_cause(op: OpRecord) -> Cause:
     ):
         return Cause(
             f"{op.op} at 0 has no finite derivative",
-            "Add a small eps under the root ((x + 1e-12).sqrt()), or clamp before it: the value at 0 is fine, its gradient is not.",
+            "Add a small eps under the root ((x + 1e-12).sqrt()), or clamp before it: the value at 0 "
+            "is fine, its gradient is not.",
             {"out.zero": count(out, "zero"), "out.min": out.get("min", 0.0)},
-        )  # fmt: skip
+        )
     if name in ("div", "reciprocal"):
         cause = _divide(op, Origin(op))
         if cause is not None:
@@ -301,12 +323,16 @@ def backward_cause(op: OpRecord) -> Cause:
     if name in ("pow", "float_power") and given and count(given[0].stats, "zero"):
         exponent = op.arguments.get("exponent", op.arguments.get("1"))
         return Cause(
-            f"0 to the power of {exponent} has no finite derivative", "Add a small eps to the base.", {"in.zero": count(given[0].stats, "zero")}
-        )  # fmt: skip
+            f"0 to the power of {exponent} has no finite derivative",
+            "Add a small eps to the base.",
+            {"in.zero": count(given[0].stats, "zero")},
+        )
     if name in ("acos", "arccos", "asin", "arcsin", "atanh"):
         return Cause(
-            f"{op.op} at 1 or -1 has no finite derivative", "Clamp the argument to [-1 + eps, 1 - eps].", {"in.absmax": max((f.stats.get("absmax", 0.0) for f in given), default=0.0)}
-        )  # fmt: skip
+            f"{op.op} at 1 or -1 has no finite derivative",
+            "Clamp the argument to [-1 + eps, 1 - eps].",
+            {"in.absmax": max((f.stats.get("absmax", 0.0) for f in given), default=0.0)},
+        )
     if name in ("exp", "expm1", "softplus", "sinh", "cosh"):
         cause = _exponential(op, Origin(op))
         if cause is not None:
@@ -318,15 +344,20 @@ def backward_cause(op: OpRecord) -> Cause:
     most = op.gradient.get("absmax", 0.0)
     if any(count(fact.stats, "nan", "pos_inf", "neg_inf") for fact in (*op.inputs, *op.outputs)):
         return Cause(
-            f"{op.op} is differentiated at values that are not finite", "Its value is masked later, its derivative is not: keep the bad values out before this op.",
+            f"{op.op} is differentiated at values that are not finite",
+            "Its value is masked later, its derivative is not: keep the bad values out before this op.",
             {"in.nonfinite": sum(count(fact.stats, "nan", "pos_inf", "neg_inf") for fact in op.inputs)},
-        )  # fmt: skip
+        )
     if dtype == "float16":
         return Cause(
-            f"the gradient of {op.op} overflows float16 (largest 65504)", "Use bfloat16, or torch.amp.GradScaler with a smaller scale.", {"grad.absmax": most}
-        )  # fmt: skip
+            f"the gradient of {op.op} overflows float16 (largest 65504)",
+            "Use bfloat16, or torch.amp.GradScaler with a smaller scale.",
+            {"grad.absmax": most},
+        )
     return Cause(
-        f"the derivative of {op.op} is not finite", "Look at the inputs of this op, given in the evidence.",
+        f"the derivative of {op.op} is not finite",
+        "Look at the inputs of this op, given in the evidence.",
         {"grad.absmax": most, "in.absmax": max((fact.stats.get("absmax", 0.0) for fact in given), default=0.0)},
-        growth=most > LARGEST["float32"] ** 0.25, sure=False,
-    )  # fmt: skip
+        growth=most > LARGEST["float32"] ** 0.25,
+        sure=False,
+    )

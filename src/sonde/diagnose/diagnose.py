@@ -30,7 +30,7 @@ def diagnose(recording: Recording) -> list[Finding]:
     return [f if f.caused_by is None else replace(f, caused_by=place[f.caused_by]) for _, f in numbered]
 
 
-_ORIGINS = ("divergence", "nan-in-data", "nan-in-optimizer", "nan-origin")
+_ORIGINS = ("divergence", "nan-in-data", "nan-in-optimizer", "nan-in-weights", "nan-origin")
 
 
 def _link(findings: list[Finding]) -> None:

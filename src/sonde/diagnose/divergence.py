@@ -45,14 +45,7 @@ def diverged(case: Case, end: int) -> Divergence | None:
     if weights < WEIGHTS:
         return None
     left = next((step for step, value in losses if value > 10 * usual), losses[-1][0])
-    optimizers = case.facts.get("optimizers") or []
-    optimizer = (
-        optimizers[0] if isinstance(optimizers, list) and optimizers and isinstance(optimizers[0], Mapping) else None
-    )
-    given = (optimizer or {}).get("source")
-    source = (
-        SourceLine(given["file"], int(given["line"]), given.get("code", "")) if isinstance(given, Mapping) else None
-    )
+    optimizer = _optimizer(case)
     rates = case.series("lr/0")
     rate = rates[0][1] if rates else None
     evidence: dict[str, Any] = {
@@ -64,7 +57,21 @@ def diverged(case: Case, end: int) -> Divergence | None:
         "lr": rate,
         "losses": {str(step): value for step, value in losses[:8]},
     }
-    return Divergence(left, weights, f"{site}:value" if site else None, rate, optimizer, source, evidence)
+    return Divergence(left, weights, f"{site}:value" if site else None, rate, optimizer, optimizer_line(case), evidence)
+
+
+def _optimizer(case: Case) -> Mapping[str, Any] | None:
+    known = case.facts.get("optimizers")
+    first = known[0] if isinstance(known, list) and known else None
+    return first if isinstance(first, Mapping) else None
+
+
+def optimizer_line(case: Case) -> SourceLine | None:
+    """Where the optimizer is built, as far as the facts tell."""
+    given = (_optimizer(case) or {}).get("source")
+    if not isinstance(given, Mapping):
+        return None
+    return SourceLine(given["file"], int(given["line"]), given.get("code", ""))
 
 
 def _fastest(case: Case, end: int) -> tuple[str | None, float]:

@@ -1,6 +1,7 @@
 """Which samples of the dataset the current batch is made of, so that a bad one can be named.
 
-The indices are noted as the sampler gives them and matched to the batches in the order that those come out, which is the
+The indices are noted as the sampler gives them and matched to the batches in the order that those come out, which is
+the
 same (unless the loader was told `in_order=False`). Loading is no part of the step: the tape rests meanwhile.
 """
 
@@ -139,7 +140,7 @@ def _written_line(kind: type, attribute: str) -> dict[str, Any] | None:
                     else []
                 )
                 if any(_is_own(part, attribute) for target in targets for part in ast.walk(target)):
-                    found = max(found, node.lineno)
+                    found = max(found, getattr(node, "lineno", 0))
     if not found:
         return None
     line = first + found - 1

@@ -361,7 +361,7 @@ def _wrap_loader() -> None:
 
 
 def _wrap_compile() -> None:
-    """A compiled function sees the modes on torch's stack, so there must be none of ours; a compiled module is called without."""
+    """A compiled function sees the modes on torch's stack, so ours must not be there; a compiled module is called without."""
     original = torch.compile
 
     @functools.wraps(original)

@@ -1,6 +1,7 @@
 """The digest of one tensor as a mapping, at once: for traces, where the numbers are wanted op by op.
 
-Of a tensor with NaN or Inf it also says where: `bad_at` (flat index of the first), `bad_rows` and `bad_row.0` ... (indices of
+Of a tensor with NaN or Inf it also says where: `bad_at` (flat index of the first), `bad_rows` and `bad_row.0` ...
+(indices of
 the first dimension, which is mostly the sample), and `masked.D`, `masked_row.D`: how many slices along dimension D are
 -Inf throughout, and the first of them (index of the first dimension).
 """

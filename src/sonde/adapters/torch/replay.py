@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from sonde.adapters.torch import batches
 from sonde.adapters.torch.frames import display_path
-from sonde.adapters.torch.modes import on_stack, push, remove
+from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.stops import OBSERVED_BY_NOBODY
 from sonde.adapters.torch.tape import Entry, Slot, Tape
 from sonde.adapters.torch.tensors import tensors_in
@@ -43,7 +43,8 @@ log = logging.getLogger("sonde.session")
 
 
 class Replay:
-    """Belongs to the training thread. `eager.tracer` is the trace that is under way, of the first step or of a replay."""
+    """Belongs to the training thread. `eager.tracer` is the trace that is under way, of the first step or of
+    a replay."""
 
     def __init__(self, eager: Eager) -> None:
         self.eager = eager
@@ -60,6 +61,9 @@ class Replay:
         """What was found to be non-finite since the last look: the loss, or a gradient."""
         self._last_step = -2
         self._follow = False
+        self._ended: Tracer | None = None
+        self._first_bad = False
+        """The loss of the first step is bad: what came before the first module's call was not seen, so the next is traced."""
         self._began = 0
         self._stateful: dict[int, list[str]] = {}
         self._watched: list[tuple[nn.Module, str, Tensor, int]] | None = None
@@ -94,6 +98,7 @@ class Replay:
             self.tape.differentiate(tensor, plain, gradient)
             bad, self._bad = self._bad, None
             if bad == "loss":
+                self._first_bad = self._first_bad or (self.eager.step == 0 and self.eager.tracer is not None)
                 self.run("the loss is not finite", plain)
 
     def gradients(self) -> None:
@@ -108,8 +113,10 @@ class Replay:
     # -- the first step, and one that follows ----------------------------------------------------
 
     def _trace_live(self) -> None:
+        self.tape.rest()
+        self.tape.wanted = False
         self.eager.tracer = Tracer(self.eager)
-        push(self.eager.tracer.mode)
+        self.eager.tracer.begin()
         self._began = time.perf_counter_ns()
 
     def traced_call(
@@ -122,7 +129,11 @@ class Replay:
             entry = eager.entries.get(id(module)) or eager.meet(module)
             tracer.entered(entry)
             eager.stack.append(entry)
-            try:
+            try:  # what was compiled runs as it was written, so that its ops are seen
+                if type(module).__name__ == "OptimizedModule":
+                    return module._orig_mod(*args, **kwargs)
+                if getattr(module, "_compiled_call_impl", None) is not None:
+                    return module._call_impl(*args, **kwargs)
                 return plain(module, *args, **kwargs)
             finally:
                 eager.stack.pop()
@@ -147,12 +158,12 @@ class Replay:
 
     @contextlib.contextmanager
     def _untraced(self, tracer: Tracer) -> Iterator[None]:
-        remove(tracer.mode)
+        tracer.pause()
         try:
             yield
         finally:
             if self.eager.tracer is tracer:
-                push(tracer.mode)
+                tracer.begin()
 
     def compiled(self, what: str) -> None:
         """The script compiles something other than a module: modes would be seen by the compiler."""
@@ -160,7 +171,7 @@ class Replay:
         self.tape.wanted = False
         self.tape.rest()
         if self.eager.tracer is not None and not self.active:
-            remove(self.eager.tracer.mode)
+            self.eager.tracer.pause()
             self.eager.tracer = None
             self.eager.session.note("trace_skipped", step=self.eager.step, why=self.off)
 
@@ -173,7 +184,8 @@ class Replay:
         self._bad = None
         if eager.tracer is not None and not self.active:
             tracer, eager.tracer = eager.tracer, None
-            remove(tracer.mode)
+            tracer.pause()
+            self._ended = tracer
             trace = tracer.finish(step, "first" if step == 0 else "following")
             self._write(trace)
             self._note_batch(step)
@@ -181,8 +193,11 @@ class Replay:
             seconds = (time.perf_counter_ns() - self._began) * 1e-9
             eager.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
             eager.session.uncounted()
-        elif self._follow and not self.off:
-            self._follow = False
+        elif self._ended is not None:
+            self._ended.pause()  # again: where the step ended inside of an op, torch has put the mode back after it
+            self._ended = None
+        if (self._follow or self._first_bad) and not self.off:
+            self._follow = self._first_bad = False
             self._trace_live()
             return
         tape.wanted = not self.off and self.done < MOST_REPLAYS and not self._poisoned
@@ -223,6 +238,7 @@ class Replay:
                 for owner in module.modules()
                 if not isinstance(owner, nn.modules.batchnorm._BatchNorm)
                 for name, buffer in owner.named_buffers(recurse=False)
+                if buffer is not None
             ]
             return
         for name in names:
@@ -234,9 +250,7 @@ class Replay:
             return
         watched, self._watched = self._watched, None
         changed = {
-            (id(owner), name)
-            for owner, name, buffer, version in watched
-            if getattr(owner, name, None) is not buffer or buffer._version != version
+            (id(owner), name) for owner, name, buffer, version in watched if _changed(owner, name, buffer, version)
         }
         paths = [
             f"{path}.{name}" if path else name
@@ -284,8 +298,14 @@ class Replay:
         self._follow = not exact and self.done < MOST_REPLAYS
         spent = time.perf_counter_ns() - began
         eager.session.note(
-            "replayed", step=eager.step, trigger=why, exact=exact, ops=len(trace.ops), notes=list(trace.notes), seconds=round(spent * 1e-9, 4),
-        )  # fmt: skip
+            "replayed",
+            step=eager.step,
+            trigger=why,
+            exact=exact,
+            ops=len(trace.ops),
+            notes=list(trace.notes),
+            seconds=round(spent * 1e-9, 4),
+        )
         eager.session.uncounted()
         if problem is not None:
             log.debug("replay failed", exc_info=problem)
@@ -295,27 +315,30 @@ class Replay:
         if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
             for entry in self.tape.entries:
                 if isinstance(entry.call, nn.Module) and any(
-                    "FSDP" in type(part).__name__ or "FullySharded" in type(part).__name__ or "SyncBatchNorm" in type(part).__name__
+                    "FSDP" in type(part).__name__
+                    or "FullySharded" in type(part).__name__
+                    or "SyncBatchNorm" in type(part).__name__
                     for part in entry.call.modules()
-                ):  # fmt: skip
+                ):
                     return "the model communicates with other ranks in its forward"
         return ""
 
     def _again(self, tracer: Tracer, target: Tensor | None) -> bool:
         """Whether what came out is what the training had computed."""
-        tape, values = self.tape, {}
+        tape = self.tape
+        values: dict[Slot, Tensor] = {}
         exact = tape.unchanged()
         if not exact:
             tracer.notes.append("tensors that the step began with were changed since")
         wanted = tape.slot(target) if target is not None else None
-        push(tracer.mode)
+        tracer.begin()
         try:
             for entry in tape.entries:
                 values |= self._execute(entry, values, tracer)
                 if wanted is not None and wanted in values:
                     break
         finally:
-            remove(tracer.mode)
+            tracer.pause()
         if wanted is not None and target is not None:
             made = values[wanted]
             tracer.differentiated(made)
@@ -329,7 +352,8 @@ class Replay:
         return exact
 
     def _execute(self, entry: Entry, values: dict[Slot, Tensor], tracer: Tracer) -> dict[Slot, Tensor]:
-        """One call, with the values of this time in the place of those of then. A boundary in the stack: see `Tracer`."""
+        """One call, with the values of this time in the place of those of then. A boundary in the stack: see
+        `Tracer`."""
         source = None
         if entry.code is not None:
             path = entry.code.co_filename
@@ -346,6 +370,7 @@ class Replay:
         if type(call).__name__ in ("DistributedDataParallel", "DataParallel"):
             call = call.module
         with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.set_grad_enabled(entry.grad))
             for device, dtype in entry.autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype))
             out = call(*args, **kwargs)
@@ -383,9 +408,7 @@ class Replay:
         held = tuple(buffers.values()) if size <= _COPY_BYTES else ()
         copies = [buffer.detach().clone() for buffer in held]
         names = [(m, n, b) for m in modules.values() for n, b in list(m._buffers.items())]
-        hidden = on_stack(self.tape.mode)
-        if hidden:
-            remove(self.tape.mode)
+        hidden = remove(self.tape.mode)
         states = _random_states()
         disabled = logging.root.manager.disable
         try:
@@ -415,6 +438,11 @@ class Replay:
             eager.thread, eager.other_threads, eager.phase, eager.stack = thread, strangers, phase, stack
             self.active = False
             self.tape.recording = tape_recording
+
+
+def _changed(owner: nn.Module, name: str, buffer: Tensor, version: int) -> bool:
+    held: Any = getattr(owner, name, None)
+    return held is not buffer or buffer._version != version
 
 
 def _put(value: Any, values: dict[Slot, Tensor]) -> Any:

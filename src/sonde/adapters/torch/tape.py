@@ -20,27 +20,50 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sonde.adapters.torch.frames import rank_of
-from sonde.adapters.torch.modes import push, push_under_nothing, remove, take_top
+from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.adapters.torch.trace import module_of
+from sonde.model.moment import Phase
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
 
 MOST_ENTRIES = 2000
 MOST_ROOTS = 256
-_ASKED_LARGEST = 1 << 20
-_RANDOM = frozenset({
-    "dropout", "dropout_", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "dropout1d", "dropout2d", "dropout3d",
-    "bernoulli", "bernoulli_", "multinomial", "normal", "normal_", "uniform_", "rrelu", "gumbel_softmax", "poisson",
-    "random_", "exponential_", "scaled_dot_product_attention", "multi_head_attention_forward",
-})  # fmt: skip
+MOST_UNLEARNED = 8
+"""Calls of modules without gradients in one step, from which on they are an evaluation."""
+_RANDOM = frozenset(
+    {
+        "dropout",
+        "dropout_",
+        "alpha_dropout",
+        "feature_dropout",
+        "feature_alpha_dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "bernoulli",
+        "bernoulli_",
+        "multinomial",
+        "normal",
+        "normal_",
+        "uniform_",
+        "rrelu",
+        "gumbel_softmax",
+        "poisson",
+        "random_",
+        "exponential_",
+        "scaled_dot_product_attention",
+        "multi_head_attention_forward",
+    }
+)
 _QUESTIONS = frozenset({"isnan", "isfinite", "isinf"})
 _MADE = ("_like", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
 _grad_enabled = torch.is_grad_enabled
 _any_autocast = torch._C._is_any_autocast_enabled
 _functorch_level = torch._C._functorch.maybe_current_level
 _generator = torch.default_generator
+_hidden = torch._C.DisableTorchFunction
 
 
 class Slot(int):
@@ -56,13 +79,14 @@ class _Made(weakref.ref[Tensor]):
 class Entry:
     """`call` is a module or a function. `outputs` are the slots of what it gave, in the order of `tensors_in`."""
 
-    __slots__ = ("args", "autocast", "buffers", "call", "code", "kwargs", "line", "outputs", "owner", "random")
+    __slots__ = ("args", "autocast", "buffers", "call", "code", "grad", "kwargs", "line", "outputs", "owner", "random")
 
     def __init__(self, call: Any, args: Any, kwargs: Any, random: Tensor | None) -> None:
         self.call = call
         self.args = args
         self.kwargs = kwargs
         self.random = random
+        self.grad = _grad_enabled()
         self.buffers: list[tuple[Tensor, Tensor]] = []
         self.autocast: tuple[tuple[str, torch.dtype], ...] = ()
         self.code: CodeType | None = None
@@ -93,6 +117,7 @@ class Tape:
         self._given: dict[int, tuple[Tensor, int]] = {}
         self._slots = 0
         self._roots = 0
+        self._unlearned = 0
 
     # -- on and off ------------------------------------------------------------------------------
 
@@ -101,8 +126,10 @@ class Tape:
         if not self.wanted or self.trouble:
             return
         if not self.live:
-            self.live = push_under_nothing(self.mode)
-        self.recording = self.live
+            if not self.mode.inside:  # else torch puts it back by itself
+                push(self.mode)
+            self.live = True
+        self.recording = True
 
     def pause(self) -> None:
         """The mode may stay on the stack for now: torch hides it while an op of its own runs, such as `backward`."""
@@ -111,7 +138,7 @@ class Tape:
     def rest(self) -> None:
         """Off, for the time of something that is not the step's computation."""
         self.recording = False
-        if self.live:
+        if self.live and not self.mode.inside:
             remove(self.mode)
             self.live = False
 
@@ -137,6 +164,7 @@ class Tape:
         """The step is over, or an optimizer changed what the step was computed with."""
         self.trouble = ""
         self._forget()
+        self._unlearned = 0
 
     def _forget(self) -> None:
         self.entries = []
@@ -149,13 +177,15 @@ class Tape:
 
     def root(self, call: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A module is called and no other one runs: calls it with the mode off."""
-        popped = take_top(self.mode)
+        popped = remove(self.mode)
         self.live, was_recording = False, self.recording
         self.recording = False
         entry: Entry | None = None
-        if self.wanted and not self.trouble and _grad_enabled() and _functorch_level() is None:
+        forward = self.eager.phase is not Phase.BACKWARD  # else a checkpoint is recomputed
+        if forward and self.wanted and not self.trouble and _functorch_level() is None and self._worthwhile():
             try:
-                entry = self._root(module, args, kwargs)
+                with _hidden():  # also from modes of the user's
+                    entry = self._root(module, args, kwargs)
             except Exception as problem:
                 self.eager.session.guard.contain("taping a module", problem)
         try:
@@ -167,12 +197,26 @@ class Tape:
             self.recording = was_recording or entry is not None
         if entry is not None:
             try:
-                self.after_root(module)
-                self.entries.append(entry)
-                entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
+                with _hidden():
+                    self.after_root(module)
+                    self.entries.append(entry)
+                    entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
             except Exception as problem:
                 self.eager.session.guard.contain("taping a module", problem)
         return out
+
+    @property
+    def unlearning(self) -> bool:
+        return self._unlearned >= MOST_UNLEARNED and not _grad_enabled()
+
+    def _worthwhile(self) -> bool:
+        """Without gradients a module may compute targets, or be evaluated over and over, which is no part of the step."""
+        if _grad_enabled():
+            return True
+        self._unlearned += 1
+        if self._unlearned == MOST_UNLEARNED:
+            self._forget()
+        return self._unlearned < MOST_UNLEARNED
 
     def _root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
         self._roots += 1
@@ -202,7 +246,7 @@ class Tape:
         if not tensors_in((args, kwargs)) or name.endswith(_MADE) or name.startswith("new_"):
             return  # made from nothing: a value from outside
         entry = Entry(func, self._hold(args), self._hold(kwargs), random)
-        self._locate(entry, sys._getframe(2))
+        self._locate(entry, sys._getframe(3))
         self.entries.append(entry)
         if out is not None:
             entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
@@ -305,17 +349,26 @@ class TapeMode(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, tape: Tape) -> None:
         super().__init__()
         self.tape = tape
+        self.inside = 0
+        """How many ops run now from which torch has hidden this mode."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        self.inside += 1
+        try:
+            return self._pass(func, args, kwargs)
+        finally:
+            self.inside -= 1
+
+    def _pass(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         tape = self.tape
-        if not tape.recording or not _grad_enabled():
+        if not tape.recording:
             return func(*args, **kwargs) if kwargs else func(*args)
         name: str = getattr(func, "__name__", "")
         random = _generator.get_state() if name in _RANDOM else None
         out = func(*args, **kwargs) if kwargs else func(*args)
-        if not tape.recording or name == "backward":
+        if not tape.recording or name == "backward" or tape.unlearning:
             return out
         try:
             if isinstance(out, Tensor | tuple | list) or name == "__setitem__":
@@ -327,8 +380,8 @@ class TapeMode(TorchFunctionMode):  # type: ignore[misc]
                 tape.note(func, args, kwargs or {}, out, random)
                 if name in _QUESTIONS and isinstance(out, Tensor) and isinstance(args[0], Tensor):
                     _answered(tape, args[0])
-            elif name == "item" and type(out) is float and not isfinite(out) and tape.slot(args[0]) is not None:
-                tape.asked(args[0])
+            elif name == "item" and type(out) is float and not isfinite(out):
+                _answered(tape, args[0])
         except Exception as problem:
             tape.eager.session.guard.contain("taping an op", problem)
         return out
@@ -346,9 +399,11 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _answered(tape: Tape, tensor: Tensor) -> None:
-    if tensor.device.type == "cpu" and tensor.numel() <= _ASKED_LARGEST and tape.slot(tensor) is not None:
-        if not bool(torch.isfinite(tensor.detach()).all()):
-            tape.asked(tensor)
+    """The script looks at a loss: so do we, where that costs nothing."""
+    if tensor.device.type != "cpu" or tensor.numel() != 1 or not tensor.requires_grad or tape.slot(tensor) is None:
+        return
+    if not bool(torch.isfinite(tensor.detach())):
+        tape.asked(tensor)
 
 
 def in_place(name: str) -> bool:

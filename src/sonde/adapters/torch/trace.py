@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from sonde.adapters.torch.arguments import named
 from sonde.adapters.torch.frames import is_user, line_of, rank_of
 from sonde.adapters.torch.measure import Measure, nonfinite
+from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.ops import op_name
 from sonde.adapters.torch.tensors import dtype_name, tensors_in
 from sonde.model.moment import Phase
@@ -78,11 +79,8 @@ class Tracer:
         self._counts: dict[int, Counter[str]] = {}
         self._nodes: dict[Any, int] = {}
         self._order = 0
-        self._names = {key: name for key, (name, _) in eager.parameters.names.items()}
-        for name, (reference, attribute) in eager.parameters.buffers.items():
-            held = getattr(reference(), attribute, None)
-            if held is not None:
-                self._names[id(held)] = name
+        self._buffers: dict[int, str] = {}
+        self._buffers_known = 0
 
     # -- what the adapter tells ------------------------------------------------------------------
 
@@ -131,9 +129,27 @@ class Tracer:
             known.version = version
             known.stats = self._measure(tensor)
         return TensorFact(
-            known.number, tuple(tensor.shape), dtype_name(tensor), tensor.requires_grad,
-            self._names.get(key, ""), known.producer, known.stats,
-        )  # fmt: skip
+            known.number,
+            tuple(tensor.shape),
+            dtype_name(tensor),
+            tensor.requires_grad,
+            self._name(key),
+            known.producer,
+            known.stats,
+        )
+
+    def _name(self, key: int) -> str:
+        """Of a parameter or buffer; modules may become known in the course of the trace."""
+        parameters = self.eager.parameters
+        if key in parameters.names:
+            return parameters.names[key][0]
+        if len(parameters.buffers) != self._buffers_known:
+            self._buffers_known = len(parameters.buffers)
+            for name, (reference, attribute) in parameters.buffers.items():
+                held = getattr(reference(), attribute, None)
+                if held is not None:
+                    self._buffers[id(held)] = name
+        return self._buffers.get(key, "")
 
     def _gone(self, known: weakref.ref[Tensor]) -> None:
         if isinstance(known, Known) and self._known.get(known.key) is known:
@@ -260,6 +276,27 @@ class Tracer:
                 for name in ("nan", "pos_inf", "neg_inf"):
                     draft.gradient[f"in.{name}"] = sum(stats[name] for stats in bad)
                 draft.gradient |= {f"in.{key}": value for key, value in bad[0].items() if key.startswith("bad_row")}
+
+    # -- on and off ------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Also custom autograd functions are ops, which modes do not see."""
+        push(self.mode)
+        torch.autograd.Function.apply = classmethod(self._apply)
+
+    def pause(self) -> None:
+        remove(self.mode)
+        torch.autograd.Function.apply = _APPLY
+
+    def _apply(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return _APPLY.__func__(function, *args, **kwargs)
+
+        call.__name__ = function.__name__
+        return self.mode.__torch_function__(call, (), args, kwargs)
+
+
+_APPLY = torch.autograd.Function.__dict__["apply"]
 
 
 class TraceMode(TorchFunctionMode):  # type: ignore[misc]

@@ -8,10 +8,11 @@ is finite and a gradient is not, it is the op whose own derivative turned a fini
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sonde.diagnose.causes import Cause, backward_cause, forward_cause
-from sonde.diagnose.divergence import Divergence, diverged
+from sonde.diagnose.divergence import Divergence, diverged, optimizer_line
 from sonde.diagnose.path import Origin, backward_origin, bad, chain, count, forward_origin, inserted_at
 from sonde.diagnose.rule import Case, rule
 from sonde.model.finding import Finding
@@ -25,19 +26,23 @@ _FIELDS = ("min", "max", "absmax", "nan", "pos_inf", "neg_inf", "zero")
 def origins(case: Case) -> list[Finding]:
     """NaN or Inf reached the loss, a gradient or a weight: the op that made it, from the trace of that step.
 
-    The first op on the way to the bad value that was given finite numbers is the origin; infinities that a mask put in are
-    none. Bad values that came in from outside are in the data (rule `nan-in-data`). Finite gradients and weights that are not are the
-    optimizer's doing (`nan-in-optimizer`). When loss and weights had been growing by orders of magnitude and nothing but plain
-    arithmetic overflowed, the training diverged (`divergence`), and the op is where that showed.
+    The first op on the way to the bad value that was given finite numbers is the origin; infinities that a mask put
+    in are none. Bad values that came in from outside are in the data (`nan-in-data`). Weights that are not finite
+    although their gradients are, are the optimizer's doing (`nan-in-optimizer`). When loss and weights had grown by
+    orders of magnitude and nothing but plain arithmetic overflowed, the training diverged (`divergence`), and the op is
+    where that showed.
     """
     harmed = _harmed_steps(case)
+    data: list[Finding] = []
     for trace in case.traces:
         if trace.reason == "first" and trace.step not in harmed:
             continue
         found = _in_trace(case, trace, survived=not harmed)
-        if found:
-            return found
-    return _without_trace(case, harmed)
+        if found and trace.reason == "first" and found[0].rule == "nan-in-data":
+            data = found  # or it was made before the first module was called: the next step tells
+        elif found:
+            return found if not data or found[0].rule == "nan-origin" else data
+    return data or _without_trace(case, harmed)
 
 
 def _harmed_steps(case: Case) -> set[int]:
@@ -45,9 +50,11 @@ def _harmed_steps(case: Case) -> set[int]:
     steps = set()
     for hit in case.rank.hits:
         site = case.sites.get(hit.site)
-        if site is not None and site.kind in (Kind.LOSS, Kind.PARAMETER) and any(
-            hit.actual.get(name, 0) > 0 for name in ("nan", "inf", "pos_inf", "neg_inf", "nonfinite")
-        ):  # fmt: skip
+        if (
+            site is not None
+            and site.kind in (Kind.LOSS, Kind.PARAMETER)
+            and any(hit.actual.get(name, 0) > 0 for name in ("nan", "inf", "pos_inf", "neg_inf", "nonfinite"))
+        ):
             steps.add(hit.moment.step)
     return steps
 
@@ -61,6 +68,8 @@ def _in_trace(case: Case, trace: Trace, *, survived: bool) -> list[Finding]:
         cause = backward_cause(op)
         return _with_divergence(case, trace, cause, _backward(case, trace, op, cause))
     if origin.outside is not None:
+        if origin.outside.name and trace.reason == "first":
+            return [_weight(case, trace, origin, origin.outside)]
         if origin.outside.name:
             return []  # a weight or buffer: it went bad before this step
         return [_data(case, trace, origin, origin.outside)]
@@ -73,13 +82,7 @@ def _with_divergence(case: Case, trace: Trace, cause: Cause, finding: Finding) -
     growth = diverged(case, trace.step)
     if growth is None or not (cause.growth or (growth.weights >= 100 and not cause.sure)):
         return [finding]
-    return [_divergence(case, growth), _caused(finding, 0)]
-
-
-def _caused(finding: Finding, cause: int) -> Finding:
-    from dataclasses import replace
-
-    return replace(finding, caused_by=cause)
+    return [_divergence(case, growth), replace(finding, caused_by=0)]
 
 
 def _where(op: OpRecord) -> str:
@@ -226,7 +229,10 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
         rule="nan-in-data",
         severity="error",
         title=f"{what} in the data{place}, before any layer ran",
-        advice="Clean or drop these samples where the dataset is built (np.isfinite), or test each batch before the model sees it.",
+        advice=(
+            "Clean or drop these samples where the dataset is built (np.isfinite), or test each batch "
+            "before the model sees it."
+        ),
         step=trace.step,
         phase="data",
         rank=case.rank.rank,
@@ -235,6 +241,25 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
         source=source,
         evidence=evidence,
         confidence=0.97 if trace.exact else 0.7,
+    )
+
+
+def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding:
+    """A parameter or buffer was bad before it was first used."""
+    op = origin.op
+    return Finding(
+        rule="nan-in-weights",
+        severity="error",
+        title=f"{fact.name} holds {_gives(fact.stats)} from the start",
+        advice="Initialise it: torch.empty and torch.Tensor(n) give memory as it was; a loaded checkpoint may be bad, too.",
+        step=trace.step,
+        phase="forward",
+        rank=case.rank.rank,
+        site=f"{fact.name}:value",
+        op=op.op,
+        source=op.source,
+        evidence={**_out(fact.stats), "shape": list(fact.shape), "first_used_by": op.site},
+        confidence=0.9,
     )
 
 
@@ -254,7 +279,10 @@ def _divergence(case: Case, growth: Divergence) -> Finding:
         rule="divergence",
         severity="error",
         title=f"The training diverges: the learning rate is too large{rate}",
-        advice="Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is only where the growth ends.",
+        advice=(
+            "Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is "
+            "only where the growth ends."
+        ),
         step=growth.step,
         phase="optimizer",
         rank=case.rank.rank,
@@ -272,10 +300,13 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
     first = min(harmed)
     growth = diverged(case, first)
     bad_weights = [
-        hit for hit in case.rank.hits
-        if hit.moment.step == first and (site := case.sites.get(hit.site)) is not None
-        and site.kind is Kind.PARAMETER and site.role is Role.VALUE
-    ]  # fmt: skip
+        hit
+        for hit in case.rank.hits
+        if hit.moment.step == first
+        and (site := case.sites.get(hit.site)) is not None
+        and site.kind is Kind.PARAMETER
+        and site.role is Role.VALUE
+    ]
     others = [hit for hit in case.rank.hits if hit.moment.step == first and hit not in bad_weights]
     if bad_weights and not any(_nonfinite(hit.actual) for hit in others):
         hit = bad_weights[0]
@@ -286,12 +317,15 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
                 rule="nan-in-optimizer",
                 severity="error",
                 title=f"The optimizer makes {name} non-finite although its gradient is finite",
-                advice="Look at the learning rate, eps (0 divides by 0 in Adam), betas and the optimizer's state; lower the learning rate or clip.",
+                advice=(
+                    "Look at the learning rate, eps (0 divides by 0 in Adam), betas and the optimizer's "
+                    "state; lower the learning rate or clip."
+                ),
                 step=first,
                 phase="optimizer",
                 rank=case.rank.rank,
                 site=hit.site,
-                source=growth.source if growth is not None else None,
+                source=optimizer_line(case),
                 evidence={
                     "grad.absmax": gradient[0]["absmax"] if gradient else None,
                     **(growth.evidence if growth else {}),
