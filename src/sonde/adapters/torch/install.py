@@ -20,6 +20,7 @@ from torch import nn
 from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from sonde.adapters.torch.batches import watch_batches
 from sonde.adapters.torch.eager import Eager
 from sonde.adapters.torch.facts.patches import made, observe_facts
 from sonde.model.moment import Phase
@@ -54,6 +55,7 @@ def install(opener: Opener) -> None:
     _wrap_scaler()
     _wrap_loader()
     _wrap_compile()
+    watch_batches(current)
     observe_facts(current)
     os.register_at_fork(after_in_child=_forked)
 

@@ -12,42 +12,30 @@ _length = torch._C._len_torch_function_stack
 _at = torch._C._get_function_stack_at
 
 
-def remove(mode: TorchFunctionMode) -> None:
-    """Takes a mode off the stack wherever it is, leaving the user's own modes as they were."""
+def remove(mode: TorchFunctionMode) -> bool:
+    """Takes a mode off the stack wherever it is, leaving the user's own modes as they were. Whether it was there."""
     above = []
-    while _length():
+    found = False
+    while not found and _length():
         top = _pop()
-        if top is mode:
-            break
-        above.append(top)
+        found = top is mode
+        if not found:
+            above.append(top)
     for other in reversed(above):
         _push(other)
-
-
-def on_stack(mode: TorchFunctionMode) -> bool:
-    return any(_at(k) is mode for k in range(_length()))
-
-
-def take_top(mode: TorchFunctionMode) -> bool:
-    """Takes the mode off if it is the topmost one."""
-    count = _length()
-    if count and _at(count - 1) is mode:
-        _pop()
-        return True
-    return False
+    return found
 
 
 def push(mode: TorchFunctionMode) -> None:
-    _push(mode)
+    """Puts a mode under all others, because leaving a mode takes off whatever is on top.
 
-
-def push_under_nothing(mode: TorchFunctionMode) -> bool:
-    """Pushes the mode unless the user is inside a mode of his own, who would pop ours on leaving it.
-
-    The default device is a mode as well, but one that torch itself keeps at the bottom.
+    Only the default device stays below, a mode that torch itself keeps at the bottom.
     """
-    count = _length()
-    if count > 1 or (count == 1 and not isinstance(_at(0), DeviceContext)):
-        return False
+    above = []
+    while count := _length():
+        if count == 1 and isinstance(_at(0), DeviceContext):
+            break
+        above.append(_pop())
     _push(mode)
-    return True
+    for other in reversed(above):
+        _push(other)

@@ -51,15 +51,20 @@ def _trainable(module: nn.Module) -> bool:
 
 def _find(module: nn.Module, frame: FrameType) -> tuple[str, nn.Module, int]:
     """The variable that holds the module (or an owner of it), that owner, and how many trainable roots stand beside it."""
+    nameless: nn.Module | None = None
     for candidate in foreign_frames(frame):
         bound = dict(_bindings(candidate))
+        if nameless is None and isinstance(bound.get("self"), nn.Module) and any(part is module for part in bound["self"].modules()):
+            nameless = bound["self"]  # a method that calls a part: some frame further out has a name for the whole
+        bound.pop("self", None)
+        wanted = nameless or module
         for name, found in bound.items():
-            if found is module:
-                return name, module, _count_roots(bound)
+            if found is wanted:
+                return name, wanted, _count_roots(bound)
         for name, found in bound.items():
-            if any(inner is module for inner in found.modules()):
+            if any(inner is wanted for inner in found.modules()):
                 return name, found, _count_roots(bound)
-    return "", module, 1
+    return "", nameless or module, 1
 
 
 def _bindings(frame: FrameType) -> Iterator[tuple[str, nn.Module]]:

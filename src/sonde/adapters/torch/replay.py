@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sonde.adapters.torch import batches
 from sonde.adapters.torch.frames import display_path
-from sonde.adapters.torch.modes import on_stack, push, remove
+from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.stops import OBSERVED_BY_NOBODY
 from sonde.adapters.torch.tape import Entry, Slot, Tape
 from sonde.adapters.torch.tensors import tensors_in
@@ -121,7 +122,11 @@ class Replay:
             entry = eager.entries.get(id(module)) or eager.meet(module)
             tracer.entered(entry)
             eager.stack.append(entry)
-            try:
+            try:  # what was compiled runs as it was written, so that its ops are seen
+                if type(module).__name__ == "OptimizedModule":
+                    return module._orig_mod(*args, **kwargs)
+                if getattr(module, "_compiled_call_impl", None) is not None:
+                    return module._call_impl(*args, **kwargs)
                 return plain(module, *args, **kwargs)
             finally:
                 eager.stack.pop()
@@ -133,11 +138,24 @@ class Replay:
         if type(module).__name__ != "OptimizedModule" and getattr(module, "_compiled_call_impl", None) is None:
             return observed(eager, module, args, kwargs)
         tracer.notes.append(f"{type(module).__name__} is compiled, so its ops were not traced")
-        remove(tracer.mode)  # the compiler must not see it
-        try:
+        with self._untraced(tracer):  # the compiler must not see it
             return observed(eager, module, args, kwargs)
+
+    def loading(self) -> contextlib.AbstractContextManager[None]:
+        """While a loader makes a batch, which is no part of the step."""
+        if self.tape.live:
+            return self.tape.aside()
+        if self.eager.tracer is not None and not self.active:
+            return self._untraced(self.eager.tracer)
+        return contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _untraced(self, tracer: Tracer) -> Iterator[None]:
+        remove(tracer.mode)
+        try:
+            yield
         finally:
-            if eager.tracer is tracer:
+            if self.eager.tracer is tracer:
                 push(tracer.mode)
 
     def compiled(self, what: str) -> None:
@@ -162,6 +180,7 @@ class Replay:
             remove(tracer.mode)
             trace = tracer.finish(step, "first" if step == 0 else "following")
             self._write(trace)
+            self._note_batch(step)
             self._watched = None
             seconds = (time.perf_counter_ns() - self._began) * 1e-9
             eager.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
@@ -192,6 +211,10 @@ class Replay:
             self.eager.session.writer.trace(trace)
         except Exception as problem:
             self.eager.session.guard.contain("writing the recording", problem)
+
+    def _note_batch(self, step: int) -> None:
+        if batches.latest is not None:
+            self.eager.session.note("batch", step=step, **batches.latest.facts())
 
     # -- what a root's call depends on -----------------------------------------------------------
 
@@ -261,6 +284,7 @@ class Replay:
                 tracer.notes.append(f"running the step again failed: {type(caught).__name__}: {caught}"[:500])
         trace = tracer.finish(eager.step, "replay", exact=exact)
         self._write(trace)
+        self._note_batch(eager.step)
         self._follow = not exact and self.done < MOST_REPLAYS
         spent = time.perf_counter_ns() - began
         eager.session.note(
@@ -363,9 +387,7 @@ class Replay:
         held = tuple(buffers.values()) if size <= _COPY_BYTES else ()
         copies = [buffer.detach().clone() for buffer in held]
         names = [(m, n, b) for m in modules.values() for n, b in list(m._buffers.items())]
-        hidden = on_stack(self.tape.mode)
-        if hidden:
-            remove(self.tape.mode)
+        hidden = remove(self.tape.mode)
         states = _random_states()
         disabled = logging.root.manager.disable
         try:

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sonde.adapters.torch.frames import rank_of
-from sonde.adapters.torch.modes import push, push_under_nothing, remove, take_top
+from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.adapters.torch.trace import module_of
+from sonde.model.moment import Phase
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -41,6 +42,7 @@ _grad_enabled = torch.is_grad_enabled
 _any_autocast = torch._C._is_any_autocast_enabled
 _functorch_level = torch._C._functorch.maybe_current_level
 _generator = torch.default_generator
+_hidden = torch._C.DisableTorchFunction
 
 
 class Slot(int):
@@ -101,8 +103,10 @@ class Tape:
         if not self.wanted or self.trouble:
             return
         if not self.live:
-            self.live = push_under_nothing(self.mode)
-        self.recording = self.live
+            if not self.mode.inside:  # else torch puts it back by itself
+                push(self.mode)
+            self.live = True
+        self.recording = True
 
     def pause(self) -> None:
         """The mode may stay on the stack for now: torch hides it while an op of its own runs, such as `backward`."""
@@ -111,7 +115,7 @@ class Tape:
     def rest(self) -> None:
         """Off, for the time of something that is not the step's computation."""
         self.recording = False
-        if self.live:
+        if self.live and not self.mode.inside:
             remove(self.mode)
             self.live = False
 
@@ -149,13 +153,15 @@ class Tape:
 
     def root(self, call: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A module is called and no other one runs: calls it with the mode off."""
-        popped = take_top(self.mode)
+        popped = remove(self.mode)
         self.live, was_recording = False, self.recording
         self.recording = False
         entry: Entry | None = None
-        if self.wanted and not self.trouble and _grad_enabled() and _functorch_level() is None:
+        forward = self.eager.phase is not Phase.BACKWARD  # else a checkpoint is recomputed
+        if forward and self.wanted and not self.trouble and _grad_enabled() and _functorch_level() is None:
             try:
-                entry = self._root(module, args, kwargs)
+                with _hidden():  # also from modes of the user's
+                    entry = self._root(module, args, kwargs)
             except Exception as problem:
                 self.eager.session.guard.contain("taping a module", problem)
         try:
@@ -167,9 +173,10 @@ class Tape:
             self.recording = was_recording or entry is not None
         if entry is not None:
             try:
-                self.after_root(module)
-                self.entries.append(entry)
-                entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
+                with _hidden():
+                    self.after_root(module)
+                    self.entries.append(entry)
+                    entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
             except Exception as problem:
                 self.eager.session.guard.contain("taping a module", problem)
         return out
@@ -202,7 +209,7 @@ class Tape:
         if not tensors_in((args, kwargs)) or name.endswith(_MADE) or name.startswith("new_"):
             return  # made from nothing: a value from outside
         entry = Entry(func, self._hold(args), self._hold(kwargs), random)
-        self._locate(entry, sys._getframe(2))
+        self._locate(entry, sys._getframe(3))
         self.entries.append(entry)
         if out is not None:
             entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
@@ -279,10 +286,19 @@ class TapeMode(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, tape: Tape) -> None:
         super().__init__()
         self.tape = tape
+        self.inside = 0
+        """How many ops run now from which torch has hidden this mode."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        self.inside += 1
+        try:
+            return self._pass(func, args, kwargs)
+        finally:
+            self.inside -= 1
+
+    def _pass(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         tape = self.tape
         if not tape.recording or not _grad_enabled():
             return func(*args, **kwargs) if kwargs else func(*args)

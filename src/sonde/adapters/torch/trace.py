@@ -132,8 +132,16 @@ class Tracer:
             known.stats = self._measure(tensor)
         return TensorFact(
             known.number, tuple(tensor.shape), dtype_name(tensor), tensor.requires_grad,
-            self._names.get(key, ""), known.producer, known.stats,
+            self._name(key), known.producer, known.stats,
         )  # fmt: skip
+
+    def _name(self, key: int) -> str:
+        """Also of parameters whose root was not known yet when the trace began, as in the first step."""
+        name = self._names.get(key)
+        if name is None:
+            found = self.eager.parameters.names.get(key)
+            name = found[0] if found is not None else ""
+        return name
 
     def _gone(self, known: weakref.ref[Tensor]) -> None:
         if isinstance(known, Known) and self._known.get(known.key) is known:

@@ -201,7 +201,7 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
             position = list(reversed(index))[1:]
             evidence["feature"] = position[0] if len(position) == 1 else position
             place += f", feature {evidence['feature']}"
-    source = op.source
+    source, site = op.source, f"{op.site}:in"
     batch = next((e for e in reversed(case.events) if e.get("kind") == "batch" and e.get("step") == trace.step), None)
     if batch is not None and rows and batch.get("indices"):
         known = [batch["indices"][row] for row in rows if row < len(batch["indices"])]
@@ -209,6 +209,9 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
             evidence["dataset"] = batch.get("dataset", "")
             evidence["dataset_indices"] = known
             place += f" (index {', '.join(map(str, known))} of {batch.get('dataset') or 'the dataset'})"
+            if batch.get("attribute"):
+                evidence["held_in"] = f"{batch.get('dataset')}.{batch['attribute']}"
+            site = "dataset:value"
             given = batch.get("source")
             if given:
                 source = SourceLine(given["file"], given["line"], given["code"])
@@ -221,7 +224,7 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
         step=trace.step,
         phase="data",
         rank=case.rank.rank,
-        site=f"{op.site}:in",
+        site=site,
         op=op.op,
         source=source,
         evidence=evidence,

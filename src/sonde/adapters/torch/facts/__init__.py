@@ -6,8 +6,10 @@ exception ends the program, and at the end. The schema is docs/facts.md. Every m
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,17 @@ MOST_MODULES = 2000
 _grad_enabled = torch.is_grad_enabled
 
 
+def unseen(method: Callable[..., Any]) -> Callable[..., Any]:
+    """What the method computes is no part of the training: no mode (a trace, the tape, the user's own) shall see it."""
+
+    @functools.wraps(method)
+    def quiet(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return method(*args, **kwargs)
+
+    return quiet
+
+
 class Facts:
     def __init__(self, eager: Eager) -> None:
         self.eager = eager
@@ -60,6 +73,7 @@ class Facts:
 
     # -- modules ---------------------------------------------------------------------------------
 
+    @unseen
     def root_called(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         eager = self.eager
         if eager.phase is Phase.BACKWARD or eager.opaque:
@@ -71,8 +85,6 @@ class Facts:
         if _grad_enabled():
             if root.training or eager.step < 4:
                 self.batches.given(modes.name, args, kwargs, eager.step)
-            if eager.step == 0 and not KNOWN.compiled:
-                self.probe.start(evaluating=False)
         else:
             modes.called_without_grad(eager.step)
         if not root.training:
@@ -81,7 +93,7 @@ class Facts:
             if looked < 2 and not KNOWN.compiled and not _fast_path(root):
                 self.evaluations[id(root)] = looked + 1
                 eager.idle = False
-                self.probe.start(evaluating=True)
+                self.probe.start()
         eager.session.cost_ns += perf_counter_ns() - began
 
     def _meet(self, root: nn.Module) -> RootModes:
@@ -92,10 +104,11 @@ class Facts:
 
     def root_left(self) -> None:
         """A root has returned or raised."""
-        if self.probe.on and self.probe.evaluating:
+        if self.probe.on:
             self.probe.stop()
             self.eager._rest()
 
+    @unseen
     def root_returned(self, root: nn.Module, out: Any) -> None:
         eager = self.eager
         if eager.phase is not Phase.BACKWARD and not eager.opaque and _grad_enabled() and not KNOWN.compiled:
@@ -138,9 +151,8 @@ class Facts:
 
     # -- losses and optimizers -------------------------------------------------------------------
 
+    @unseen
     def before_backward(self, given: Any) -> None:
-        if self.probe.on and not self.probe.evaluating:
-            self.probe.stop()
         losses = tensors_in(given)
         self._counted = bool(losses)
         if not losses:  # torch.autograd.grad leaves nothing in parameters
@@ -160,19 +172,20 @@ class Facts:
         known = {names[id(leaf)][0] for leaf in found if id(leaf) in names}
         self.reached = sorted(known | set(self.reached or ()))[:4000]
 
+    @unseen
     def after_backward(self) -> None:
         if self._counted:
             self.sequence.after_backward(list(KNOWN.optimizers))
 
+    @unseen
     def before_optimizer(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
-        if self.probe.on:
-            self.probe.stop()
         self.sequence.before_step(optimizer, closure)
         count = self._optimizer_steps.get(optimizer, 0)
         self.clipping.optimizer_steps(user_place(sys._getframe(2)) if count < 3 else None)
         if not closure and looked_at(count):
             self.holdings.before_step(optimizer, count)
 
+    @unseen
     def after_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self.sequence.after_step(optimizer)
         count = self._optimizer_steps.get(optimizer, 0)
@@ -205,6 +218,7 @@ class Facts:
         except Exception as problem:
             self.eager.session.guard.contain("writing the facts", problem)
 
+    @unseen
     def gather(self) -> dict[str, Any]:
         return {
             "schema": 1,
@@ -220,7 +234,6 @@ class Facts:
             "clipping": self.clipping.facts(),
             "batches": self.batches.facts(),
             "graphs": self.graphs.facts(),
-            "cuts": self.probe.cuts,
             "without_grad": self.no_grad_calls,
             "reached": self.reached,
             "noise": self.probe.noise,
@@ -241,6 +254,7 @@ class Facts:
         return {
             "type": type(optimizer).__name__,
             "made": KNOWN.made.line(optimizer),
+            "source": KNOWN.made.line(optimizer),
             "groups": groups,
             "parameters": len(held),
             "unknown": [list(p.shape) for p in held if id(p) not in registered][:200],

@@ -185,11 +185,11 @@ def _clipping(current: Current) -> None:
         def clipped(result: Any, *args: Any, _name: str = name, _limit: str = limit, **kwargs: Any) -> None:
             eager = current()
             if eager is not None and eager.thread == get_ident():
-                facts = eager.facts
-                facts.clipping.clipped(
-                    _name, args[1] if len(args) > 1 else kwargs.get(_limit), result, user_place(sys._getframe(2)),
-                    backward_since_step=facts.sequence.since_step > 0 or not facts.sequence.attentive,
-                )  # fmt: skip
+                limit = args[1] if len(args) > 1 else kwargs.get(_limit)
+                busy = eager.facts.sequence.since_step > 0 or not eager.facts.sequence.attentive
+                place = user_place(sys._getframe(2))
+                with torch._C.DisableTorchFunction():
+                    eager.facts.clipping.clipped(_name, limit, result, place, backward_since_step=busy)
 
         _after(torch.nn.utils.clip_grad, name, clipped)
         setattr(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
@@ -237,7 +237,8 @@ def _targets(current: Current) -> None:
             given = args[0] if args else kwargs.get("input")
             if isinstance(given, torch.Tensor) and given.requires_grad:
                 frame = sys._getframe(2)
-                eager.facts.batches.targets(args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame))
+                with torch._C.DisableTorchFunction():
+                    eager.facts.batches.targets(args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame))
 
     for name in ("cross_entropy", "nll_loss"):
         _after(F, name, targets)
