@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.origins import KNOWN, user_place
-from sonde.adapters.torch.facts.schedules import stepped
+from sonde.adapters.torch.facts.schedules import given, stepped
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -50,7 +50,7 @@ def made(thing: Any) -> None:
 def _note_optimizer(optimizer: Any, frame: Any) -> None:
     KNOWN.made.note(optimizer, user_place(frame, making=optimizer))
     KNOWN.optimizers.add(optimizer)
-    KNOWN.numbers[id(optimizer)] = len(KNOWN.numbers)
+    KNOWN.count(optimizer)
 
 
 def _quietly(note: Callable[[], Any]) -> None:
@@ -131,8 +131,12 @@ def _initialisers() -> None:
 
 def _schedulers() -> None:
     def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        KNOWN.made.note(self, user_place(sys._getframe(2), making=self))
-        KNOWN.schedulers.add(self)
+        frame = sys._getframe(2)
+        KNOWN.made.note(self, user_place(frame, making=self))
+        if self not in KNOWN.schedulers:
+            KNOWN.schedulers.add(self)
+            KNOWN.count(self)
+        given(self, frame)
 
     for kind in (lr_scheduler.LRScheduler, lr_scheduler.ReduceLROnPlateau, lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler):
         if "__init__" in vars(kind):
