@@ -198,6 +198,7 @@ class Facts:
         if looked_at(count):
             self.holdings.after_step(count)
         self._optimizer_steps[KNOWN.number(optimizer)] = count + 1
+        KNOWN.stepped.add(KNOWN.number(optimizer))
         if count in LOOK_AFTER:
             self.look()
         LOADERS.stepped()

@@ -127,13 +127,16 @@ class Holdings:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     holders.setdefault(id(parameter), []).append(KNOWN.number(optimizer))
+        living = {KNOWN.number(optimizer) for optimizer in optimizers()}
         for name, parameter in list(eager.parameters.live())[:MOST]:
             owner = owners.get(id(parameter))
+            before = self.known[name]["optimizers"] if name in self.known else []
+            gone = [number for number in before if number not in living]
             self.known[name] = {
                 "shape": list(parameter.shape),
                 "dtype": dtype_name(parameter),
                 "requires_grad": parameter.requires_grad,
-                "optimizers": holders.get(id(parameter), []),
+                "optimizers": gone + holders.get(id(parameter), []),
                 "registered": id(parameter) in registered,
                 "owner": owner[0] if owner else "",
                 "owner_type": type(owner[1]).__name__ if owner else "",

@@ -85,6 +85,8 @@ class Known:
         """Optimizers and schedulers by id: in which order they were made. A number outlives its object."""
         self.loaded: set[int] = set()
         """Modules that a state was loaded into, by id."""
+        self.stepped: set[int] = set()
+        """Optimizers that have stepped, by number."""
         self.compiled = False
         self._last = -1
 

@@ -34,7 +34,7 @@ def stepped(scheduler: Any, place_of: Any) -> None:
     seen = STEPPED.get(number)
     if seen is None:
         place: Place | None = place_of()
-        done = getattr(scheduler.optimizer, "_opt_called", False)
+        done = KNOWN.number(scheduler.optimizer) in KNOWN.stepped
         STEPPED[number] = {"steps": 1, "before_optimizer": not done, "line": line(place)}
     else:
         seen["steps"] += 1
