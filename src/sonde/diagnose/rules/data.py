@@ -29,7 +29,9 @@ def not_shuffled(case: Case) -> list[Finding]:
     if len(pure) < 0.75 * len(labels) or len(classes) < 2 or max(classes.values()) > 0.9 * len(pure):
         return []
     loader = _trained_loader(case)
-    if loader is not None and (loader["own_batch_sampler"] or loader["sampler"] not in ("SequentialSampler", "RandomSampler")):
+    if loader is not None and (
+        loader["own_batch_sampler"] or loader["sampler"] not in ("SequentialSampler", "RandomSampler")
+    ):
         return []
     sequential = loader is not None and loader["sampler"] == "SequentialSampler"
     return [
@@ -41,7 +43,12 @@ def not_shuffled(case: Case) -> list[Finding]:
             step=0,
             site="data",
             source=place(loader["made"]) if sequential and loader else place(case.facts["batches"]["label_line"]),
-            evidence={"batches": len(labels), "with_one_class": len(pure), "classes": len(classes), "sampler": loader["sampler"] if loader else None},
+            evidence={
+                "batches": len(labels),
+                "with_one_class": len(pure),
+                "classes": len(classes),
+                "sampler": loader["sampler"] if loader else None,
+            },
             confidence=0.93,
         )
     ]
@@ -74,7 +81,9 @@ def constant_labels(case: Case) -> list[Finding]:
 @rule("inputs-constant")
 def constant_inputs(case: Case) -> list[Finding]:
     """All samples of a batch are equal, in every batch that was looked at: the inputs carry nothing to learn from."""
-    inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["index"] == 0 and row["shape"][0] >= 4]
+    inputs = [
+        row for row in case.facts.get("batches", {}).get("inputs", []) if row["index"] == 0 and row["shape"][0] >= 4
+    ]
     labels = case.facts.get("batches", {}).get("labels", [])
     varied = any(row[1] < row[0] for row in labels)
     if len(inputs) < 3 or not all(row["same_rows"] for row in inputs) or not varied:
@@ -118,7 +127,12 @@ def workers(case: Case) -> list[Finding]:
                     step=1,
                     site="data",
                     source=place(kept["line"]) or place(loader["made"]),
-                    evidence={"workers": loader["workers"], "generator": f"{kept['holder']}.{kept['name']}", "passes": loader["passes"], "worker_init_fn": None},
+                    evidence={
+                        "workers": loader["workers"],
+                        "generator": f"{kept['holder']}.{kept['name']}",
+                        "passes": loader["passes"],
+                        "worker_init_fn": None,
+                    },
                     confidence=0.9,
                 )
             )
@@ -145,7 +159,9 @@ def tiny_batches(case: Case) -> list[Finding]:
     sample by itself, and the running statistics that eval mode uses do not describe that.
     """
     norms = [
-        (name, module) for name, module in case.facts.get("modules", {}).items() if module["type"] in _NORMS and module["settings"].get("track_running_stats", True)
+        (name, module)
+        for name, module in case.facts.get("modules", {}).items()
+        if module["type"] in _NORMS and module["settings"].get("track_running_stats", True)
     ]
     sizes = {int(size): count for size, count in case.facts.get("batches", {}).get("sizes", {}).items()}
     if not norms or sum(sizes.values()) < 3:

@@ -78,7 +78,13 @@ def no_gradient(case: Case) -> list[Finding]:
             site=site,
             op=kind,
             source=source,
-            evidence={"parameters": names[:20], "count": len(names), "in_optimizer": True, "gradient": None, "cut": kind},
+            evidence={
+                "parameters": names[:20],
+                "count": len(names),
+                "in_optimizer": True,
+                "gradient": None,
+                "cut": kind,
+            },
             confidence=0.95 if blocked or cut else 0.8,
         )
     ]

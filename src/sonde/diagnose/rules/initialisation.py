@@ -38,7 +38,12 @@ def symmetric(case: Case) -> list[Finding]:
             step=0,
             site=f"{name}:value",
             source=place(fact["filled"]) or place(fact["made"]),
-            evidence={"weights": [n for n, _ in hit][:10], "difference_between_units": alike["spread"], "moved": alike["moved"], "steps": alike["step"]},
+            evidence={
+                "weights": [n for n, _ in hit][:10],
+                "difference_between_units": alike["spread"],
+                "moved": alike["moved"],
+                "steps": alike["step"],
+            },
             confidence=0.95,
         )
     ]
@@ -75,12 +80,18 @@ def saturated(case: Case) -> list[Finding]:
             rule="activation-saturated",
             severity="warning",
             title=f"{some([n for n, *_ in found])} ({module['type']}) is saturated from the first step{cause}",
-            advice="Normalise the inputs (subtract the mean, divide by the standard deviation)." if inputs else "Start with smaller weights before it, normalise its input, or use another activation.",
+            advice="Normalise the inputs (subtract the mean, divide by the standard deviation)."
+            if inputs
+            else "Start with smaller weights before it, normalise its input, or use another activation.",
             step=0,
             phase="forward",
             site=f"{name}:out",
             source=place(module["made"]),
-            evidence={"slope_left": round(share, 4), "input_absmax": inputs[0]["absmax"] if inputs else None, "input_mean": inputs[0]["mean"] if inputs else None},
+            evidence={
+                "slope_left": round(share, 4),
+                "input_absmax": inputs[0]["absmax"] if inputs else None,
+                "input_mean": inputs[0]["mean"] if inputs else None,
+            },
             confidence=0.88,
         )
     ]

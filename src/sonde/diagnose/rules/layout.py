@@ -24,7 +24,9 @@ def scrambled(before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
         if [s for s, _ in old].count(size) > 1:
             continue  # which of them is it?
         moved = [at for s, at in new if s == size]
-        if sorted(s for s, _ in old) == sorted(sizes) or (len(old) >= 3 and len(new) >= 3 and all((size, at) not in set(old) for at in moved)):
+        if sorted(s for s, _ in old) == sorted(sizes) or (
+            len(old) >= 3 and len(new) >= 3 and all((size, at) not in set(old) for at in moved)
+        ):
             return size
     return None
 

@@ -50,7 +50,12 @@ def twice_normalised(case: Case) -> list[Finding]:
                 site=_at(op),
                 op=op.op,
                 source=op.source,
-                evidence={"loss": loss.op, "loss_line": str(loss.source), "input.min": loss.inputs[0].stats.get("min"), "input.max": loss.inputs[0].stats.get("max")},
+                evidence={
+                    "loss": loss.op,
+                    "loss_line": str(loss.source),
+                    "input.min": loss.inputs[0].stats.get("min"),
+                    "input.max": loss.inputs[0].stats.get("max"),
+                },
                 confidence=0.95,
             )
         )
@@ -67,7 +72,16 @@ def not_log_probabilities(case: Case) -> list[Finding]:
         given = loss.inputs[0]
         op = made_by(trace, given)
         highest = given.stats.get("max", 0.0)
-        bare = op is not None and op.op in ("softmax", "sigmoid", "Softmax", "linear", "addmm", "matmul", "conv2d", "relu")
+        bare = op is not None and op.op in (
+            "softmax",
+            "sigmoid",
+            "Softmax",
+            "linear",
+            "addmm",
+            "matmul",
+            "conv2d",
+            "relu",
+        )
         if highest <= 1e-3 or not bare or op is None:
             continue
         found.append(
@@ -75,7 +89,8 @@ def not_log_probabilities(case: Case) -> list[Finding]:
                 rule="log-probabilities-expected",
                 severity="error",
                 title=f"{loss.op} expects log-probabilities and is given the output of {op.op} (up to {highest:.3g})",
-                advice="Use log_softmax before it" + (", or cross_entropy on the raw logits." if loss.op == "nll_loss" else "."),
+                advice="Use log_softmax before it"
+                + (", or cross_entropy on the raw logits." if loss.op == "nll_loss" else "."),
                 step=0,
                 phase="forward",
                 site=_at(op),
@@ -194,7 +209,13 @@ def _feeds_product_with_targets(trace: Trace, op: OpRecord, out: TensorFact) -> 
                 others = [g for g in user.inputs if g.id not in tensors]
                 if user.op == "gather" and user.arguments.get("dim") in (1, -1):
                     return True
-                if user.op == "mul" and others and not others[0].requires_grad and others[0].shape == out.shape and others[0].stats.get("max") == 1.0:
+                if (
+                    user.op == "mul"
+                    and others
+                    and not others[0].requires_grad
+                    and others[0].shape == out.shape
+                    and others[0].stats.get("max") == 1.0
+                ):
                     return True
                 if user.op in ("log", "neg", "add", "clamp") and user.outputs:
                     following.append(user.outputs[0])
@@ -209,9 +230,20 @@ def single_class(case: Case) -> list[Finding]:
     found = []
     trace = case.first
     for op in trace.ops if trace is not None else ():
-        if op.op == "cross_entropy" and len(op.inputs) >= 2 and len(op.inputs[0].shape) >= 2 and op.inputs[0].shape[1] == 1:
+        if (
+            op.op == "cross_entropy"
+            and len(op.inputs) >= 2
+            and len(op.inputs[0].shape) >= 2
+            and op.inputs[0].shape[1] == 1
+        ):
             size = "cross_entropy over 1 class"
-        elif op.op in _SOFTMAX and op.outputs and op.inputs and op.inputs[0].requires_grad and isinstance(dim := op.arguments.get("dim"), int):
+        elif (
+            op.op in _SOFTMAX
+            and op.outputs
+            and op.inputs
+            and op.inputs[0].requires_grad
+            and isinstance(dim := op.arguments.get("dim"), int)
+        ):
             shape = op.outputs[0].shape
             if not -len(shape) <= dim < len(shape) or shape[dim] != 1 or len(shape) != 2:
                 continue

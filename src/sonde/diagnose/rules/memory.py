@@ -29,7 +29,11 @@ def kept_graphs(case: Case) -> list[Finding]:
             advice="Add .item() or .detach() to what is summed or collected, and evaluate under torch.no_grad().",
             phase="forward",
             source=place(graphs.get("line")),
-            evidence={"graphs_never_used": wasted, "graphs_of_past_steps": old[-1][1] if old else 0, "held_by": holder.get("name")},
+            evidence={
+                "graphs_never_used": wasted,
+                "graphs_of_past_steps": old[-1][1] if old else 0,
+                "held_by": holder.get("name"),
+            },
             confidence=0.92,
         )
     ]

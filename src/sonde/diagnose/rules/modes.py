@@ -29,7 +29,11 @@ def trained_in_eval(case: Case) -> list[Finding]:
                 phase="forward",
                 site=f"{name}:out",
                 source=place(root["made"]),
-                evidence={"steps_in_eval_mode": wrong, "steps_in_train_mode": right, "modules": list(root["sensitive"])[:10]},
+                evidence={
+                    "steps_in_eval_mode": wrong,
+                    "steps_in_train_mode": right,
+                    "modules": list(root["sensitive"])[:10],
+                },
                 confidence=0.92 if right else 0.75,
             )
         )
@@ -59,7 +63,11 @@ def evaluated_in_train(case: Case) -> list[Finding]:
                 phase="forward",
                 site=f"{name}:out",
                 source=place(root["made"]),
-                evidence={"calls_without_gradients_in_train_mode": calls, "in_eval_mode": 0, "modules": list(root["sensitive"])[:10]},
+                evidence={
+                    "calls_without_gradients_in_train_mode": calls,
+                    "in_eval_mode": 0,
+                    "modules": list(root["sensitive"])[:10],
+                },
                 confidence=0.75,
             )
         )
@@ -74,7 +82,11 @@ def dropout_in_eval(case: Case) -> list[Finding]:
     for noise in case.facts.get("noise", []):
         if noise["module_training"]:
             continue
-        fix = "dropout_p=self.p if self.training else 0.0" if noise["op"] == "scaled_dot_product_attention" else "training=self.training"
+        fix = (
+            "dropout_p=self.p if self.training else 0.0"
+            if noise["op"] == "scaled_dot_product_attention"
+            else "training=self.training"
+        )
         found.append(
             Finding(
                 rule="dropout-active-in-eval",
@@ -104,11 +116,18 @@ def dropout_module_left(case: Case) -> list[Finding]:
                     rule="dropout-left-in-train-mode",
                     severity="warning",
                     title=f"{noise['module']} ({noise['type']}) stays in train mode when the model is in eval mode",
-                    advice="Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it." if fact.get("hidden") else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
+                    advice="Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
+                    if fact.get("hidden")
+                    else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
                     phase="forward",
                     site=f"{noise['module']}:out",
                     source=place(fact.get("made")) or place(noise["line"]),
-                    evidence={"p": noise["p"], "module.training": True, "root.training": False, "registered": not fact.get("hidden")},
+                    evidence={
+                        "p": noise["p"],
+                        "module.training": True,
+                        "root.training": False,
+                        "registered": not fact.get("hidden"),
+                    },
                     confidence=0.85 if fact.get("hidden") else 0.6,
                 )
             )

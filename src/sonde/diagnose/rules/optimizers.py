@@ -164,7 +164,9 @@ def never_steps(case: Case) -> list[Finding]:
     backwards = facts.get("sequence", {}).get("backwards", 0)
     found = []
     busy = {k for k, optimizer in enumerate(facts.get("optimizers", [])) if optimizer["steps"]}
-    alone = {k for fact in parameters(case).values() if not busy.intersection(fact["optimizers"]) for k in fact["optimizers"]}
+    alone = {
+        k for fact in parameters(case).values() if not busy.intersection(fact["optimizers"]) for k in fact["optimizers"]
+    }
     for k, optimizer in enumerate(facts.get("optimizers", [])):
         if backwards >= 10 and optimizer["steps"] == 0 and optimizer["had_gradients"] and k in alone:
             found.append(
@@ -240,7 +242,14 @@ def weight_decay(case: Case) -> list[Finding]:
                     step=0,
                     site=f"{name}:value",
                     source=place(optimizer["made"]),
-                    evidence={"weight_decay": decay, "lr": lr, "momentum": momentum, "decay_over_gradient": ratio, "norm_left": shrink, "weights_shrinking": len(shrunk)},
+                    evidence={
+                        "weight_decay": decay,
+                        "lr": lr,
+                        "momentum": momentum,
+                        "decay_over_gradient": ratio,
+                        "norm_left": shrink,
+                        "weights_shrinking": len(shrunk),
+                    },
                     confidence=0.9,
                 )
             )
@@ -259,7 +268,9 @@ def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
         if len(values) < 8 or values[0]["norm"] <= 0:
             continue
         matrices += 1
-        ratios = sorted(decay * row["norm"] / gradients[row["step"]] for row in values if gradients.get(row["step"], 0) > 0)
+        ratios = sorted(
+            decay * row["norm"] / gradients[row["step"]] for row in values if gradients.get(row["step"], 0) > 0
+        )
         left = values[-1]["norm"] / values[0]["norm"]
         middle = ratios[len(ratios) // 2] if ratios else float("inf")
         if left < 0.5 and middle > 0.5:

@@ -56,7 +56,12 @@ def underflow(case: Case) -> list[Finding]:
             phase="optimizer",
             site=f"{worst[1]}:value",
             source=source,
-            evidence={"unchanged_share": round(share, 4), "dtype": fact["dtype"], "lr": optimizer["groups"][0].get("lr") if optimizer else None, "steps_looked_at": looks},
+            evidence={
+                "unchanged_share": round(share, 4),
+                "dtype": fact["dtype"],
+                "lr": optimizer["groups"][0].get("lr") if optimizer else None,
+                "steps_looked_at": looks,
+            },
             confidence=0.93,
         )
     ]
@@ -81,7 +86,13 @@ def clip_scaled(case: Case) -> list[Finding]:
             phase="optimizer",
             op=clip["kind"],
             source=place(clip["line"]),
-            evidence={"scale": scale, "limit": limit, "effective_limit": limit / scale if scale and scale > 0 else None, "norm_before": clip["median_norm"], "calls": looked},
+            evidence={
+                "scale": scale,
+                "limit": limit,
+                "effective_limit": limit / scale if scale and scale > 0 else None,
+                "norm_before": clip["median_norm"],
+                "calls": looked,
+            },
             confidence=0.97,
         )
     ]

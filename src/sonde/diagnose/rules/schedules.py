@@ -35,12 +35,19 @@ def warmup(case: Case) -> list[Finding]:
             rule="warmup-longer-than-training",
             severity="error",
             title=f"The warm-up of {scheduler['type']} never ends: the learning rate gets to {rates[-1] / base:.1%} of {base:g} in {len(rates)} steps",
-            advice=f"Make the warm-up a small part of the {len(rates)} steps" + (f" ({name} is {given['value']:g})." if given else "."),
+            advice=f"Make the warm-up a small part of the {len(rates)} steps"
+            + (f" ({name} is {given['value']:g})." if given else "."),
             step=0,
             phase="optimizer",
             site="lr_scheduler",
             source=place(given["line"]) if given else place(scheduler["made"]),
-            evidence={"first_lr": rates[0], "last_lr": rates[-1], "base_lr": base, "steps": len(rates), "scheduler": scheduler["type"]},
+            evidence={
+                "first_lr": rates[0],
+                "last_lr": rates[-1],
+                "base_lr": base,
+                "steps": len(rates),
+                "scheduler": scheduler["type"],
+            },
             confidence=0.93,
         )
     ]
@@ -69,7 +76,13 @@ def collapse(case: Case) -> list[Finding]:
             phase="optimizer",
             site="lr_scheduler",
             source=place(scheduler["line"]) or place(scheduler["made"]),
-            evidence={"peak_lr": peak, "last_lr": rates[-1], "steps_below_a_thousandth": low, "steps": len(rates), "scheduler_steps": scheduler["steps"]},
+            evidence={
+                "peak_lr": peak,
+                "last_lr": rates[-1],
+                "steps_below_a_thousandth": low,
+                "steps": len(rates),
+                "scheduler_steps": scheduler["steps"],
+            },
             confidence=0.85,
         )
     ]

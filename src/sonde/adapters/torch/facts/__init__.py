@@ -148,7 +148,9 @@ class Facts:
             return
         parent = self.eager.stack[-1].name
         key = (parent, type(module).__name__, place[1])
-        found = self.made_in_forward.setdefault(key, {"count": 0, "last_step": -1, "steps": 0, "line": line(place), "parameters": False})
+        found = self.made_in_forward.setdefault(
+            key, {"count": 0, "last_step": -1, "steps": 0, "line": line(place), "parameters": False}
+        )
         found["count"] += 1
         if found["last_step"] != self.eager.step:
             found["last_step"] = self.eager.step
@@ -174,7 +176,9 @@ class Facts:
         names = self.eager.parameters.names
         found = leaves(losses)
         self.loss_leaves = max(self.loss_leaves, len(found))
-        self.sequence.foreign_leaves |= any(not isinstance(leaf, nn.Parameter) and id(leaf) not in names for leaf in found)
+        self.sequence.foreign_leaves |= any(
+            not isinstance(leaf, nn.Parameter) and id(leaf) not in names for leaf in found
+        )
         known = {names[id(leaf)][0] for leaf in found if id(leaf) in names}
         self.reached = sorted(known | set(self.reached or ()))[:4000]
 

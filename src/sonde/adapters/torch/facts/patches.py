@@ -138,7 +138,12 @@ def _schedulers() -> None:
             KNOWN.count(self)
         given(self, frame)
 
-    for kind in (lr_scheduler.LRScheduler, lr_scheduler.ReduceLROnPlateau, lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler):
+    for kind in (
+        lr_scheduler.LRScheduler,
+        lr_scheduler.ReduceLROnPlateau,
+        lr_scheduler.SequentialLR,
+        lr_scheduler.ChainedScheduler,
+    ):
         if "__init__" in vars(kind):
             _after(kind, "__init__", created)
         if "step" in vars(kind):
@@ -242,7 +247,9 @@ def _targets(current: Current) -> None:
             if isinstance(given, torch.Tensor) and given.requires_grad:
                 frame = sys._getframe(2)
                 with torch._C.DisableTorchFunction():
-                    eager.facts.batches.targets(args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame))
+                    eager.facts.batches.targets(
+                        args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame)
+                    )
 
     for name in ("cross_entropy", "nll_loss"):
         _after(F, name, targets)
