@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from sonde.diagnose.flow import parameters_behind
 from sonde.diagnose.rule import Case, rule
 from sonde.diagnose.told import common, gradient_rows, parameters, place, some
 from sonde.model.finding import Finding
+from sonde.model.trace import OpRecord, Trace
 
 
 def _without_gradient(case: Case) -> list[str]:
@@ -46,7 +48,7 @@ def no_gradient(case: Case) -> list[Finding]:
     owners = list(dict.fromkeys(parameters(case)[name]["owner"] for name in names))
     within = common(names)
     blocked = [(owner, facts["without_grad"][owner]) for owner in owners if owner in facts.get("without_grad", {})]
-    cut = _cut(facts.get("cuts", []), names)
+    cut = _cut(case.first, names)
     advice, source, why, kind = "Find where the graph between these and the loss is cut.", None, "", "cut"
     optimizer = facts["optimizers"][parameters(case)[names[0]]["optimizers"][0]]
     site = f"{owners[0]}:out"
@@ -59,9 +61,9 @@ def no_gradient(case: Case) -> list[Finding]:
             why = ": reentrant checkpointing of inputs that do not require a gradient"
             advice = "Use checkpoint(..., use_reentrant=False), or make the inputs require a gradient."
     elif cut is not None:
-        kind, source = cut["kind"], place(cut["line"])
+        kind, source = cut.op, cut.source
         called = ".data" if kind == "data" else f"{kind}()"
-        why = f": {called}{' in ' + cut['module'] if cut['module'] else ''} cuts the graph"
+        why = f": {called}{' in ' + cut.module if cut.module else ''} cuts the graph"
         advice = f"Take {called} off the path from these parameters to the loss; detach only the copy that is kept or printed."
     else:
         source = place(parameters(case)[names[0]]["made"]) or place(optimizer["made"])
@@ -88,16 +90,20 @@ def no_gradient(case: Case) -> list[Finding]:
     ]
 
 
-def _cut(cuts: list[dict[str, Any]], names: list[str]) -> dict[str, Any] | None:
-    """The cut with most of these behind it; of equals the one with least else behind it."""
+def _cut(trace: Trace | None, names: list[str]) -> OpRecord | None:
+    """An op that takes what needs a gradient and gives what has none: of all, the one with most of these parameters
+    behind it; of equals, the one with least else behind it."""
     wanted = set(names)
     best: tuple[int, int] | None = None
     found = None
-    for cut in cuts:
-        behind = set(cut["reaches"])
-        score = (len(behind & wanted), -len(behind - wanted))
-        if score[0] and (best is None or score > best):
-            best, found = score, cut
+    for op in trace.ops if trace is not None else ():
+        if op.grad_enabled and op.outputs and op.outputs[0].dtype.startswith(("float", "bfloat")):
+            given = [fact for fact in op.inputs if fact.requires_grad]
+            if given and not any(fact.requires_grad for fact in op.outputs):
+                behind = parameters_behind(trace, given)
+                score = (len(behind & wanted), -len(behind - wanted))
+                if score[0] and (best is None or score > best):
+                    best, found = score, op
     return found
 
 

@@ -16,15 +16,15 @@ def kept_graphs(case: Case) -> list[Finding]:
     wasted = graphs.get("wasted_peak", 0)
     old = graphs.get("old", [])
     growing = len(old) >= 3 and old[-1][1] >= 8 and old[-1][1] >= 0.5 * max(1, old[-1][0] - 2)
-    if wasted < 8 and not growing:
-        return []
+    if (wasted < 8 and not growing) or not graphs.get("line"):
+        return []  # nobody of the user's own holds them
     holder = graphs.get("holder") or {}
     what = f" in {holder['name']}" if holder else ""
     count = wasted if wasted >= 8 else old[-1][1]
     return [
         Finding(
             rule="graph-kept-alive",
-            severity="error" if graphs.get("line") else "warning",
+            severity="error",
             title=f"{count} autograd graphs are kept alive{what}: memory grows with every batch",
             advice="Add .item() or .detach() to what is summed or collected, and evaluate under torch.no_grad().",
             phase="forward",
@@ -34,6 +34,6 @@ def kept_graphs(case: Case) -> list[Finding]:
                 "graphs_of_past_steps": old[-1][1] if old else 0,
                 "held_by": holder.get("name"),
             },
-            confidence=0.92 if graphs.get("line") else 0.75,
+            confidence=0.92,
         )
     ]

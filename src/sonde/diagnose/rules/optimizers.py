@@ -163,8 +163,12 @@ def never_steps(case: Case) -> list[Finding]:
     facts = case.facts
     backwards = facts.get("sequence", {}).get("backwards", 0)
     found = []
-    for optimizer in facts.get("optimizers", []):
-        if backwards >= 10 and optimizer["steps"] == 0 and optimizer["had_gradients"]:
+    busy = {k for k, optimizer in enumerate(facts.get("optimizers", [])) if optimizer["steps"]}
+    alone = {
+        k for fact in parameters(case).values() if not busy.intersection(fact["optimizers"]) for k in fact["optimizers"]
+    }
+    for k, optimizer in enumerate(facts.get("optimizers", [])):
+        if backwards >= 10 and optimizer["steps"] == 0 and optimizer["had_gradients"] and k in alone:
             found.append(
                 Finding(
                     rule="optimizer-never-steps",

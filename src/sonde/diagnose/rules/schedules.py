@@ -106,8 +106,13 @@ def order(case: Case) -> list[Finding]:
             confidence=0.9,
         )
         for scheduler in case.facts.get("schedulers", [])
-        if scheduler["before_optimizer"] and case.steps >= 2 and not _scaled(case)
+        if scheduler["before_optimizer"] and case.steps >= 2 and not _scaled(case) and _has_stepped(case, scheduler)
     ][:1]
+
+
+def _has_stepped(case: Case, scheduler: dict[str, Any]) -> bool:
+    k = scheduler["optimizer"]
+    return k is not None and bool(case.facts["optimizers"][k]["steps"])
 
 
 def _scaled(case: Case) -> bool:

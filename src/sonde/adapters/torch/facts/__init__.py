@@ -6,8 +6,10 @@ exception ends the program, and at the end. The schema is docs/facts.md. Every m
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.modes import RootModes
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
-from sonde.adapters.torch.facts.schedules import scheduler_facts
+from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.model.moment import Phase
@@ -34,7 +36,21 @@ if TYPE_CHECKING:
 
 WRITE_AFTER = (3, 50, 500)
 MOST_MODULES = 2000
+MOST_OPTIMIZERS = 32
+LOOK_AFTER = (1, 20)
+NEVER = {"steps": 0, "before_optimizer": False, "line": None}
 _grad_enabled = torch.is_grad_enabled
+
+
+def unseen(method: Callable[..., Any]) -> Callable[..., Any]:
+    """What the method computes is no part of the training: no mode (a trace, the tape, the user's own) shall see it."""
+
+    @functools.wraps(method)
+    def quiet(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return method(*args, **kwargs)
+
+    return quiet
 
 
 class Facts:
@@ -56,10 +72,14 @@ class Facts:
         self.eval_without_no_grad = 0
         self._walks = 0
         self._counted = False
-        self._optimizer_steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._optimizer_steps: dict[int, int] = {}
+        self._optimizers: dict[int, dict[str, Any]] = {}
+        self._schedulers: dict[int, dict[str, Any]] = {}
+        self._modules: dict[str, dict[str, Any]] = {}
 
     # -- modules ---------------------------------------------------------------------------------
 
+    @unseen
     def root_called(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         eager = self.eager
         if eager.phase is Phase.BACKWARD or eager.opaque:
@@ -71,8 +91,6 @@ class Facts:
         if _grad_enabled():
             if root.training or eager.step < 4:
                 self.batches.given(modes.name, args, kwargs, eager.step)
-            if eager.step == 0 and not KNOWN.compiled:
-                self.probe.start(evaluating=False)
         else:
             modes.called_without_grad(eager.step)
         if not root.training:
@@ -81,7 +99,7 @@ class Facts:
             if looked < 2 and not KNOWN.compiled and not _fast_path(root):
                 self.evaluations[id(root)] = looked + 1
                 eager.idle = False
-                self.probe.start(evaluating=True)
+                self.probe.start()
         eager.session.cost_ns += perf_counter_ns() - began
 
     def _meet(self, root: nn.Module) -> RootModes:
@@ -92,10 +110,11 @@ class Facts:
 
     def root_left(self) -> None:
         """A root has returned or raised."""
-        if self.probe.on and self.probe.evaluating:
+        if self.probe.on:
             self.probe.stop()
             self.eager._rest()
 
+    @unseen
     def root_returned(self, root: nn.Module, out: Any) -> None:
         eager = self.eager
         if eager.phase is not Phase.BACKWARD and not eager.opaque and _grad_enabled() and not KNOWN.compiled:
@@ -140,9 +159,8 @@ class Facts:
 
     # -- losses and optimizers -------------------------------------------------------------------
 
+    @unseen
     def before_backward(self, given: Any) -> None:
-        if self.probe.on and not self.probe.evaluating:
-            self.probe.stop()
         losses = tensors_in(given)
         self._counted = bool(losses)
         if not losses:  # torch.autograd.grad leaves nothing in parameters
@@ -164,25 +182,29 @@ class Facts:
         known = {names[id(leaf)][0] for leaf in found if id(leaf) in names}
         self.reached = sorted(known | set(self.reached or ()))[:4000]
 
+    @unseen
     def after_backward(self) -> None:
         if self._counted:
             self.sequence.after_backward(list(KNOWN.optimizers))
 
+    @unseen
     def before_optimizer(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
-        if self.probe.on or self.probe.lingers:
-            self.probe.stop()
         self.sequence.before_step(optimizer, closure)
-        count = self._optimizer_steps.get(optimizer, 0)
+        count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
         self.clipping.optimizer_steps(user_place(sys._getframe(2)) if count < 3 else None)
         if not closure and looked_at(count):
             self.holdings.before_step(optimizer, count)
 
+    @unseen
     def after_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self.sequence.after_step(optimizer)
-        count = self._optimizer_steps.get(optimizer, 0)
+        count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
         if looked_at(count):
             self.holdings.after_step(count)
-        self._optimizer_steps[optimizer] = count + 1
+        self._optimizer_steps[KNOWN.number(optimizer)] = count + 1
+        KNOWN.stepped.add(KNOWN.number(optimizer))
+        if count in LOOK_AFTER:
+            self.look()
         LOADERS.stepped()
         step = self.eager.step
         if step < 64 or step % 16 == 0:
@@ -209,22 +231,36 @@ class Facts:
         except Exception as problem:
             self.eager.session.guard.contain("writing the facts", problem)
 
+    def look(self) -> None:
+        """Takes down what is known now: models and optimizers may be gone when the program ends."""
+        for optimizer in optimizers()[:MOST_OPTIMIZERS]:
+            self._optimizers[KNOWN.number(optimizer)] = self._optimizer(optimizer)
+        for scheduler in sorted(KNOWN.schedulers, key=KNOWN.number)[:MOST_OPTIMIZERS]:
+            self._schedulers[KNOWN.number(scheduler)] = scheduler_facts(scheduler)
+        self.holdings.look()
+        self._look_at_modules()
+
+    @unseen
     def gather(self) -> dict[str, Any]:
+        self.look()
+        places = {number: k for k, number in enumerate(self._optimizers)}
         return {
             "schema": 1,
             "steps": self.eager.step,
             "compiled": KNOWN.compiled,
-            "optimizers": [self._optimizer(optimizer) for optimizer in optimizers()[:32]],
-            "schedulers": [scheduler_facts(scheduler, optimizers()) for scheduler in list(KNOWN.schedulers)[:16]],
-            "parameters": self.holdings.facts(),
-            "modules": self._modules(),
+            "optimizers": [self._optimizer_now(number, known) for number, known in self._optimizers.items()],
+            "schedulers": [
+                {**known, "optimizer": places.get(known["optimizer"]), **STEPPED.get(number, NEVER)}
+                for number, known in self._schedulers.items()
+            ],
+            "parameters": self.holdings.facts(places),
+            "modules": self._modules,
             "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
             "loaders": LOADERS.entries,
             "sequence": self.sequence.facts(),
             "clipping": self.clipping.facts(),
             "batches": self.batches.facts(),
             "graphs": self.graphs.facts(),
-            "cuts": self.probe.cuts,
             "without_grad": self.no_grad_calls,
             "reached": self.reached,
             "noise": self.probe.noise,
@@ -232,10 +268,8 @@ class Facts:
         }
 
     def _optimizer(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        names = self.eager.parameters.names
         registered = {id(p) for root in list(self.eager.roots.values()) for p in root.parameters()}
         held = [p for group in optimizer.param_groups for p in group["params"]]
-        track = self.sequence.track(optimizer)
         groups = [
             {key: float(value) if isinstance(value, Tensor) and value.numel() == 1 else value
              for key, value in group.items() if isinstance(value, int | float | bool | str | Tensor | tuple) and key != "params"}
@@ -245,27 +279,33 @@ class Facts:
         return {
             "type": type(optimizer).__name__,
             "made": KNOWN.made.line(optimizer),
+            "source": KNOWN.made.line(optimizer),
             "groups": groups,
             "parameters": len(held),
             "unknown": [list(p.shape) for p in held if id(p) not in registered][:200],
-            "unnamed": sum(1 for p in held if id(p) not in names),
-            "steps": self._optimizer_steps.get(optimizer, 0),
-            "looked_at": track.steps,
-            "uncleared": track.uncleared,
-            "emptied": track.emptied,
-            "without_backward": track.without_backward,
-            "closure": track.closure,
-            "had_gradients": track.ever,
         }
 
-    def _modules(self) -> dict[str, Any]:
+    def _optimizer_now(self, number: int, known: dict[str, Any]) -> dict[str, Any]:
+        """With what changes from step to step."""
+        track = self.sequence.tracks.get(number)
+        return {
+            **known,
+            "steps": self._optimizer_steps.get(number, 0),
+            "looked_at": track.steps if track else 0,
+            "uncleared": track.uncleared if track else 0,
+            "emptied": track.emptied if track else 0,
+            "without_backward": track.without_backward if track else 0,
+            "closure": bool(track and track.closure),
+            "had_gradients": bool(track and track.ever),
+        }
+
+    def _look_at_modules(self) -> None:
         inside = {id(m) for root in list(self.eager.roots.values()) for m in root.modules()}
-        found: dict[str, Any] = {}
         for entry in list(self.eager.entries.values())[:MOST_MODULES]:
             module = entry.ref()
             if module is None:
                 continue
-            found[entry.name] = {
+            self._modules[entry.name] = {
                 "type": entry.type,
                 "library": type(module).__module__.startswith("torch.nn"),
                 "made": KNOWN.made.line(module),
@@ -274,7 +314,6 @@ class Facts:
                 "hidden": id(module) not in inside,
                 "settings": settings(module),
             }
-        return found
 
     def _cast(self, module: nn.Module) -> dict[str, Any] | None:
         """Where its dtype was chosen: the name that was given to the call, if it has one, else the call."""

@@ -68,7 +68,7 @@ class Clipping:
         scale = self._scaled_by()
         if scale is not None and scale != 1.0:
             self.scaled_steps += 1
-            self.scale, self.step_place = scale, place
+            self.scale, self.step_place = scale, self.step_place or place
 
     def facts(self) -> dict[str, Any]:
         middle = sorted(self.norms)[len(self.norms) // 2] if self.norms else None

@@ -39,10 +39,9 @@ class Graphs:
         self.old_counts: list[tuple[int, int]] = []
         self.holder: dict[str, Any] | None = None
         self.line: dict[str, Any] | None = None
-        self.rss_first: float | None = None
         self._pending: list[weakref.ref[Token]] = []
         self._searched = 0
-        self.consumed = False
+        self._peak = 0
         self.wasted_peak = 0
 
     def made(self, out: Any, step: int) -> None:
@@ -57,6 +56,7 @@ class Graphs:
         if len(self._pending) >= MANY:
             self._pending = [ref for ref in self._pending if ref() is not None]
             alive = len(self._pending)
+            self._peak = max(self._peak, alive)
             if alive > self.unused_peak:
                 self.unused_peak = alive
                 if alive >= MANY and (alive & (alive - 1)) == 0:
@@ -70,7 +70,8 @@ class Graphs:
             if reached is not None and reached < len(pending) / 2:
                 self.wasted_peak = max(self.wasted_peak, len(pending) - reached)
             else:
-                self.consumed = True
+                self.holder = self.line = None  # an episode, used as a whole
+        self._peak = 0
         self._pending.clear()
 
     def _reached(self, losses: list[Tensor], wanted: int) -> int | None:
@@ -103,9 +104,8 @@ class Graphs:
 
     def ended(self) -> None:
         """The program ends: what still waits for a backward pass was kept for nothing."""
-        waiting = sum(1 for ref in self._pending if ref() is not None)
-        if waiting >= MANY:
-            self.wasted_peak = max(self.wasted_peak, waiting)
+        if self._peak >= MANY:
+            self.wasted_peak = max(self.wasted_peak, self._peak)
 
     def _search(self) -> None:
         """Which of the user's variables holds them, and where it grows."""

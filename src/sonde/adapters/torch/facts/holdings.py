@@ -51,6 +51,7 @@ class Holdings:
         self.gradients: dict[str, list[int]] = {}
         """Of parameters in no optimizer: how often looked at, with a gradient, with one that is not zero."""
         self.changed: set[str] = set()
+        self.known: dict[str, dict[str, Any]] = {}
         self.alike: dict[str, Alike] = {}
         self.steps: dict[str, list[float]] = {}
         """Of parameters in optimizers: looks, elements with a gradient, those of them that did not change."""
@@ -119,24 +120,27 @@ class Holdings:
 
     # -- at the end ------------------------------------------------------------------------------
 
-    def facts(self) -> dict[str, Any]:
+    def look(self) -> None:
+        """Takes down what is known now: models and optimizers may be gone when the program ends."""
         eager = self.eager
         inside = {id(m) for root in list(eager.roots.values()) for m in root.modules()}
         registered = {id(p) for root in list(eager.roots.values()) for p in root.parameters()}
         owners = self._owners()
         holders: dict[int, list[int]] = {}
-        for k, optimizer in enumerate(optimizers()):
+        for optimizer in optimizers():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
-                    holders.setdefault(id(parameter), []).append(k)
-        found: dict[str, Any] = {}
+                    holders.setdefault(id(parameter), []).append(KNOWN.number(optimizer))
+        living = {KNOWN.number(optimizer) for optimizer in optimizers()}
         for name, parameter in list(eager.parameters.live())[:MOST]:
             owner = owners.get(id(parameter))
-            fact: dict[str, Any] = {
+            before = self.known[name]["optimizers"] if name in self.known else []
+            gone = [number for number in before if number not in living]
+            self.known[name] = {
                 "shape": list(parameter.shape),
                 "dtype": dtype_name(parameter),
                 "requires_grad": parameter.requires_grad,
-                "optimizers": holders.get(id(parameter), []),
+                "optimizers": gone + holders.get(id(parameter), []),
                 "registered": id(parameter) in registered,
                 "owner": owner[0] if owner else "",
                 "owner_type": type(owner[1]).__name__ if owner else "",
@@ -147,6 +151,12 @@ class Holdings:
                 "filled": KNOWN.filled.line(parameter),
                 "loaded": bool(owner and id(owner[1]) in KNOWN.loaded),
             }
+
+    def facts(self, places: dict[int, int]) -> dict[str, Any]:
+        """`places` of optimizers in the list of them, by number."""
+        found: dict[str, Any] = {}
+        for name, known in self.known.items():
+            fact = {**known, "optimizers": [places[number] for number in known["optimizers"] if number in places]}
             if name in self.gradients:
                 fact["left_out"] = dict(zip(("looks", "gradients", "nonzero"), self.gradients[name], strict=True))
                 fact["changed"] = name in self.changed
@@ -171,8 +181,7 @@ class Holdings:
 
 def optimizers() -> list[torch.optim.Optimizer]:
     """Those that exist, in the order that they were made."""
-    numbers = KNOWN.numbers
-    return sorted(KNOWN.optimizers, key=lambda optimizer: numbers.get(id(optimizer), 0))
+    return sorted(KNOWN.optimizers, key=KNOWN.number)
 
 
 def _plain(tensor: Tensor) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
@@ -27,7 +28,10 @@ class RootModes:
     def __init__(self, name: str, root: nn.Module) -> None:
         self.name = name
         self.ref = weakref.ref(root)
-        self.sensitive = [(path, module) for path, module in root.named_modules() if depends_on_mode(module)][:64]
+        found = [(path, module) for path, module in root.named_modules() if depends_on_mode(module)][:64]
+        self.sensitive = {path: type(module).__name__ for path, module in found}
+        self.made = KNOWN.made.line(root)
+        self._parts = [(path, weakref.ref(module)) for path, module in found]
         self.trained = {"train": 0, "eval": 0}
         self.first_eval_step: int | None = None
         self.last_train_step: int | None = None
@@ -38,6 +42,12 @@ class RootModes:
         self._eval_step = -1
         self.eval_mode_seen = False
 
+    def _alive(self) -> Iterator[tuple[str, nn.Module]]:
+        for path, ref in self._parts:
+            module = ref()
+            if module is not None:
+                yield path, module
+
     def stepped(self, step: int) -> None:
         root = self.ref()
         if root is None:
@@ -45,11 +55,11 @@ class RootModes:
         if root.training:
             self.trained["train"] += 1
             self.last_train_step = step
-            for path, module in self.sensitive:
+            for path, module in self._alive():
                 if not module.training:
                     self.partial[path] = self.partial.get(path, 0) + 1
         else:
-            on = any(module.training for _, module in self.sensitive)
+            on = any(module.training for _, module in self._alive())
             if self.sensitive and on:
                 self.trained["train"] += 1
                 return
@@ -68,9 +78,8 @@ class RootModes:
             self.evaluated_steps[mode] += 1
 
     def facts(self) -> dict[str, Any]:
-        root = self.ref()
         return {
-            "sensitive": {path: type(module).__name__ for path, module in self.sensitive},
+            "sensitive": self.sensitive,
             "trained": self.trained,
             "first_eval_step": self.first_eval_step,
             "last_train_step": self.last_train_step,
@@ -78,5 +87,5 @@ class RootModes:
             "evaluated": self.evaluated,
             "evaluated_steps": self.evaluated_steps,
             "eval_mode_seen": self.eval_mode_seen,
-            "made": KNOWN.made.line(root) if root is not None else None,
+            "made": self.made,
         }

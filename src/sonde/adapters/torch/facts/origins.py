@@ -82,10 +82,21 @@ class Known:
         self.scalers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.numbers: dict[int, int] = {}
-        """Optimizers by id: in which order they were made."""
+        """Optimizers and schedulers by id: in which order they were made. A number outlives its object."""
         self.loaded: set[int] = set()
         """Modules that a state was loaded into, by id."""
+        self.stepped: set[int] = set()
+        """Optimizers that have stepped, by number."""
         self.compiled = False
+        self._last = -1
+
+    def number(self, thing: Any) -> int:
+        return self.numbers.get(id(thing), -1)
+
+    def count(self, thing: Any) -> int:
+        """Numbers a thing that was just made."""
+        self._last = self.numbers[id(thing)] = self._last + 1
+        return self._last
 
 
 KNOWN = Known()

@@ -12,7 +12,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812  as everybody calls it
 import torch.nn.utils.clip_grad
 from torch import nn
 from torch.compiler import is_dynamo_compiling
@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.origins import KNOWN, user_place
-from sonde.adapters.torch.facts.schedules import stepped
+from sonde.adapters.torch.facts.schedules import given, stepped
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -50,7 +50,7 @@ def made(thing: Any) -> None:
 def _note_optimizer(optimizer: Any, frame: Any) -> None:
     KNOWN.made.note(optimizer, user_place(frame, making=optimizer))
     KNOWN.optimizers.add(optimizer)
-    KNOWN.numbers[id(optimizer)] = len(KNOWN.numbers)
+    KNOWN.count(optimizer)
 
 
 def _quietly(note: Callable[[], Any]) -> None:
@@ -108,7 +108,7 @@ def _modules(current: Current) -> None:
         KNOWN.loaded.update(id(module) for module in self.modules())
 
     def cast(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
-        if (not args and not kwargs) or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
+        if not args and not kwargs or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
             place = user_place(sys._getframe(2))
             for module in self.modules():
                 KNOWN.cast.note(module, place)
@@ -131,8 +131,12 @@ def _initialisers() -> None:
 
 def _schedulers() -> None:
     def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        KNOWN.made.note(self, user_place(sys._getframe(2), making=self))
-        KNOWN.schedulers.add(self)
+        frame = sys._getframe(2)
+        KNOWN.made.note(self, user_place(frame, making=self))
+        if self not in KNOWN.schedulers:
+            KNOWN.schedulers.add(self)
+            KNOWN.count(self)
+        given(self, frame)
 
     for kind in (
         lr_scheduler.LRScheduler,
@@ -190,11 +194,11 @@ def _clipping(current: Current) -> None:
         def clipped(result: Any, *args: Any, _name: str = name, _limit: str = limit, **kwargs: Any) -> None:
             eager = current()
             if eager is not None and eager.thread == get_ident():
-                facts = eager.facts
-                facts.clipping.clipped(
-                    _name, args[1] if len(args) > 1 else kwargs.get(_limit), result, user_place(sys._getframe(2)),
-                    backward_since_step=facts.sequence.since_step > 0 or not facts.sequence.attentive,
-                )  # fmt: skip
+                limit = args[1] if len(args) > 1 else kwargs.get(_limit)
+                busy = eager.facts.sequence.since_step > 0 or not eager.facts.sequence.attentive
+                place = user_place(sys._getframe(2))
+                with torch._C.DisableTorchFunction():
+                    eager.facts.clipping.clipped(_name, limit, result, place, backward_since_step=busy)
 
         _after(torch.nn.utils.clip_grad, name, clipped)
         setattr(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
@@ -242,9 +246,10 @@ def _targets(current: Current) -> None:
             given = args[0] if args else kwargs.get("input")
             if isinstance(given, torch.Tensor) and given.requires_grad:
                 frame = sys._getframe(2)
-                eager.facts.batches.targets(
-                    args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame)
-                )
+                with torch._C.DisableTorchFunction():
+                    eager.facts.batches.targets(
+                        args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame)
+                    )
 
     for name in ("cross_entropy", "nll_loss"):
         _after(F, name, targets)

@@ -1,7 +1,6 @@
-"""A look at the functions that the user's forward calls, in the first training step and in the first evaluations.
+"""A look at the functions that a model calls in its first evaluations: dropout that is on in eval mode.
 
-Sees what a module cannot show: where a graph is cut (`detach`, `.data`), and dropout that is on in eval mode.
-It is a torch-function mode, on the stack only for those calls.
+It is a torch-function mode, on the stack only for those calls. `leaves` tells what a loss depends on.
 """
 
 from __future__ import annotations
@@ -10,21 +9,18 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sonde.adapters.torch.facts.origins import Place, line, user_place
-from sonde.adapters.torch.modes import on_stack, remove
+from sonde.adapters.torch.modes import push, remove
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
 
-_push = torch._C._push_on_torch_function_stack
 _DROPOUTS = frozenset(
     ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout")
 )
-MOST_CUTS = 32
 MOST_NODES = 20_000
 
 
@@ -33,50 +29,30 @@ class Probe(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.eager = eager
         self.on = False
-        self.lingers = False
-        """It was stopped during its own call."""
-        self.evaluating = False
-        self.cuts: list[dict[str, Any]] = []
         self.noise: list[dict[str, Any]] = []
-        self._seen: set[tuple[str, Place | None]] = set()
+        self._seen: set[Place | None] = set()
 
-    def start(self, *, evaluating: bool) -> None:
-        self.evaluating = evaluating
+    def start(self) -> None:
         if not self.on:
-            if not self.lingers:
-                _push(self)
-            self.on, self.lingers = True, False
+            push(self)
+            self.on = True
 
     def stop(self) -> None:
-        """Torch hides a mode during its own call and puts it back afterwards: then a second `stop` takes it off."""
-        self.on = False
-        self.lingers = not on_stack(self)
-        if not self.lingers:
+        if self.on:
+            self.on = False
             remove(self)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self.on:
+        name = getattr(func, "__name__", "")
+        if self.on and (name in _DROPOUTS or name == "scaled_dot_product_attention"):
             try:
-                self._look(func, args, kwargs)
+                self._dropout(name, args, kwargs)
             except Exception as problem:
                 self.eager.session.guard.contain("looking at a function", problem)
         return func(*args, **kwargs)
-
-    def _look(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        name = getattr(func, "__name__", "")
-        if self.evaluating:
-            if name in _DROPOUTS or name == "scaled_dot_product_attention":
-                self._dropout(name, args, kwargs)
-            return
-        if name == "__get__":
-            name = "data" if getattr(func, "__self__", None) is Tensor.data else ""
-        if name in ("detach", "data", "detach_", "numpy", "item", "tolist", "argmax", "sign", "round", "bernoulli"):
-            source = args[0] if args else None
-            if isinstance(source, Tensor) and source.grad_fn is not None and torch.is_grad_enabled():
-                self._cut(name, source)
 
     def _dropout(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if name in _DROPOUTS:
@@ -89,10 +65,10 @@ class Probe(TorchFunctionMode):  # type: ignore[misc]
         module = entry.ref() if entry is not None else None
         if not active or not p or module is None:
             return
-        place = user_place(sys._getframe(3))
-        if ("noise", place) in self._seen:
+        place = user_place(sys._getframe(2))
+        if place in self._seen:
             return
-        self._seen.add(("noise", place))
+        self._seen.add(place)
         self.noise.append(
             {
                 "op": name,
@@ -104,30 +80,6 @@ class Probe(TorchFunctionMode):  # type: ignore[misc]
                 "line": line(place),
             }
         )
-
-    def _cut(self, name: str, source: Tensor) -> None:
-        place = user_place(sys._getframe(3))
-        if (name, place) in self._seen or len(self.cuts) >= MOST_CUTS:
-            return
-        self._seen.add((name, place))
-        entry = self.eager.stack[-1] if self.eager.stack else None
-        self.cuts.append(
-            {
-                "kind": name,
-                "module": entry.name if entry else "",
-                "reaches": self.parameters_behind([source]),
-                "line": line(place),
-            }
-        )
-
-    def parameters_behind(self, tensors: list[Tensor]) -> list[str]:
-        """Names of the parameters that the graph of these tensors leads to; bounded."""
-        names = self.eager.parameters.names
-        return [
-            names[id(leaf)][0] if id(leaf) in names else ""
-            for leaf in leaves(tensors)
-            if id(leaf) in names or not isinstance(leaf, nn.Parameter)
-        ][:500]
 
 
 def leaves(tensors: list[Tensor]) -> list[Tensor]:

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any
-
-import torch
 
 from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at
 
 STEPPED: dict[int, dict[str, Any]] = {}
+GIVEN: dict[int, dict[str, float]] = {}
+"""Both by the scheduler's number: how it was stepped, and the user's variables that it was made with."""
+
+
+def given(scheduler: Any, frame: FrameType | None) -> None:
+    """A scheduler is being made: which of the user's numbers is it given?"""
+    place = KNOWN.made.place(scheduler)
+    while frame is not None and place is not None and frame.f_code is not place[0]:
+        frame = frame.f_back
+    if frame is None or place is None:
+        return
+    known = {**frame.f_globals, **frame.f_locals} if frame.f_locals is not frame.f_globals else frame.f_globals
+    GIVEN[KNOWN.number(scheduler)] = {
+        name: known[name]
+        for name in syntax.names_at(place[0].co_filename, place[1])
+        if isinstance(known.get(name), int | float) and not isinstance(known.get(name), bool)
+    }
 
 
 def stepped(scheduler: Any, place_of: Any) -> None:
     """`scheduler.step()` was called by the user."""
-    seen = STEPPED.get(id(scheduler))
+    number = KNOWN.number(scheduler)
+    seen = STEPPED.get(number)
     if seen is None:
         place: Place | None = place_of()
-        optimizer = scheduler.optimizer
-        done = getattr(optimizer, "_opt_called", True)
-        STEPPED[id(scheduler)] = {"steps": 1, "before_optimizer": not done, "line": line(place)}
+        done = KNOWN.number(scheduler.optimizer) in KNOWN.stepped
+        STEPPED[number] = {"steps": 1, "before_optimizer": not done, "line": line(place)}
     else:
         seen["steps"] += 1
 
 
-def scheduler_facts(scheduler: Any, optimizers: list[torch.optim.Optimizer]) -> dict[str, Any]:
+def scheduler_facts(scheduler: Any) -> dict[str, Any]:
+    """Without what changes from step to step, which is in `STEPPED`."""
     numbers = {
         name: value
         for name, value in vars(scheduler).items()
@@ -35,11 +52,10 @@ def scheduler_facts(scheduler: Any, optimizers: list[torch.optim.Optimizer]) -> 
     return {
         "type": type(scheduler).__name__,
         "made": line(place),
-        "optimizer": next((k for k, known in enumerate(optimizers) if known is optimizer), None),
+        "optimizer": KNOWN.number(optimizer),
         "base_lrs": [float(lr) for lr in getattr(scheduler, "base_lrs", [])][:16],
         "numbers": numbers,
         "names": _names(scheduler, place),
-        **STEPPED.get(id(scheduler), {"steps": 0, "before_optimizer": False, "line": None}),
     }
 
 
@@ -57,8 +73,7 @@ def _names(scheduler: Any, place: Place | None) -> dict[str, Any]:
             cells = function.__closure__ or ()
             scope.update({name: _content(cell) for name, cell in zip(code.co_freevars, cells, strict=False)})
             scopes.update(scope)
-    for name in syntax.names_at(path, place[1]):
-        scopes.setdefault(name, _main(name))
+    scopes = {**GIVEN.get(KNOWN.number(scheduler), {}), **scopes}
     for name, value in scopes.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
             number = syntax.assignment(path, name)
@@ -71,9 +86,3 @@ def _content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:
         return None
-
-
-def _main(name: str) -> Any:
-    import __main__
-
-    return getattr(__main__, name, None)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sonde.adapters.torch.facts.origins import Place, line
+from sonde.adapters.torch.facts.origins import KNOWN, Place, line
 
 STEPS = 200
 """Steps that are looked at; what is wrong in all of these is wrong."""
@@ -87,9 +87,10 @@ class Sequence:
         return self.steps < STEPS
 
     def track(self, optimizer: torch.optim.Optimizer) -> Track:
-        found = self.tracks.get(id(optimizer))
-        if found is None or found.ref() is not optimizer:
-            found = self.tracks[id(optimizer)] = Track(optimizer)
+        number = KNOWN.number(optimizer)
+        found = self.tracks.get(number)
+        if found is None:
+            found = self.tracks[number] = Track(optimizer)
         return found
 
     def before_backward(self, optimizers: list[torch.optim.Optimizer]) -> None:
@@ -153,6 +154,7 @@ class Sequence:
             "backwards": self.backwards,
             "wasted": self.wasted,
             "wasted_line": self.wasted_line,
+            "cleared_line": line(self.clear_place),
             "windows": self.windows,
             "foreign_leaves": self.foreign_leaves,
             "steps": self.steps,

@@ -1,0 +1,37 @@
+"""Each rule of silent bugs fires on a tiny training with that defect, names its line, and is silent on what only looks like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from launch import Foundry, Ran
+from trainings import BUGS, NEAR_MISSES, marked, training
+
+from sonde.diagnose.diagnose import diagnose
+from sonde.model.finding import Finding
+
+
+def findings(ran: Ran) -> list[Finding]:
+    assert ran.code == 0, ran.err
+    assert ran.session["failures"] == {}
+    return [finding for finding in diagnose(ran.recording) if finding.severity != "info"]
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_the_defect_is_named(foundry: Foundry, tmp_path: Path, name: str) -> None:
+    rule, body = BUGS[name]
+    script = training(body)
+    found = findings(foundry.watched(script, tmp_path))
+    assert found, "nothing was found"
+    assert found[0].rule == rule, [f"{finding.rule}: {finding.title}" for finding in found]
+    line = marked(script)
+    if line is not None:
+        assert found[0].source is not None
+        assert found[0].source.line == line, found[0]
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_a_near_miss_is_left_alone(foundry: Foundry, tmp_path: Path, name: str) -> None:
+    found = findings(foundry.watched(training(NEAR_MISSES[name]), tmp_path))
+    assert not found, [f"{finding.rule}: {finding.title} {finding.evidence}" for finding in found]

@@ -1,0 +1,742 @@
+"""Tiny trainings with one defect each, beside near misses that are right. `# HERE` marks the line to be named."""
+
+from __future__ import annotations
+
+import textwrap
+
+HEADER = """
+import copy, math
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+torch.manual_seed(0)
+x = torch.randn(256, 8)
+y = (x[:, 0] + x[:, 1] > 0).long() + (x[:, 2] > 0.5).long()
+t = x[:, :1] * 2 + x[:, 1:2]
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(8, 16), nn.Tanh())
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+def train(model, optimizer, steps=12, size=16, loss=F.cross_entropy, target=None, after=lambda: None):
+    target = y if target is None else target
+    for step in range(steps):
+        index = torch.randint(0, 256, (size,))
+        optimizer.zero_grad()
+        loss(model(x[index]), target[index]).backward()
+        optimizer.step()
+        after()
+"""
+
+
+def training(body: str) -> str:
+    return HEADER + textwrap.dedent(body)
+
+
+def marked(script: str) -> int | None:
+    """The number of the line with the mark."""
+    return next((k for k, line in enumerate(script.splitlines(), 1) if "# HERE" in line), None)
+
+
+BUGS: dict[str, tuple[str, str]] = {
+    "head only": ("parameter-not-in-optimizer", """
+        model = Net()
+        train(model, torch.optim.SGD(model.head.parameters(), lr=0.1))  # HERE
+    """),
+    "list": ("module-not-registered", """
+        class Deep(Net):
+            def __init__(self):
+                super().__init__()
+                self.more = [nn.Linear(16, 16), nn.Linear(16, 16)]  # HERE
+            def forward(self, x):
+                x = self.encoder(x)
+                for layer in self.more:
+                    x = x + layer(x)
+                return self.head(x)
+        model = Deep()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "dict": ("module-not-registered", """
+        class Deep(Net):
+            def __init__(self):
+                super().__init__()
+                self.more = {"a": nn.Linear(16, 16)}  # HERE
+            def forward(self, x):
+                return self.head(self.more["a"](self.encoder(x)))
+        model = Deep()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "replaced": ("optimizer-holds-old-parameters", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # HERE
+        model.head = nn.Linear(16, 3)
+        train(model, optimizer)
+    """),
+    "made in forward": ("layer-made-in-forward", """
+        class Fresh(Net):
+            def forward(self, x):
+                return self.head(nn.Linear(16, 16)(self.encoder(x)))  # HERE
+        model = Fresh()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "never steps": ("optimizer-never-steps", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # HERE
+        for _ in range(15):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+    """),
+    "lr 0": ("learning-rate-zero", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.0))  # HERE
+    """),
+    "decay": ("weight-decay-dominates", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=5e-4, weight_decay=0.9), 60)  # HERE
+    """),
+    "detach": ("no-gradient", """
+        class Cut(Net):
+            def forward(self, x):
+                return self.head(self.encoder(x).detach())  # HERE
+        model = Cut()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "data": ("no-gradient", """
+        class Cut(Net):
+            def forward(self, x):
+                hidden = self.encoder(x)
+                hidden = hidden.data  # HERE
+                return self.head(hidden)
+        model = Cut()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "no grad": ("no-gradient", """
+        class Cut(Net):
+            def forward(self, x):
+                with torch.no_grad():  # HERE
+                    hidden = self.encoder(x)
+                return self.head(hidden)
+        model = Cut()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "reentrant": ("no-gradient", """
+        from torch.utils.checkpoint import checkpoint
+        class Cut(Net):
+            def forward(self, x):
+                return self.head(checkpoint(self.encoder, x, use_reentrant=True))  # HERE
+        model = Cut()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "cleared in between": ("gradients-discarded", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(24):
+            model.zero_grad()  # HERE
+            F.cross_entropy(model(x[step * 8 : step * 8 + 8]), y[step * 8 : step * 8 + 8]).backward()
+            if step % 4 == 3:
+                optimizer.step()
+    """),
+    "never cleared": ("gradients-never-cleared", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)  # HERE
+        for step in range(12):
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """),
+    "cleared before step": ("gradients-cleared-before-step", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for step in range(12):
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.zero_grad()  # HERE
+            optimizer.step()
+    """),
+    "dead output": ("gradient-all-zero", """
+        class Dead(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(8, 1)
+                nn.init.constant_(self.fc.bias, -20.0)
+                self.out = nn.ReLU()  # HERE
+            def forward(self, x):
+                return self.out(self.fc(x))
+        model = Dead()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), 20, loss=F.mse_loss, target=t + 3)
+    """),
+    "warm-up": ("warmup-longer-than-training", """
+        warm = 5000  # HERE
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1e-4, 1.0, warm)
+        train(model, optimizer, 30, after=schedule.step)
+    """),
+    "epochs as steps": ("learning-rate-collapses", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.1)
+        for step in range(80):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            schedule.step()  # HERE
+    """),
+    "schedule first": ("scheduler-before-optimizer", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+        for step in range(8):
+            schedule.step()  # HERE
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """),
+    "schedule forgotten": ("scheduler-never-steps", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60)  # HERE
+        train(model, optimizer, 60)
+    """),
+    "schedule of the old": ("scheduler-of-another-optimizer", """
+        model = Net()
+        old = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(old, 0.9)  # HERE
+        optimizer = torch.optim.Adam(model.parameters())
+        train(model, optimizer, 12, after=schedule.step)
+    """),
+    "bfloat16": ("update-rounds-away", """
+        model = Net().to(torch.bfloat16)  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=1e-4), 12, loss=lambda a, b: F.cross_entropy(a.float(), b), size=64) if False else None
+        x = x.to(torch.bfloat16)
+        train(model, torch.optim.SGD(model.parameters(), lr=1e-4), 12, size=64)
+    """),
+    "clip scaled": ("clipped-while-scaled", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu")
+        for _ in range(6):
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(model(x), y)).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # HERE
+            scaler.step(optimizer)
+            scaler.update()
+    """),
+    "step scaled": ("step-on-scaled-gradients", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for _ in range(6):
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(model(x), y)).backward()
+            optimizer.step()  # HERE
+    """),
+    "clip after": ("clip-without-effect", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(8):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # HERE
+    """),
+    "stays in eval": ("trained-in-eval-mode", """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3))  # HERE
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(4):
+            train(model, optimizer, 6)
+            model.eval()
+            with torch.no_grad():
+                model(x)
+    """),
+    "evaluated in train": ("evaluated-in-train-mode", """
+        model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 3))  # HERE
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(3):
+            train(model, optimizer, 8)
+            with torch.no_grad():
+                for k in range(4):
+                    model(x[k * 64 : k * 64 + 64])
+    """),
+    "functional dropout": ("dropout-active-in-eval", """
+        class Noisy(Net):
+            def forward(self, x):
+                return self.head(F.dropout(self.encoder(x), 0.3))  # HERE
+        model = Noisy()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model.eval()
+        model(x)
+    """),
+    "attention dropout": ("dropout-active-in-eval", """
+        class Noisy(Net):
+            def forward(self, x):
+                h = self.encoder(x)[:, None].expand(-1, 4, -1)
+                h = F.scaled_dot_product_attention(h, h, h, dropout_p=0.2)  # HERE
+                return self.head(h.mean(1))
+        model = Noisy()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model.eval()
+        with torch.no_grad():
+            model(x)
+    """),
+    "hidden dropout": ("dropout-left-in-train-mode", """
+        class Noisy(Net):
+            def __init__(self):
+                super().__init__()
+                self.drops = [nn.Dropout(0.3)]  # HERE
+            def forward(self, x):
+                return self.head(self.drops[0](self.encoder(x)))
+        model = Noisy()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model.eval()
+        model(x)
+    """),
+    "sorted": ("data-not-shuffled", """
+        from torch.utils.data import DataLoader, TensorDataset
+        order = y.argsort()
+        loader = DataLoader(TensorDataset(x[order], y[order]), batch_size=8)  # HERE
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for xb, yb in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(xb), yb).backward()
+            optimizer.step()
+    """),
+    "one label": ("labels-constant", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), target=torch.zeros_like(y))
+    """),
+    "same input": ("inputs-constant", """
+        x = x[:1].expand(256, 8)
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "same workers": ("workers-share-randomness", """
+        import numpy as np
+        from torch.utils.data import DataLoader, Dataset
+        class Noisy(Dataset):
+            def __init__(self):
+                self.random = np.random.default_rng(0)  # HERE
+            def __len__(self):
+                return 64
+            def __getitem__(self, k):
+                return x[k] + torch.from_numpy(self.random.normal(size=8)).float(), y[k]
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for xb, yb in DataLoader(Noisy(), batch_size=8, num_workers=2):
+            optimizer.zero_grad()
+            F.cross_entropy(model(xb), yb).backward()
+            optimizer.step()
+    """),
+    "same seed": ("workers-share-randomness", """
+        import numpy as np
+        from torch.utils.data import DataLoader, TensorDataset
+        def seeded(worker):  # HERE
+            np.random.seed(0)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for xb, yb in DataLoader(TensorDataset(x[:64], y[:64]), batch_size=8, num_workers=2, worker_init_fn=seeded):
+            optimizer.zero_grad()
+            F.cross_entropy(model(xb), yb).backward()
+            optimizer.step()
+    """),
+    "batch of one": ("batch-norm-tiny-batch", """
+        class Image(Net):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.norm = nn.Conv1d(1, 4, 3, padding=1), nn.BatchNorm1d(4)  # HERE
+            def forward(self, x):
+                return super().forward(self.norm(self.conv(x[:, None])).mean(1))
+        model = Image()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), size=1)
+    """),
+    "constant": ("symmetric-initialisation", """
+        model = Net()
+        nn.init.constant_(model.encoder[0].weight, 0.1)  # HERE
+        nn.init.constant_(model.head.weight, 0.1)
+        nn.init.zeros_(model.encoder[0].bias)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "zero": ("symmetric-initialisation", """
+        model = Net()
+        for p in model.parameters():
+            nn.init.zeros_(p)  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "saturated": ("activation-saturated", """
+        x = x * 100 + 300
+        model = nn.Sequential(nn.Linear(8, 16), nn.Sigmoid(), nn.Linear(16, 3))  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "summed in evaluation": ("graph-kept-alive", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        total = 0.0
+        for k in range(12):
+            total = total + F.cross_entropy(model(x), y)  # HERE
+    """),
+    "collected in training": ("graph-kept-alive", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        def run():
+            losses = []
+            for step in range(64):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss)  # HERE
+        run()
+    """),
+    "softmax and cross-entropy": ("probabilities-into-logit-loss", """
+        class Twice(Net):
+            def forward(self, x):
+                return torch.softmax(super().forward(x), dim=1)  # HERE
+        model = Twice()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "softmax module": ("probabilities-into-logit-loss", """
+        model = nn.Sequential(nn.Linear(8, 3), nn.Softmax(dim=-1))
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=nn.CrossEntropyLoss())
+    """),
+    "sigmoid twice": ("probabilities-into-logit-loss", """
+        model = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=F.binary_cross_entropy_with_logits, target=(t > 0).float())
+    """),
+    "nll of logits": ("log-probabilities-expected", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=F.nll_loss)
+    """),
+    "relu on logits": ("rectified-logits", """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3), nn.ReLU())
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "softmax over the batch": ("softmax-over-wrong-dimension", """
+        class Wrong(Net):
+            def forward(self, x):
+                return F.log_softmax(super().forward(x), 0)  # HERE
+        model = Wrong()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=F.nll_loss)
+    """),
+    "softmax over queries": ("softmax-over-wrong-dimension", """
+        class Wrong(Net):
+            def forward(self, x):
+                h = self.encoder(x).view(-1, 4, 4)
+                s = (h @ h.transpose(1, 2)).softmax(1)  # HERE
+                return self.head((s @ h).flatten(1))
+        model = Wrong()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "one class": ("single-class-softmax", """
+        model = nn.Linear(8, 1)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), target=torch.zeros_like(y))
+    """),
+    "broadcast": ("loss-broadcasts", """
+        model = nn.Linear(8, 1)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=F.mse_loss, target=t[:, 0])
+    """),
+    "own broadcast": ("loss-broadcasts", """
+        def own(a, b):
+            return ((a - b) ** 2).mean()  # HERE
+        model = nn.Linear(8, 1)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=own, target=t[:, 0])
+    """),
+    "view for transpose": ("view-instead-of-transpose", """
+        class Wrong(Net):
+            def forward(self, x):
+                h = x.view(-1, 2, 4)
+                h = h.view(-1, 4, 2)  # HERE
+                return self.head(self.encoder(h.flatten(1)))
+        model = Wrong()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    """),
+    "heads not moved": ("view-instead-of-transpose", """
+        class Wrong(Net):
+            def forward(self, x):
+                h = self.encoder(x)[:, None].repeat(1, 5, 1)
+                h = h.view(-1, 4, 5, 4)  # HERE
+                return self.head(h.mean(2).flatten(1))
+        model = Wrong()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    """),
+    "batch for time": ("batch-and-time-exchanged", """
+        class Recurrent(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn = nn.GRU(2, 8)  # HERE
+                self.head = nn.Linear(8, 3)
+            def forward(self, x):
+                return self.head(self.rnn(x.view(-1, 4, 2))[0][:, -1])
+        model = Recurrent()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    """),
+}  # fmt: skip
+
+NEAR_MISSES: dict[str, str] = {
+    "frozen backbone": """
+        model = Net()
+        model.encoder.requires_grad_(False)
+        train(model, torch.optim.SGD(model.head.parameters(), lr=0.1), 30)
+    """,
+    "target network": """
+        model = Net()
+        target = copy.deepcopy(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        def average():
+            with torch.no_grad():
+                for a, b in zip(target.parameters(), model.parameters()):
+                    a.lerp_(b, 0.1)
+                target(x)
+        train(model, optimizer, 20, after=average)
+    """,
+    "distillation": """
+        model, teacher = Net(), Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(20):
+            with torch.no_grad():
+                wanted = teacher(x).softmax(1)
+            optimizer.zero_grad()
+            F.kl_div(model(x).log_softmax(1), wanted, reduction="batchmean").backward()
+            optimizer.step()
+    """,
+    "module list": """
+        class Deep(Net):
+            def __init__(self):
+                super().__init__()
+                self.more = nn.ModuleList([nn.Linear(16, 16)])
+                self.kept = [nn.ReLU()]
+            def forward(self, x):
+                return self.head(self.kept[0](self.more[0](self.encoder(x))))
+        model = Deep()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20)
+    """,
+    "replaced before": """
+        model = Net()
+        model.head = nn.Linear(16, 3)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20)
+    """,
+    "auxiliary detach": """
+        class Two(Net):
+            def __init__(self):
+                super().__init__()
+                self.side = nn.Linear(16, 3)
+            def forward(self, x):
+                h = self.encoder(x)
+                return self.head(h) + self.side(h.detach())
+        model = Two()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20)
+    """,
+    "accumulated": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(40):
+            k = step * 4
+            (F.cross_entropy(model(x[k : k + 16]), y[k : k + 16]) / 4).backward()
+            if step % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad()
+    """,
+    "attack on inputs": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(12):
+            bad = x.clone().requires_grad_()
+            F.cross_entropy(model(bad), y).backward()
+            bad = (x + 0.1 * bad.grad.sign()).detach()
+            optimizer.zero_grad()
+            F.cross_entropy(model(bad), y).backward()
+            optimizer.step()
+    """,
+    "two steps of SAM": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(12):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            moved = [p.grad * 0.05 for p in model.parameters()]
+            with torch.no_grad():
+                for p, d in zip(model.parameters(), moved):
+                    p.add_(d)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            with torch.no_grad():
+                for p, d in zip(model.parameters(), moved):
+                    p.sub_(d)
+            optimizer.step()
+    """,
+    "two networks": """
+        G, D = nn.Linear(4, 8), nn.Sequential(nn.Linear(8, 16), nn.LeakyReLU(), nn.Linear(16, 1))
+        g, d = torch.optim.Adam(G.parameters()), torch.optim.Adam(D.parameters())
+        one, zero = torch.ones(16, 1), torch.zeros(16, 1)
+        for step in range(20):
+            d.zero_grad()
+            fake = G(torch.randn(16, 4))
+            (F.binary_cross_entropy_with_logits(D(x[:16]), one) + F.binary_cross_entropy_with_logits(D(fake.detach()), zero)).backward()
+            d.step()
+            g.zero_grad()
+            F.binary_cross_entropy_with_logits(D(fake), one).backward()
+            g.step()
+    """,
+    "set to none by hand": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(12):
+            for p in model.parameters():
+                p.grad = None
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+    """,
+    "warm-up and cosine": """
+        model = Net()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.05)
+        schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [
+            torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, 1.0, 10), torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)], [10])
+        train(model, optimizer, 60, after=schedule.step)
+    """,
+    "plateau": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        for epoch in range(6):
+            train(model, optimizer, 10)
+            schedule.step(1.0)
+    """,
+    "mixed precision": """
+        model = Net()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for _ in range(20):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = F.cross_entropy(model(x), y)
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+    """,
+    "bfloat16 that moves": """
+        x = x.to(torch.bfloat16)
+        model = Net().to(torch.bfloat16)
+        train(model, torch.optim.Adam(model.parameters(), lr=1e-2), 20)
+    """,
+    "modes followed": """
+        class Noisy(Net):
+            def __init__(self):
+                super().__init__()
+                self.drop, self.norm = nn.Dropout(0.2), nn.BatchNorm1d(16)
+            def forward(self, x):
+                return self.head(F.dropout(self.drop(self.norm(self.encoder(x))), 0.1, self.training))
+        model = Noisy()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(3):
+            model.train()
+            train(model, optimizer, 8)
+            model.eval()
+            with torch.no_grad():
+                model(x)
+    """,
+    "frozen batch norm": """
+        model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+        model[1].eval()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20)
+    """,
+    "shuffled loader with workers": """
+        from torch.utils.data import DataLoader, Dataset
+        class Noisy(Dataset):
+            def __len__(self):
+                return 128
+            def __getitem__(self, k):
+                return x[k] + 0.1 * torch.randn(8), y[k]
+        def seeded(worker):
+            import random
+            random.seed(torch.initial_seed() % 2**32)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for xb, yb in DataLoader(Noisy(), batch_size=8, shuffle=True, num_workers=2, worker_init_fn=seeded):
+            optimizer.zero_grad()
+            F.cross_entropy(model(xb), yb).backward()
+            optimizer.step()
+    """,
+    "zero head and LoRA": """
+        class Lora(Net):
+            def __init__(self):
+                super().__init__()
+                nn.init.zeros_(self.head.weight)
+                self.a, self.b = nn.Parameter(torch.randn(4, 8) * 0.1), nn.Parameter(torch.zeros(16, 4))
+            def forward(self, x):
+                return self.head(self.encoder(x) + x @ self.a.t() @ self.b.t())
+        model = Lora()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20)
+    """,
+    "episode": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for episode in range(6):
+            kept = [model(x[k : k + 1]).log_softmax(1)[0, 0] for k in range(20)]
+            optimizer.zero_grad()
+            (-torch.stack(kept).sum()).backward()
+            optimizer.step()
+    """,
+    "evaluation with gradients": """
+        model = Net()
+        for epoch in range(3):
+            train(model, torch.optim.SGD(model.parameters(), lr=0.1), 10)
+            total = 0.0
+            for k in range(20):
+                total += F.cross_entropy(model(x), y).item()
+    """,
+    "attention": """
+        class Attention(Net):
+            def forward(self, x):
+                h = self.encoder(x).view(-1, 4, 4)
+                q = h.view(-1, 4, 2, 2).transpose(1, 2)
+                s = (q @ q.transpose(-1, -2)).softmax(-1)
+                return self.head((s @ q).transpose(1, 2).reshape(-1, 16))
+        model = Attention()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20)
+    """,
+    "sequence first": """
+        class Recurrent(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn, self.head = nn.GRU(2, 8), nn.Linear(8, 3)
+            def forward(self, x):
+                return self.head(self.rnn(x.view(-1, 4, 2).transpose(0, 1))[0][-1])
+        model = Recurrent()
+        train(model, torch.optim.Adam(model.parameters(), lr=0.01), 20)
+    """,
+    "pairwise distances": """
+        def contrast(a, b):
+            d = (a - a[:, 0]) ** 2
+            return d.mean() + F.mse_loss(a, b)
+        model = nn.Linear(8, 1)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), 20, loss=contrast, target=t)
+    """,
+    "sorted by hand, one class a batch on purpose": """
+        from torch.utils.data import BatchSampler, DataLoader, Sampler, TensorDataset
+        class ByClass(Sampler):
+            def __iter__(self):
+                for k in range(8):
+                    yield (y == k % 3).nonzero()[:8, 0].tolist()
+            def __len__(self):
+                return 8
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(2):
+            for xb, yb in DataLoader(TensorDataset(x, y), batch_sampler=ByClass()):
+                optimizer.zero_grad()
+                F.cross_entropy(model(xb), yb).backward()
+                optimizer.step()
+    """,
+    "log_softmax and nll": """
+        model = nn.Sequential(nn.Linear(8, 3), nn.LogSoftmax(dim=1))
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20, loss=F.nll_loss)
+    """,
+}
