@@ -63,6 +63,8 @@ class Eager:
         self.entry_pending = False
         self.idle = False
         """Nothing is wanted of modules in this step."""
+        self.inside_idle = False
+        """A root runs in such a step: its parts need not even be looked at."""
         self.accounting = Accounting(hook)
         self._replaced: set[str] = set()
         self._calls_at_mark: dict[str, int] = {}

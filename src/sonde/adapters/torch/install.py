@@ -122,6 +122,8 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     eager = _eager
     if eager is None and (not _pending or (eager := begin()) is None):
         return _original_call(self, *args, **kwargs)
+    if eager.inside_idle:
+        return _original_call(self, *args, **kwargs)
     if eager.replay.tape.live and eager.thread == get_ident():
         return eager.replay.tape.root(_observed_call, self, args, kwargs)
     if eager.tracer is not None:
@@ -145,9 +147,11 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
     if timing and eager.step == step:  # for want of an optimizer, the end of a step may lie in here
         eager.accounting.enter_ns += perf_counter_ns() - began
     eager.stack.append(entry)
+    eager.inside_idle = eager.idle and eager.tracer is None
     try:
         out = _original_call(self, *args, **kwargs)
     finally:
+        eager.inside_idle = False
         eager.stack.pop()
         if not eager.stack:
             eager.facts.root_left()
