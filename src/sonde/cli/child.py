@@ -72,7 +72,9 @@ def _install(options: Options) -> None:
 
             launch_blocking()
     except Exception as problem:
-        logging.getLogger("sonde").warning("could not be installed into torch (%s); the program runs unwatched", problem)
+        logging.getLogger("sonde").warning(
+            "could not be installed into torch (%s); the program runs unwatched", problem
+        )
 
 
 def _open(options: Options) -> Eager | None:
@@ -90,7 +92,9 @@ def _open(options: Options) -> Eager | None:
     except Exception as problem:
         if os.environ.get("SONDE_STRICT") == "1":
             raise
-        logging.getLogger("sonde").warning("could not begin (%s: %s); the program runs unwatched", type(problem).__name__, problem)
+        logging.getLogger("sonde").warning(
+            "could not begin (%s: %s); the program runs unwatched", type(problem).__name__, problem
+        )
         return None
 
 
@@ -148,7 +152,9 @@ def _noting_early(hook: Any) -> Any:
     return excepthook
 
 
-def _note(hook: Any, eager: Eager, kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+def _note(
+    hook: Any, eager: Eager, kind: type[BaseException], problem: BaseException, trace: TracebackType | None
+) -> None:
     """The traceback comes first: what there is to find out may take a forward pass."""
     global _failure
     whole = trace

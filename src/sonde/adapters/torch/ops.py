@@ -21,7 +21,9 @@ _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
 _length = torch._C._len_torch_function_stack
 
-_NOT_OPS = frozenset({"detach", "detach_", "requires_grad_", "size", "dim", "numel", "clone_", "backward", "item", "data"})
+_NOT_OPS = frozenset(
+    {"detach", "detach_", "requires_grad_", "size", "dim", "numel", "clone_", "backward", "item", "data"}
+)
 
 
 class OpMode(TorchFunctionMode):  # type: ignore[misc]
