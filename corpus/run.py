@@ -164,8 +164,14 @@ def main(arguments: list[str] | None = None) -> int:
     todo = jobs(chosen.only, chosen.corpus)
     if not todo:
         parser.error(f"no script matches {chosen.only!r}")
+
+    def one(job: Job) -> tuple[Job, dict[str, Any], float, str]:
+        report, seconds, problem = run(job, chosen.timeout)
+        print(f"{job.kind:<8} {job.name}  {seconds:.1f} s {problem}", file=sys.stderr, flush=True)
+        return job, report, seconds, problem
+
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        done = list(pool.map(lambda job: (job, *run(job, chosen.timeout)), todo))
+        done = list(pool.map(one, todo))
     verdicts = judge_all(done)
     show(verdicts)
     if chosen.json:
