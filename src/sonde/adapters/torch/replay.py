@@ -181,6 +181,8 @@ class Replay:
         tape = self.tape
         if not behind:
             tape.clear()
+        eager.session.cost_ns += tape.cost_ns
+        tape.cost_ns = 0
         self._bad = None
         if eager.tracer is not None and not self.active:
             tracer, eager.tracer = eager.tracer, None
@@ -213,8 +215,9 @@ class Replay:
 
     def after_optimizer(self) -> None:
         """Parameters have changed: what was computed with them cannot be computed again."""
-        if self.tape.wanted:
+        if self.tape.wanted and self.tape.entries:
             self.tape.clear()
+        if not self.tape.recording:
             self.tape.resume()
 
     def _write(self, trace: Any) -> None:
@@ -243,7 +246,7 @@ class Replay:
             return
         for name in names:
             buffer = module.get_buffer(name)
-            entry.buffers.append((buffer, buffer.detach().clone()))
+            entry.buffers = (*entry.buffers, (buffer, buffer.detach().clone()))
 
     def _after_root(self, module: nn.Module) -> None:
         if self._watched is None:
