@@ -61,7 +61,23 @@ _RANDOM = frozenset(
     }
 )
 _QUESTIONS = frozenset({"isnan", "isfinite", "isinf"})
-_MADE = ("_like", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
+_FRESH = frozenset(
+    {
+        "zeros",
+        "ones",
+        "full",
+        "eye",
+        "arange",
+        "linspace",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+    }
+)
+"""Make the same again from nothing; a loss may be added up in what they give."""
 _grad_enabled = torch.is_grad_enabled
 _any_autocast = torch._C._is_any_autocast_enabled
 _functorch_level = torch._C._functorch.maybe_current_level
@@ -268,7 +284,8 @@ class Tape:
         return out
 
     def _worthwhile(self) -> bool:
-        """Without gradients a module may compute targets, or be evaluated over and over, which is no part of the step."""
+        """Without gradients a module may compute targets, or be evaluated over and over, which is no part of
+        the step."""
         if _grad_enabled():
             return True
         self._unlearned += 1
@@ -305,8 +322,8 @@ class Tape:
         some = self._uses
         held = [self._hold(value) for value in args]
         named = self._hold(kwargs) if kwargs else kwargs
-        if self._uses == some or name.endswith(_MADE) or name.startswith("new_"):
-            return  # made from nothing: a value from outside
+        if (self._uses == some or name.endswith("_like") or name.startswith("new_")) and name not in _FRESH:
+            return  # made from nothing, at random maybe: a value from outside
         entry = Entry(func, held, named, random, sys._getframe(3))
         self.entries.append(entry)
         if type(out) is Tensor:

@@ -314,6 +314,7 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
         if name is None or eager.phase is not Phase.FORWARD or _functorch_level() is not None:
             return func(*args, **kwargs)
         frame = sys._getframe(1)
+        inner = len(tracer.drafts)
         guard = eager.session.guard
         inputs: tuple[TensorFact, ...] = ()
         try:
@@ -331,6 +332,8 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(out, Tensor) or name == "setitem" or tensors_in(out):
             try:
                 tracer.record(func, name, args, kwargs, inputs, out, frame)
+                if len(tracer.drafts) > inner + 1:  # ops of a custom autograd function, which came before it
+                    tracer.drafts[-1].fields["arguments"]["inner"] = inner
             except Exception as problem:
                 guard.contain("tracing an op", problem)
         return out
