@@ -270,7 +270,7 @@ class Tape:
             if popped:
                 push(self.mode)
             self.live = True
-            self.recording = was_recording or entry is not None
+            self.recording = (was_recording or entry is not None) and not self.trouble
         if entry is not None:
             began = perf_counter_ns()
             try:
