@@ -33,6 +33,9 @@ def diagnose(recording: Recording) -> list[Finding]:
 _ORIGINS = ("divergence", "nan-in-data", "nan-in-optimizer", "nan-in-weights", "nan-origin")
 
 
+_CHECKS = ("AssertionError", "ValueError", "RuntimeError", "FloatingPointError", "Exception", "ArithmeticError")
+
+
 def _link(findings: list[Finding]) -> None:
     """Where the origin of NaN is known, what a watchpoint saw of it follows from that."""
     for rank in {finding.rank for finding in findings}:
@@ -42,7 +45,10 @@ def _link(findings: list[Finding]) -> None:
         if origin is None:
             continue
         for k, finding in enumerate(findings):
-            if finding.rank == rank and finding.rule in ("nonfinite", "watchpoint") and finding.severity != "info":
+            checked = finding.rule == "exception" and finding.evidence.get("type") in _CHECKS
+            if finding.rank == rank and checked and finding.step == findings[origin].step:
+                findings[k] = replace(finding, caused_by=origin)  # the script looked, and gave up
+            elif finding.rank == rank and finding.rule in ("nonfinite", "watchpoint") and finding.severity != "info":
                 since = findings[origin].step
                 if finding.rule == "nonfinite" or since is None or (finding.step is not None and finding.step >= since):
                     findings[k] = replace(finding, caused_by=origin)

@@ -64,13 +64,24 @@ def forward_origin(trace: Trace, start: int) -> Origin | None:
         is_nan = any(count(fact.stats, "nan") for fact in op.outputs)
         causes = nans if nans and is_nan else [fact for fact in wrong if not on_purpose(trace, fact)]
         if not causes:
-            found.append(Origin(op, masks=tuple(wrong)))
+            found.append(Origin(_inner(trace, op) or op, masks=tuple(wrong)))
         for fact in causes:
             if fact.producer is None or fact.producer >= index:
                 found.append(Origin(op, outside=fact))
             else:
                 waiting.append(fact.producer)
     return min(found, key=lambda origin: origin.op.index)
+
+
+def _inner(trace: Trace, op: OpRecord) -> OpRecord | None:
+    """Of an op that is made of others (a custom autograd function, a checkpoint): the first one that went wrong."""
+    first = op.arguments.get("inner")
+    if not isinstance(first, int):
+        return None
+    for part in trace.ops[first : op.index]:
+        if any(bad(fact.stats) for fact in part.outputs) and not any(bad(fact.stats) for fact in part.inputs):
+            return part
+    return None
 
 
 def on_purpose(trace: Trace, fact: TensorFact, depth: int = 8) -> bool:

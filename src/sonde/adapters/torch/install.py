@@ -291,8 +291,13 @@ def _wrap_optimizer_init() -> None:
         tape = _eager.replay.tape if _eager is not None else None
         if tape is None or not tape.live or _eager is None or _eager.thread != get_ident():
             return clearing(self, *args, **kwargs)
-        with tape.aside():
+        recording = tape.recording
+        tape.rest()
+        try:
             return clearing(self, *args, **kwargs)
+        finally:
+            tape.resume()
+            tape.recording = tape.recording and recording
 
     torch.optim.Optimizer.zero_grad = zero_grad
 

@@ -14,6 +14,12 @@ _at = torch._C._get_function_stack_at
 
 def remove(mode: TorchFunctionMode) -> bool:
     """Takes a mode off the stack wherever it is, leaving the user's own modes as they were. Whether it was there."""
+    count = _length()
+    if not count:
+        return False
+    if _at(count - 1) is mode:
+        _pop()
+        return True
     above = []
     found = False
     while not found and _length():
@@ -31,6 +37,9 @@ def push(mode: TorchFunctionMode) -> None:
 
     Only the default device stays below, a mode that torch itself keeps at the bottom.
     """
+    if not _length():
+        _push(mode)
+        return
     above = []
     while count := _length():
         if count == 1 and isinstance(_at(0), DeviceContext):

@@ -63,7 +63,8 @@ class Replay:
         self._follow = False
         self._ended: Tracer | None = None
         self._first_bad = False
-        """The loss of the first step is bad: what came before the first module's call was not seen, so the next is traced."""
+        """The loss of the first step is bad: what came before the first module's call was not seen, so the
+        next is traced."""
         self._began = 0
         self._stateful: dict[int, list[str]] = {}
         self._watched: list[tuple[nn.Module, str, Tensor, int]] | None = None
@@ -181,6 +182,8 @@ class Replay:
         tape = self.tape
         if not behind:
             tape.clear()
+        eager.session.cost_ns += tape.cost_ns
+        tape.cost_ns = 0
         self._bad = None
         if eager.tracer is not None and not self.active:
             tracer, eager.tracer = eager.tracer, None
@@ -213,8 +216,9 @@ class Replay:
 
     def after_optimizer(self) -> None:
         """Parameters have changed: what was computed with them cannot be computed again."""
-        if self.tape.wanted:
+        if self.tape.wanted and self.tape.entries:
             self.tape.clear()
+        if not self.tape.recording:
             self.tape.resume()
 
     def _write(self, trace: Any) -> None:
@@ -243,7 +247,7 @@ class Replay:
             return
         for name in names:
             buffer = module.get_buffer(name)
-            entry.buffers.append((buffer, buffer.detach().clone()))
+            entry.buffers = (*entry.buffers, (buffer, buffer.detach().clone()))
 
     def _after_root(self, module: nn.Module) -> None:
         if self._watched is None:
@@ -345,10 +349,14 @@ class Replay:
             if not _same(made.detach(), target.detach()):
                 exact = False
                 tracer.notes.append("the value that came out is not the one that the training had computed")
+        bad_gradient = False
         for scaled, plain, gradient in tape.losses:
             if scaled in values:
                 tracer.differentiated(values[plain if plain in values else scaled])
-                self._differentiate(values[scaled], gradient)
+                bad_gradient |= self._differentiate(values[scaled], gradient, tracer)
+        if target is None and not bad_gradient:
+            exact = False
+            tracer.notes.append("the gradients that came out are finite, unlike those of the training")
         return exact
 
     def _execute(self, entry: Entry, values: dict[Slot, Tensor], tracer: Tracer) -> dict[Slot, Tensor]:
@@ -376,7 +384,8 @@ class Replay:
             out = call(*args, **kwargs)
         return dict(zip(entry.outputs, tensors_in(out), strict=False))
 
-    def _differentiate(self, loss: Tensor, gradient: Any) -> None:
+    def _differentiate(self, loss: Tensor, gradient: Any, tracer: Tracer) -> bool:
+        """The backward pass. Whether a gradient is not finite."""
         leaves: dict[int, Tensor] = {}
         for entry in self.tape.entries:
             if isinstance(entry.call, nn.Module):
@@ -388,11 +397,15 @@ class Replay:
             seed = gradient if isinstance(gradient, Tensor) else None
             self.eager.phase = Phase.BACKWARD
             try:
-                torch.autograd.grad(
+                found = torch.autograd.grad(
                     loss, list(leaves.values()), grad_outputs=seed, retain_graph=True, allow_unused=True
                 )
+                return any(made is not None and not bool(torch.isfinite(_dense(made)).all()) for made in found)
+            except RuntimeError as problem:  # reentrant checkpointing, for one, does not allow it
+                tracer.notes.append(f"the backward pass could not be run again: {problem}"[:300])
             finally:
                 self.eager.phase = Phase.FORWARD
+        return False
 
     @contextlib.contextmanager
     def _undisturbed(self, tracer: Tracer) -> Iterator[None]:
@@ -443,6 +456,10 @@ class Replay:
 def _changed(owner: nn.Module, name: str, buffer: Tensor, version: int) -> bool:
     held: Any = getattr(owner, name, None)
     return held is not buffer or buffer._version != version
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    return tensor if tensor.layout is torch.strided else tensor.coalesce().values()
 
 
 def _put(value: Any, values: dict[Slot, Tensor]) -> Any:

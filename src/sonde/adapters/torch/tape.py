@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from math import isfinite
+from time import perf_counter_ns
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 2000
 MOST_ROOTS = 256
+DISPATCH_NS = 1500
+"""What torch takes to hand an op to a mode."""
 MOST_UNLEARNED = 8
 """Calls of modules without gradients in one step, from which on they are an evaluation."""
 _RANDOM = frozenset(
@@ -58,12 +61,30 @@ _RANDOM = frozenset(
     }
 )
 _QUESTIONS = frozenset({"isnan", "isfinite", "isinf"})
-_MADE = ("_like", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
+_FRESH = frozenset(
+    {
+        "zeros",
+        "ones",
+        "full",
+        "eye",
+        "arange",
+        "linspace",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+    }
+)
+"""Make the same again from nothing; a loss may be added up in what they give."""
 _grad_enabled = torch.is_grad_enabled
 _any_autocast = torch._C._is_any_autocast_enabled
 _functorch_level = torch._C._functorch.maybe_current_level
 _generator = torch.default_generator
 _hidden = torch._C.DisableTorchFunction
+_length = torch._C._len_torch_function_stack
+_OPEN = contextlib.nullcontext()
 
 
 class Slot(int):
@@ -77,22 +98,71 @@ class _Made(weakref.ref[Tensor]):
 
 
 class Entry:
-    """`call` is a module or a function. `outputs` are the slots of what it gave, in the order of `tensors_in`."""
+    """`call` is a module or a function. `outputs` are the slots of what it gave, in the order of `tensors_in`.
 
-    __slots__ = ("args", "autocast", "buffers", "call", "code", "grad", "kwargs", "line", "outputs", "owner", "random")
+    `code` and `instruction` tell the user's line, which is worked out only when it is wanted.
+    """
 
-    def __init__(self, call: Any, args: Any, kwargs: Any, random: Tensor | None) -> None:
+    __slots__ = (
+        "args",
+        "autocast",
+        "buffers",
+        "call",
+        "code",
+        "grad",
+        "instruction",
+        "kwargs",
+        "outputs",
+        "owner",
+        "random",
+    )
+
+    def __init__(self, call: Any, args: Any, kwargs: Any, random: Tensor | None, frame: FrameType | None) -> None:
         self.call = call
         self.args = args
         self.kwargs = kwargs
         self.random = random
         self.grad = _grad_enabled()
-        self.buffers: list[tuple[Tensor, Tensor]] = []
-        self.autocast: tuple[tuple[str, torch.dtype], ...] = ()
+        self.outputs: list[Slot] | tuple[Slot, ...] = ()
+        self.buffers: tuple[tuple[Tensor, Tensor], ...] = ()
+        self.autocast = _autocast() if _any_autocast() else ()
         self.code: CodeType | None = None
-        self.line = 0
+        self.instruction = -1
         self.owner: nn.Module | None = None
-        self.outputs: list[Slot] = []
+        fallback: FrameType | None = None
+        while frame is not None:
+            rank = rank_of(frame.f_code)
+            if rank == 2:
+                break
+            if rank == 1 and fallback is None:
+                fallback = frame
+            frame = frame.f_back
+        frame = frame or fallback
+        if frame is not None:
+            code = self.code = frame.f_code
+            self.instruction = frame.f_lasti
+            method = _methods.get(code)
+            if method is None:
+                method = _methods[code] = code.co_varnames[:1] == ("self",)
+            if method:
+                self.owner = module_of(frame)
+
+    @property
+    def line(self) -> int:
+        if self.code is not None:
+            for start, end, line in self.code.co_lines():
+                if start <= self.instruction < end and line is not None:
+                    return line
+        return 0
+
+
+_methods: dict[CodeType, bool] = {}
+
+
+def _autocast() -> tuple[tuple[str, torch.dtype], ...]:
+    return tuple(
+        (device, torch.get_autocast_dtype(device)) for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)
+    )
 
 
 class Tape:
@@ -115,9 +185,13 @@ class Tape:
         self.after_root: Callable[[nn.Module], None] = lambda module: None
         self._made: dict[int, _Made] = {}
         self._given: dict[int, tuple[Tensor, int]] = {}
+        self.cost_ns = 0
+        """Spent on the tape since somebody last set this to 0."""
         self._slots = 0
         self._roots = 0
         self._unlearned = 0
+        self._uses = 0
+        self._dead = self._gone
 
     # -- on and off ------------------------------------------------------------------------------
 
@@ -177,17 +251,19 @@ class Tape:
 
     def root(self, call: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A module is called and no other one runs: calls it with the mode off."""
+        began = perf_counter_ns()
         popped = remove(self.mode)
-        self.live, was_recording = False, self.recording
-        self.recording = False
+        was_recording = self.recording
+        self.live = self.recording = False
         entry: Entry | None = None
         forward = self.eager.phase is not Phase.BACKWARD  # else a checkpoint is recomputed
         if forward and self.wanted and not self.trouble and _functorch_level() is None and self._worthwhile():
             try:
-                with _hidden():  # also from modes of the user's
+                with _hidden() if _length() else _OPEN:  # also from modes of the user's
                     entry = self._root(module, args, kwargs)
             except Exception as problem:
                 self.eager.session.guard.contain("taping a module", problem)
+        self.cost_ns += perf_counter_ns() - began
         try:
             out = call(module, *args, **kwargs)
         finally:
@@ -196,6 +272,7 @@ class Tape:
             self.live = True
             self.recording = (was_recording or entry is not None) and not self.trouble
         if entry is not None:
+            began = perf_counter_ns()
             try:
                 with _hidden():
                     self.after_root(module)
@@ -203,14 +280,12 @@ class Tape:
                     entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
             except Exception as problem:
                 self.eager.session.guard.contain("taping a module", problem)
+            self.cost_ns += perf_counter_ns() - began
         return out
 
-    @property
-    def unlearning(self) -> bool:
-        return self._unlearned >= MOST_UNLEARNED and not _grad_enabled()
-
     def _worthwhile(self) -> bool:
-        """Without gradients a module may compute targets, or be evaluated over and over, which is no part of the step."""
+        """Without gradients a module may compute targets, or be evaluated over and over, which is no part of
+        the step."""
         if _grad_enabled():
             return True
         self._unlearned += 1
@@ -223,8 +298,9 @@ class Tape:
         if self._roots > MOST_ROOTS:
             self.stop(f"the step calls modules more than {MOST_ROOTS} times")
             return None
-        entry = Entry(module, self._hold(args), self._hold(kwargs), _generator.get_state())
-        self._locate(entry, sys._getframe(3))
+        entry = Entry(
+            module, self._hold(args), self._hold(kwargs) if kwargs else kwargs, _generator.get_state(), sys._getframe(3)
+        )
         self.before_root(entry, module)
         return entry
 
@@ -243,12 +319,16 @@ class Tape:
         if len(self.entries) >= MOST_ENTRIES:
             self.stop(f"the step has more than {MOST_ENTRIES} ops outside of modules")
             return
-        if not tensors_in((args, kwargs)) or name.endswith(_MADE) or name.startswith("new_"):
-            return  # made from nothing: a value from outside
-        entry = Entry(func, self._hold(args), self._hold(kwargs), random)
-        self._locate(entry, sys._getframe(3))
+        some = self._uses
+        held = [self._hold(value) for value in args]
+        named = self._hold(kwargs) if kwargs else kwargs
+        if (self._uses == some or name.endswith("_like") or name.startswith("new_")) and name not in _FRESH:
+            return  # made from nothing, at random maybe: a value from outside
+        entry = Entry(func, held, named, random, sys._getframe(3))
         self.entries.append(entry)
-        if out is not None:
+        if type(out) is Tensor:
+            entry.outputs = (self._make(out),)
+        elif out is not None:
             entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
 
     def differentiate(self, loss: Tensor, plain: Tensor, gradient: Any) -> None:
@@ -264,16 +344,20 @@ class Tape:
 
     def unchanged(self) -> bool:
         """Whether everything that came from outside still holds the values of then."""
-        return all(tensor._version == version for tensor, version in self._given.values())
+        return all(version < 0 or tensor._version == version for tensor, version in self._given.values())
 
     def _hold(self, value: Any) -> Any:
         if isinstance(value, Tensor):
+            self._uses += 1
             key = id(value)
             made = self._made.get(key)
             if made is not None:
                 return made.slot
             if key not in self._given:
-                self._given[key] = (value, 0 if value.is_inference() else value._version)
+                try:
+                    self._given[key] = (value, value._version)
+                except RuntimeError:  # an inference tensor, which has no version and is never changed
+                    self._given[key] = (value, -1)
             return value
         kind = type(value)
         if kind is tuple or kind is list:
@@ -284,7 +368,7 @@ class Tape:
 
     def _make(self, tensor: Tensor) -> Slot:
         key = id(tensor)
-        made = _Made(tensor, self._gone)
+        made = _Made(tensor, self._dead)
         made.key, made.slot = key, Slot(self._slots)
         self._slots += 1
         self._made[key] = made
@@ -324,26 +408,6 @@ class Tape:
                     self._given[key] = (value, value._version)
         return True
 
-    def _locate(self, entry: Entry, frame: FrameType | None) -> None:
-        fallback: FrameType | None = None
-        while frame is not None:
-            rank = rank_of(frame.f_code)
-            if rank == 2:
-                break
-            if rank == 1 and fallback is None:
-                fallback = frame
-            frame = frame.f_back
-        found = frame or fallback
-        if found is not None:
-            entry.code, entry.line = found.f_code, found.f_lineno
-            entry.owner = module_of(found)
-        if _any_autocast():
-            entry.autocast = tuple(
-                (device, torch.get_autocast_dtype(device))
-                for device in ("cpu", "cuda")
-                if torch.is_autocast_enabled(device)
-            )
-
 
 class TapeMode(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, tape: Tape) -> None:
@@ -368,16 +432,18 @@ class TapeMode(TorchFunctionMode):  # type: ignore[misc]
         name: str = getattr(func, "__name__", "")
         random = _generator.get_state() if name in _RANDOM else None
         out = func(*args, **kwargs) if kwargs else func(*args)
-        if not tape.recording or name == "backward" or tape.unlearning:
+        if not tape.recording or name == "backward" or (tape._unlearned >= MOST_UNLEARNED and not _grad_enabled()):
             return out
         try:
-            if isinstance(out, Tensor | tuple | list) or name == "__setitem__":
+            if type(out) is Tensor or isinstance(out, Tensor | tuple | list) or name == "__setitem__":
                 if name == "__get__" and getattr(getattr(func, "__self__", None), "__name__", "") in ("grad", "shape"):
                     return out
                 if _functorch_level() is not None:
                     tape.stop("torch.func is used outside of modules")
                     return out
+                began = perf_counter_ns()
                 tape.note(func, args, kwargs or {}, out, random)
+                tape.cost_ns += perf_counter_ns() - began + DISPATCH_NS
                 if name in _QUESTIONS and isinstance(out, Tensor) and isinstance(args[0], Tensor):
                     _answered(tape, args[0])
             elif name == "item" and type(out) is float and not isfinite(out):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MOST_OPS = 20_000
 _NODES = 64
 """Autograd nodes of one op that are watched."""
+_jit_tracing = torch._C._get_tracing_state
 _functorch_level = torch._C._functorch.maybe_current_level
 _VIEWS_OF_TENSORS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
@@ -311,9 +312,10 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
         tracer = self.tracer
         eager = tracer.eager
         name = _traced_name(func)
-        if name is None or eager.phase is not Phase.FORWARD or _functorch_level() is not None:
+        if name is None or eager.phase is not Phase.FORWARD or _functorch_level() is not None or _jit_tracing():
             return func(*args, **kwargs)
         frame = sys._getframe(1)
+        inner = len(tracer.drafts)
         guard = eager.session.guard
         inputs: tuple[TensorFact, ...] = ()
         try:
@@ -331,6 +333,8 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(out, Tensor) or name == "setitem" or tensors_in(out):
             try:
                 tracer.record(func, name, args, kwargs, inputs, out, frame)
+                if len(tracer.drafts) > inner + 1:  # ops of a custom autograd function, which came before it
+                    tracer.drafts[-1].fields["arguments"]["inner"] = inner
             except Exception as problem:
                 guard.contain("tracing an op", problem)
         return out

@@ -33,11 +33,12 @@ def origins(case: Case) -> list[Finding]:
     where that showed.
     """
     harmed = _harmed_steps(case)
+    survived = not harmed and not any(event.get("kind") == "exception" for event in case.events)
     data: list[Finding] = []
     for trace in case.traces:
         if trace.reason == "first" and trace.step not in harmed:
             continue
-        found = _in_trace(case, trace, survived=not harmed)
+        found = _in_trace(case, trace, survived=survived)
         if found and trace.reason == "first" and found[0].rule == "nan-in-data":
             data = found  # or it was made before the first module was called: the next step tells
         elif found:
@@ -251,7 +252,9 @@ def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Findi
         rule="nan-in-weights",
         severity="error",
         title=f"{fact.name} holds {_gives(fact.stats)} from the start",
-        advice="Initialise it: torch.empty and torch.Tensor(n) give memory as it was; a loaded checkpoint may be bad, too.",
+        advice=(
+            "Initialise it: torch.empty and torch.Tensor(n) give memory as it was; a loaded checkpoint may be bad, too."
+        ),
         step=trace.step,
         phase="forward",
         rank=case.rank.rank,
