@@ -101,6 +101,39 @@ def _cut(trace: Trace | None, names: list[str]) -> OpRecord | None:
     return found
 
 
+@rule("loss-without-graph")
+def loss_without_graph(case: Case) -> list[Finding]:
+    """Backward passes run and the optimizer steps, but no parameter of it ever gets a gradient: the loss was cut off from the
+    model, as by making a new tensor from its value."""
+    sequence = case.facts.get("sequence", {})
+    if sequence.get("backwards", 0) < 3 or _without_gradient(case):
+        return []
+    for k, optimizer in enumerate(case.facts.get("optimizers", [])):
+        own = [name for name, fact in parameters(case).items() if k in fact["optimizers"] and fact["requires_grad"]]
+        if optimizer["looked_at"] < 3 or optimizer["had_gradients"] or optimizer["closure"] or not own:
+            continue
+        if any(gradient_rows(case, name) for name in own) or optimizer["emptied"]:
+            continue
+        cut = _cut(case.first, own)
+        loss = case.sites.get("loss:value")
+        return [
+            Finding(
+                rule="loss-without-graph",
+                severity="error",
+                title=f"The loss does not depend on any parameter of {optimizer['type']}: no gradient reaches it"
+                + (f" ({cut.op} cuts the graph)" if cut else ""),
+                advice="Keep the graph from the model's output to the loss: no .item(), .detach(), torch.tensor(...) on the way.",
+                step=0,
+                phase="backward",
+                site=f"{cut.site}:out" if cut else "loss:value",
+                source=(cut.source if cut else None) or (loss.source if loss else None),
+                evidence={"parameters": len(own), "backward_passes": sequence["backwards"]},
+                confidence=0.9,
+            )
+        ]
+    return []
+
+
 @rule("gradients-discarded")
 def discarded(case: Case) -> list[Finding]:
     """Several backward passes run before one optimizer step, and the gradients of all but the last are cleared unused.

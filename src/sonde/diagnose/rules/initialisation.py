@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import log
+
 from sonde.diagnose.rule import Case, rule
+from sonde.diagnose.rules import gradients
 from sonde.diagnose.told import gradient_rows, parameters, place, some
 from sonde.model.finding import Finding
 
@@ -81,6 +84,77 @@ def saturated(case: Case) -> list[Finding]:
             site=f"{name}:out",
             source=place(module["made"]),
             evidence={"slope_left": round(share, 4), "input_absmax": inputs[0]["absmax"] if inputs else None, "input_mean": inputs[0]["mean"] if inputs else None},
+            confidence=0.88,
+        )
+    ]
+
+
+@rule("inputs-not-normalised")
+def not_normalised(case: Case) -> list[Finding]:
+    """Inputs are far from the scale that layers are initialised for, and the first loss shows it: cross-entropy of an untrained
+    model is about log(classes), and here it is several times that."""
+    inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["step"] == 0 and row["absmax"] > 20]
+    losses = case.series("loss")
+    if not inputs or not losses or case.first is None or saturated(case):
+        return []
+    for op in case.first.ops:
+        if op.op == "cross_entropy" and len(op.inputs) >= 2 and len(op.inputs[0].shape) >= 2 and op.inputs[0].shape[1] > 1:
+            usual = log(op.inputs[0].shape[1])
+            if losses[0][1] > 5 * usual:
+                row = inputs[0]
+                return [
+                    Finding(
+                        rule="inputs-not-normalised",
+                        severity="warning",
+                        title=f"Inputs of {row['root']} reach {row['absmax']:g}: the first loss is {losses[0][1]:.3g} instead of about {usual:.2g}",
+                        advice="Normalise the inputs (subtract the mean, divide by the standard deviation).",
+                        step=0,
+                        phase="forward",
+                        site=f"{row['root']}:in",
+                        source=op.source,
+                        evidence={"absmax": row["absmax"], "mean": row["mean"], "std": row["std"], "first_loss": losses[0][1]},
+                        confidence=0.8,
+                    )
+                ]
+    return []
+
+
+_RECTIFIERS = ("ReLU", "ReLU6", "Hardtanh", "Threshold")
+
+
+@rule("units-dead")
+def dead(case: Case) -> list[Finding]:
+    """A ReLU gives 0 for every unit and sample whenever it was looked at, while the loss is not 0: what lies before it cannot
+    learn any more. Sparse is not dead: one unit that is on, once, is enough for silence."""
+    if case.steps < 10 or gradients.all_zero(case):
+        return []
+    losses = [value for _, value in case.series("loss")]
+    if not losses or abs(losses[-1]) < 1e-6:
+        return []
+    found = []
+    for name, module in case.facts.get("modules", {}).items():
+        if module["type"] not in _RECTIFIERS:
+            continue
+        rows = case.digests(f"{name}:out", ("step", "count", "zero"))
+        late = [row for row in rows if row["step"] >= case.steps / 2]
+        zero = [row["zero"] == row["count"] for row in rows]
+        since = len(zero) - zero[::-1].index(False) if False in zero else 0
+        if late and len(rows) - since >= 3 and all(row["zero"] == row["count"] for row in late):
+            found.append((name, module, rows[since]["step"] if since < len(rows) else 0))
+    if not found:
+        return []
+    name, module, since = found[0]
+    return [
+        Finding(
+            rule="units-dead",
+            severity="error",
+            title=f"All units of {some([n for n, *_ in found])} ({module['type']}) are dead from step {since} on",
+            advice="Look at the learning rate and the bias before it; LeakyReLU, GELU or a normalisation before it keep units alive.",
+            step=since,
+            phase="forward",
+            site=f"{name}:out",
+            source=place(module["made"]),
+            evidence={"zero_share": 1.0, "layers": [n for n, *_ in found][:10]},
             confidence=0.88,
         )
     ]

@@ -113,3 +113,46 @@ def dropout_module_left(case: Case) -> list[Finding]:
                 )
             )
     return found[:3]
+
+
+@rule("dropout-rate-extreme")
+def extreme_dropout(case: Case) -> list[Finding]:
+    """A dropout layer drops nine values of ten or more: its rate was probably meant as the share to keep."""
+    return [
+        Finding(
+            rule="dropout-rate-extreme",
+            severity="warning",
+            title=f"{name} ({module['type']}) drops {module['settings']['p']:.0%} of its input",
+            advice="p is the probability to drop, not to keep.",
+            step=0,
+            phase="forward",
+            site=f"{name}:out",
+            source=place(module["made"]),
+            evidence={"p": module["settings"]["p"]},
+            confidence=0.8,
+        )
+        for name, module in case.facts.get("modules", {}).items()
+        if module["type"].startswith("Dropout") and module["settings"].get("p", 0) >= 0.9 and case.steps
+    ][:1]
+
+
+@rule("batch-norm-momentum")
+def norm_momentum(case: Case) -> list[Finding]:
+    """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running statistics that eval
+    mode uses are those of the last batch. Other frameworks mean the reverse by it."""
+    return [
+        Finding(
+            rule="batch-norm-momentum",
+            severity="warning",
+            title=f"{name} ({module['type']}) has momentum {module['settings']['momentum']:g}: its statistics are those of the last batch",
+            advice=f"Use momentum={1 - module['settings']['momentum']:.3g}: torch weighs the new batch by it, not the old statistics.",
+            step=0,
+            phase="forward",
+            site=f"{name}:out",
+            source=place(module["made"]),
+            evidence={"momentum": module["settings"]["momentum"]},
+            confidence=0.85,
+        )
+        for name, module in case.facts.get("modules", {}).items()
+        if module["type"].startswith("BatchNorm") and (module["settings"].get("momentum") or 0) >= 0.9 and case.steps
+    ][:1]

@@ -265,3 +265,79 @@ def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
         if left < 0.5 and middle > 0.5:
             found.append((name, left, middle))
     return found if matrices and len(found) >= 0.6 * matrices else []
+
+
+@rule("freeze-without-effect")
+def freeze_without_effect(case: Case) -> list[Finding]:
+    """`module.requires_grad = False` sets an attribute of the module that nobody reads; its parameters are trained as before."""
+    found = []
+    for name, module in case.facts.get("modules", {}).items():
+        if module["settings"].get("requires_grad") is not False:
+            continue
+        inside = [n for n, f in parameters(case).items() if (f["owner"] == name or n.startswith(f"{name}.")) and f["requires_grad"]]
+        if inside:
+            found.append(
+                Finding(
+                    rule="freeze-without-effect",
+                    severity="warning",
+                    title=f"{name}.requires_grad = False freezes nothing: {len(inside)} parameters are still trained",
+                    advice=f"Call {name}.requires_grad_(False), or set it on each parameter.",
+                    step=0,
+                    site=f"{name}:out",
+                    source=place(module.get("frozen_at")) or place(module["made"]),
+                    evidence={"parameters": inside[:20]},
+                    confidence=0.95,
+                )
+            )
+    return found[:1]
+
+
+@rule("last-layer-frozen")
+def last_layer_frozen(case: Case) -> list[Finding]:
+    """The last layer does not require a gradient although an optimizer holds it, and layers before it are trained. Freezing on
+    purpose goes from the front; a frozen random last layer is an accident, such as freezing after the head was made.
+    """
+    facts = case.facts
+    weights = [(n, f) for n, f in parameters(case).items() if len(f["shape"]) >= 2 and f["library"] and f"{f['owner']}:out" in case.sites]
+    if len(weights) < 2 or case.steps < 3:
+        return []
+    name, last = max(weights, key=lambda pair: case.sites[f"{pair[1]['owner']}:out"].id)
+    trained = [n for n, f in weights if f["requires_grad"] and f["optimizers"] and case.digests(f"{n}:grad", ("step",))]
+    if last["requires_grad"] or last["loaded"] or not last["optimizers"] or not trained or case.digests(f"{name}:grad", ("step",)):
+        return []
+    return [
+        Finding(
+            rule="last-layer-frozen",
+            severity="warning",
+            title=f"{last['owner']} ({last['owner_type']}), the last layer, is frozen while {some(trained, 2)} are trained",
+            advice="Set requires_grad_(True) on it, or freeze by name more narrowly.",
+            step=0,
+            site=f"{name}:value",
+            source=place(facts.get("freezes")) or place(last["made"]),
+            evidence={"requires_grad": False, "in_optimizer": True},
+            confidence=0.75,
+        )
+    ]
+
+
+@rule("betas-exchanged")
+def betas(case: Case) -> list[Finding]:
+    """Adam with a first beta of 0.99 and more, above the second: the two look exchanged."""
+    for optimizer in _stepping(case):
+        for group in optimizer["groups"]:
+            given = group.get("betas")
+            if isinstance(given, list) and len(given) == 2 and given[0] >= 0.99 and given[0] > given[1]:
+                return [
+                    Finding(
+                        rule="betas-exchanged",
+                        severity="warning",
+                        title=f"betas=({given[0]:g}, {given[1]:g}) of {optimizer['type']} look exchanged",
+                        advice="The first is of the mean (0.9), the second of the square (0.999).",
+                        step=0,
+                        phase="optimizer",
+                        source=place(optimizer["made"]),
+                        evidence={"betas": given},
+                        confidence=0.85,
+                    )
+                ]
+    return []

@@ -151,3 +151,65 @@ def skips(case: Case) -> list[Finding]:
             confidence=0.85,
         )
     ]
+
+
+@rule("clip-limit-tiny")
+def clip_tiny(case: Case) -> list[Finding]:
+    """Clipping cuts gradients to less than a thousandth of their norm at nearly every step, and the optimizer (SGD) goes by that
+    norm: training crawls. Adam and its like do not mind the scale."""
+    clip = case.facts.get("clipping", {})
+    optimizer = next((o for o in case.facts.get("optimizers", []) if o["steps"]), None)
+    limit, norm = clip.get("limit"), clip.get("median_norm")
+    if not limit or not norm or optimizer is None or optimizer["type"] != "SGD" or clip["scaled"] or norm < 1000 * limit:
+        return []
+    return [
+        Finding(
+            rule="clip-limit-tiny",
+            severity="warning",
+            title=f"{clip['kind']} cuts gradients of norm {norm:.3g} down to {limit:g}",
+            advice="Clip near the usual norm of the gradients, so that only outliers are cut.",
+            step=0,
+            phase="optimizer",
+            op=clip["kind"],
+            source=place(clip["line"]),
+            evidence={"limit": limit, "median_norm": norm, "calls": clip["calls"]},
+            confidence=0.75,
+        )
+    ]
+
+
+@rule("float16-without-scaling")
+def unscaled(case: Case) -> list[Finding]:
+    """The forward pass runs in float16 by autocast, no scaler is used, and a large part of the gradients is exactly zero: what
+    is below 6e-8 is lost."""
+    trace = case.first
+    if trace is None or not any(op.autocast == "float16" for op in trace.ops):
+        return []
+    if any(scaler["enabled"] for scaler in case.facts.get("clipping", {}).get("scalers", [])):
+        return []
+    lost = []
+    for name, fact in parameters(case).items():
+        if len(fact["shape"]) < 2 or not fact["optimizers"]:
+            continue
+        rows = case.digests(f"{name}:grad", ("count", "zero"))
+        shares = sorted(row["zero"] / row["count"] for row in rows if row["count"])
+        if shares and shares[len(shares) // 2] > 0.3:
+            lost.append((name, shares[len(shares) // 2]))
+    if not lost:
+        return []
+    optimizer = next(iter(case.facts.get("optimizers", [])), None)
+    first = next(op for op in trace.ops if op.autocast == "float16")
+    return [
+        Finding(
+            rule="float16-without-scaling",
+            severity="error",
+            title=f"float16 without loss scaling: {lost[0][1]:.0%} of the gradient of {lost[0][0]} is lost to zero",
+            advice="Use torch.amp.GradScaler around backward and step, or autocast to bfloat16.",
+            step=0,
+            phase="backward",
+            site=f"{lost[0][0]}:grad",
+            source=first.source or (place(optimizer["made"]) if optimizer else None),
+            evidence={"zero_share": {name: round(share, 3) for name, share in lost[:10]}, "scaler": None},
+            confidence=0.8,
+        )
+    ]
