@@ -213,7 +213,6 @@ BUGS: dict[str, tuple[str, str]] = {
     """),
     "bfloat16": ("update-rounds-away", """
         model = Net().to(torch.bfloat16)  # HERE
-        train(model, torch.optim.SGD(model.parameters(), lr=1e-4), 12, loss=lambda a, b: F.cross_entropy(a.float(), b), size=64) if False else None
         x = x.to(torch.bfloat16)
         train(model, torch.optim.SGD(model.parameters(), lr=1e-4), 12, size=64)
     """),
@@ -407,7 +406,8 @@ BUGS: dict[str, tuple[str, str]] = {
     """),
     "sigmoid twice": ("probabilities-into-logit-loss", """
         model = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
-        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=F.binary_cross_entropy_with_logits, target=(t > 0).float())
+        wanted = (t > 0).float()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=nn.BCEWithLogitsLoss(), target=wanted)
     """),
     "nll of logits": ("log-probabilities-expected", """
         model = Net()
@@ -645,7 +645,8 @@ NEAR_MISSES: dict[str, str] = {
         for step in range(20):
             d.zero_grad()
             fake = G(torch.randn(16, 4))
-            (F.binary_cross_entropy_with_logits(D(x[:16]), one) + F.binary_cross_entropy_with_logits(D(fake.detach()), zero)).backward()
+            loss = F.binary_cross_entropy_with_logits(D(x[:16]), one)
+            (loss + F.binary_cross_entropy_with_logits(D(fake.detach()), zero)).backward()
             d.step()
             g.zero_grad()
             F.binary_cross_entropy_with_logits(D(fake), one).backward()
@@ -664,7 +665,8 @@ NEAR_MISSES: dict[str, str] = {
         model = Net()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.05)
         schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [
-            torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, 1.0, 10), torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)], [10])
+            torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, 1.0, 10),
+            torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)], [10])
         train(model, optimizer, 60, after=schedule.step)
     """,
     "plateau": """

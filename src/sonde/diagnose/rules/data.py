@@ -29,7 +29,9 @@ def not_shuffled(case: Case) -> list[Finding]:
     if len(pure) < 0.75 * len(labels) or len(classes) < 2 or max(classes.values()) > 0.9 * len(pure):
         return []
     loader = _trained_loader(case)
-    if loader is not None and (loader["own_batch_sampler"] or loader["sampler"] not in ("SequentialSampler", "RandomSampler")):
+    if loader is not None and (
+        loader["own_batch_sampler"] or loader["sampler"] not in ("SequentialSampler", "RandomSampler")
+    ):
         return []
     sequential = loader is not None and loader["sampler"] == "SequentialSampler"
     return [
@@ -41,7 +43,12 @@ def not_shuffled(case: Case) -> list[Finding]:
             step=0,
             site="data",
             source=place(loader["made"]) if sequential and loader else place(case.facts["batches"]["label_line"]),
-            evidence={"batches": len(labels), "with_one_class": len(pure), "classes": len(classes), "sampler": loader["sampler"] if loader else None},
+            evidence={
+                "batches": len(labels),
+                "with_one_class": len(pure),
+                "classes": len(classes),
+                "sampler": loader["sampler"] if loader else None,
+            },
             confidence=0.93,
         )
     ]
@@ -74,7 +81,9 @@ def constant_labels(case: Case) -> list[Finding]:
 @rule("inputs-constant")
 def constant_inputs(case: Case) -> list[Finding]:
     """All samples of a batch are equal, in every batch that was looked at: the inputs carry nothing to learn from."""
-    inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["index"] == 0 and row["shape"][0] >= 4]
+    inputs = [
+        row for row in case.facts.get("batches", {}).get("inputs", []) if row["index"] == 0 and row["shape"][0] >= 4
+    ]
     labels = case.facts.get("batches", {}).get("labels", [])
     varied = any(row[1] < row[0] for row in labels)
     if len(inputs) < 3 or not all(row["same_rows"] for row in inputs) or not varied:
@@ -97,9 +106,10 @@ def constant_inputs(case: Case) -> list[Finding]:
 
 @rule("workers-share-randomness")
 def workers(case: Case) -> list[Finding]:
-    """Each worker of a loader gets a copy of the dataset with its random generator in the same state, so all of them draw the
-    same numbers, and again in the next epoch. torch seeds its own, Python's and numpy's global generators for each worker;
-    a generator that the dataset keeps (or a `worker_init_fn` that seeds all alike) undoes that.
+    """Each worker of a loader gets a copy of the dataset with its random generator in the same state, so all of
+    them draw the same numbers, and again in the next epoch. torch seeds its own, Python's and numpy's global
+    generators for each worker; a generator that the dataset keeps (or a `worker_init_fn` that seeds all alike)
+    undoes that.
     """
     found = []
     for loader in case.facts.get("loaders", []):
@@ -113,12 +123,23 @@ def workers(case: Case) -> list[Finding]:
                 Finding(
                     rule="workers-share-randomness",
                     severity="error",
-                    title=f"{loader['workers']} workers draw the same random numbers: each has a copy of {kept['holder']}.{kept['name']} ({kept['type']})",
-                    advice="Draw from torch's or numpy's global generator, or make the generator in worker_init_fn from torch.initial_seed().",
+                    title=(
+                        f"{loader['workers']} workers draw the same random numbers: each has a copy of "
+                        f"{kept['holder']}.{kept['name']} ({kept['type']})"
+                    ),
+                    advice=(
+                        "Draw from torch's or numpy's global generator, or make the generator in worker_init_fn "
+                        "from torch.initial_seed()."
+                    ),
                     step=1,
                     site="data",
                     source=place(kept["line"]) or place(loader["made"]),
-                    evidence={"workers": loader["workers"], "generator": f"{kept['holder']}.{kept['name']}", "passes": loader["passes"], "worker_init_fn": None},
+                    evidence={
+                        "workers": loader["workers"],
+                        "generator": f"{kept['holder']}.{kept['name']}",
+                        "passes": loader["passes"],
+                        "worker_init_fn": None,
+                    },
                     confidence=0.9,
                 )
             )
@@ -127,7 +148,10 @@ def workers(case: Case) -> list[Finding]:
                 Finding(
                     rule="workers-share-randomness",
                     severity="error",
-                    title=f"worker_init_fn gives all {loader['workers']} workers the same seed: they draw the same random numbers",
+                    title=(
+                        f"worker_init_fn gives all {loader['workers']} workers the same seed: they draw the same "
+                        "random numbers"
+                    ),
                     advice="Seed from torch.initial_seed(), which differs for each worker and epoch.",
                     step=1,
                     site="data",
@@ -145,7 +169,9 @@ def tiny_batches(case: Case) -> list[Finding]:
     sample by itself, and the running statistics that eval mode uses do not describe that.
     """
     norms = [
-        (name, module) for name, module in case.facts.get("modules", {}).items() if module["type"] in _NORMS and module["settings"].get("track_running_stats", True)
+        (name, module)
+        for name, module in case.facts.get("modules", {}).items()
+        if module["type"] in _NORMS and module["settings"].get("track_running_stats", True)
     ]
     sizes = {int(size): count for size, count in case.facts.get("batches", {}).get("sizes", {}).items()}
     if not norms or sum(sizes.values()) < 3:
@@ -170,7 +196,10 @@ def tiny_batches(case: Case) -> list[Finding]:
         Finding(
             rule="batch-norm-tiny-batch",
             severity="warning",
-            title=f"{some([name for name, *_ in hit])} ({hit[0][1]['type']}) trained with batches of {size}: eval mode will not match",
+            title=(
+                f"{some([name for name, *_ in hit])} ({hit[0][1]['type']}) trained with batches of {size}: eval "
+                "mode will not match"
+            ),
             advice="Use larger batches, or GroupNorm/InstanceNorm, which do not depend on the batch.",
             step=0,
             phase="forward",

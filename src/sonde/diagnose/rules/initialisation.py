@@ -14,8 +14,9 @@ from sonde.model.finding import Finding
 def symmetric(case: Case) -> list[Finding]:
     """All units of a layer begin with the same weights and stay alike: they compute the same and get the same gradient.
 
-    A zero-initialised last layer or LoRA matrix begins alike as well, but its units part at the first steps, because their
-    gradients differ. Only what has moved and not parted counts, or what is all zero and gets a zero gradient for ever.
+    A zero-initialised last layer or LoRA matrix begins alike as well, but its units part at the first steps,
+    because their gradients differ. Only what has moved and not parted counts, or what is all zero and gets a zero
+    gradient for ever.
     """
     hit = []
     for name, fact in parameters(case).items():
@@ -36,12 +37,23 @@ def symmetric(case: Case) -> list[Finding]:
         Finding(
             rule="symmetric-initialisation",
             severity="error",
-            title=f"All units of {fact['owner']} ({fact['owner_type']}) begin equal and stay equal: constant initialisation",
-            advice="Initialise weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants only for biases and norms.",
+            title=(
+                f"All units of {fact['owner']} ({fact['owner_type']}) begin equal and stay equal: constant "
+                "initialisation"
+            ),
+            advice=(
+                "Initialise weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants "
+                "only for biases and norms."
+            ),
             step=0,
             site=f"{name}:value",
             source=place(fact["filled"]) or place(fact["made"]),
-            evidence={"weights": [n for n, _ in hit][:10], "difference_between_units": alike["spread"], "moved": alike["moved"], "steps": alike["step"]},
+            evidence={
+                "weights": [n for n, _ in hit][:10],
+                "difference_between_units": alike["spread"],
+                "moved": alike["moved"],
+                "steps": alike["step"],
+            },
             confidence=0.95,
         )
     ]
@@ -52,10 +64,11 @@ _OPEN = {"Sigmoid": 0.25, "Tanh": 1.0}
 
 @rule("activation-saturated")
 def saturated(case: Case) -> list[Finding]:
-    """A sigmoid or tanh is saturated at the very first step, and still later: its slope, averaged over the batch, is a small part
-    of what it can be, so what lies before it gets next to no gradient.
+    """A sigmoid or tanh is saturated at the very first step, and still later: its slope, averaged over the batch,
+    is a small part of what it can be, so what lies before it gets next to no gradient.
 
-    The slope is known exactly from the digest of the output: mean(s(1-s)) = mean - mean² - var, mean(1-t²) = 1 - mean² - var.
+    The slope is known exactly from the digest of the output: mean(s(1-s)) = mean - mean² - var, mean(1-t²) = 1 -
+    mean² - var.
     """
     found = []
     for name, module in case.facts.get("modules", {}).items():
@@ -78,12 +91,18 @@ def saturated(case: Case) -> list[Finding]:
             rule="activation-saturated",
             severity="warning",
             title=f"{some([n for n, *_ in found])} ({module['type']}) is saturated from the first step{cause}",
-            advice="Normalise the inputs (subtract the mean, divide by the standard deviation)." if inputs else "Start with smaller weights before it, normalise its input, or use another activation.",
+            advice="Normalise the inputs (subtract the mean, divide by the standard deviation)."
+            if inputs
+            else "Start with smaller weights before it, normalise its input, or use another activation.",
             step=0,
             phase="forward",
             site=f"{name}:out",
             source=place(module["made"]),
-            evidence={"slope_left": round(share, 4), "input_absmax": inputs[0]["absmax"] if inputs else None, "input_mean": inputs[0]["mean"] if inputs else None},
+            evidence={
+                "slope_left": round(share, 4),
+                "input_absmax": inputs[0]["absmax"] if inputs else None,
+                "input_mean": inputs[0]["mean"] if inputs else None,
+            },
             confidence=0.88,
         )
     ]
@@ -91,14 +110,20 @@ def saturated(case: Case) -> list[Finding]:
 
 @rule("inputs-not-normalised")
 def not_normalised(case: Case) -> list[Finding]:
-    """Inputs are far from the scale that layers are initialised for, and the first loss shows it: cross-entropy of an untrained
-    model is about log(classes), and here it is several times that."""
+    """Inputs are far from the scale that layers are initialised for, and the first loss shows it: cross-entropy of
+    an untrained model is about log(classes), and here it is several times that.
+    """
     inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["step"] == 0 and row["absmax"] > 20]
     losses = case.series("loss")
     if not inputs or not losses or case.first is None or saturated(case):
         return []
     for op in case.first.ops:
-        if op.op == "cross_entropy" and len(op.inputs) >= 2 and len(op.inputs[0].shape) >= 2 and op.inputs[0].shape[1] > 1:
+        if (
+            op.op == "cross_entropy"
+            and len(op.inputs) >= 2
+            and len(op.inputs[0].shape) >= 2
+            and op.inputs[0].shape[1] > 1
+        ):
             usual = log(op.inputs[0].shape[1])
             if losses[0][1] > 5 * usual:
                 row = inputs[0]
@@ -106,13 +131,21 @@ def not_normalised(case: Case) -> list[Finding]:
                     Finding(
                         rule="inputs-not-normalised",
                         severity="warning",
-                        title=f"Inputs of {row['root']} reach {row['absmax']:g}: the first loss is {losses[0][1]:.3g} instead of about {usual:.2g}",
+                        title=(
+                            f"Inputs of {row['root']} reach {row['absmax']:g}: the first loss is {losses[0][1]:.3g} "
+                            f"instead of about {usual:.2g}"
+                        ),
                         advice="Normalise the inputs (subtract the mean, divide by the standard deviation).",
                         step=0,
                         phase="forward",
                         site=f"{row['root']}:in",
                         source=op.source,
-                        evidence={"absmax": row["absmax"], "mean": row["mean"], "std": row["std"], "first_loss": losses[0][1]},
+                        evidence={
+                            "absmax": row["absmax"],
+                            "mean": row["mean"],
+                            "std": row["std"],
+                            "first_loss": losses[0][1],
+                        },
                         confidence=0.8,
                     )
                 ]
@@ -124,8 +157,9 @@ _RECTIFIERS = ("ReLU", "ReLU6", "Hardtanh", "Threshold")
 
 @rule("units-dead")
 def dead(case: Case) -> list[Finding]:
-    """A ReLU gives 0 for every unit and sample whenever it was looked at, while the loss is not 0: what lies before it cannot
-    learn any more. Sparse is not dead: one unit that is on, once, is enough for silence."""
+    """A ReLU gives 0 for every unit and sample whenever it was looked at, while the loss is not 0: what lies
+    before it cannot learn any more. Sparse is not dead: one unit that is on, once, is enough for silence.
+    """
     if case.steps < 10 or gradients.all_zero(case):
         return []
     losses = [value for _, value in case.series("loss")]
@@ -149,7 +183,10 @@ def dead(case: Case) -> list[Finding]:
             rule="units-dead",
             severity="error",
             title=f"All units of {some([n for n, *_ in found])} ({module['type']}) are dead from step {since} on",
-            advice="Look at the learning rate and the bias before it; LeakyReLU, GELU or a normalisation before it keep units alive.",
+            advice=(
+                "Look at the learning rate and the bias before it; LeakyReLU, GELU or a normalisation before it "
+                "keep units alive."
+            ),
             step=since,
             phase="forward",
             site=f"{name}:out",

@@ -15,8 +15,9 @@ _NORMALISING = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Lion", "RMSprop", 
 
 @rule("learning-rate-too-small")
 def too_small(case: Case) -> list[Finding]:
-    """All steps together could not have moved the weights by a thousandth of their size, and the loss has not moved by a hundredth
-    either. Bounded from above: a step of Adam moves a weight by at most about lr, one of SGD by lr times its gradient.
+    """All steps together could not have moved the weights by a thousandth of their size, and the loss has not
+    moved by a hundredth either. Bounded from above: a step of Adam moves a weight by at most about lr, one of SGD
+    by lr times its gradient.
     """
     stepping = [o for o in case.facts.get("optimizers", []) if o["steps"]]
     losses = [value for _, value in case.series("loss") if isfinite(value)]
@@ -47,13 +48,21 @@ def too_small(case: Case) -> list[Finding]:
         Finding(
             rule="learning-rate-too-small",
             severity="warning",
-            title=f"A learning rate of {max(rates):g} moves the weights by {max(moves):.0e} of their size in {len(rates)} steps",
+            title=(
+                f"A learning rate of {max(rates):g} moves the weights by {max(moves):.0e} of their size in "
+                f"{len(rates)} steps"
+            ),
             advice="Raise it a hundredfold or more, and look at the scale of the loss.",
             step=0,
             phase="optimizer",
             site="lr",
             source=place(optimizer["made"]),
-            evidence={"lr": max(rates), "largest_possible_move": max(moves), "loss_before": before, "loss_after": after},
+            evidence={
+                "lr": max(rates),
+                "largest_possible_move": max(moves),
+                "loss_before": before,
+                "loss_after": after,
+            },
             confidence=0.85,
         )
     ]
@@ -87,13 +96,22 @@ def too_large(case: Case) -> list[Finding]:
         Finding(
             rule="learning-rate-too-large",
             severity="error",
-            title=f"The loss leaps from {losses[0]:.3g} to {max(losses[1:10]):.3g} in the first steps and stays high: a learning rate of {rates[0] if rates else 0:g} is too large",
+            title=(
+                f"The loss leaps from {losses[0]:.3g} to {max(losses[1:10]):.3g} in the first steps and stays high: "
+                f"a learning rate of {rates[0] if rates else 0:g} is too large"
+            ),
             advice="Lower it tenfold or more, or warm it up; clipping the gradient's norm helps against single leaps.",
             step=1,
             phase="optimizer",
             site=f"{name}:value",
             source=place(stepping[0]["made"]),
-            evidence={"first_loss": losses[0], "peak": max(losses[1:10]), "last": end, "weights_grown": grown[name], "lr": rates[0] if rates else None},
+            evidence={
+                "first_loss": losses[0],
+                "peak": max(losses[1:10]),
+                "last": end,
+                "weights_grown": grown[name],
+                "lr": rates[0] if rates else None,
+            },
             confidence=0.85,
         )
     ]

@@ -9,8 +9,9 @@ from sonde.model.finding import Finding
 
 @rule("graph-kept-alive")
 def kept_graphs(case: Case) -> list[Finding]:
-    """Autograd graphs pile up: of forward passes that no backward pass ever uses (an evaluation with gradients whose results
-    are summed or collected), or of steps long past. Graphs that a later backward pass uses (an episode) are not meant.
+    """Autograd graphs pile up: of forward passes that no backward pass ever uses (an evaluation with gradients
+    whose results are summed or collected), or of steps long past. Graphs that a later backward pass uses (an
+    episode) are not meant.
     """
     graphs = case.facts.get("graphs", {})
     wasted = graphs.get("wasted_peak", 0)
@@ -29,7 +30,11 @@ def kept_graphs(case: Case) -> list[Finding]:
             advice="Add .item() or .detach() to what is summed or collected, and evaluate under torch.no_grad().",
             phase="forward",
             source=place(graphs.get("line")),
-            evidence={"graphs_never_used": wasted, "graphs_of_past_steps": old[-1][1] if old else 0, "held_by": holder.get("name")},
+            evidence={
+                "graphs_never_used": wasted,
+                "graphs_of_past_steps": old[-1][1] if old else 0,
+                "held_by": holder.get("name"),
+            },
             confidence=0.92,
         )
     ]

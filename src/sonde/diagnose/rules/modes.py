@@ -23,13 +23,20 @@ def trained_in_eval(case: Case) -> list[Finding]:
             Finding(
                 rule="trained-in-eval-mode",
                 severity="error" if right else "warning",
-                title=f"{name} is trained in eval mode from step {since} on: {some(root['sensitive'].values(), 2)} do not train",
+                title=(
+                    f"{name} is trained in eval mode from step {since} on: {some(root['sensitive'].values(), 2)} do "
+                    "not train"
+                ),
                 advice="Call model.train() at the start of each epoch, after every evaluation.",
                 step=since,
                 phase="forward",
                 site=f"{name}:out",
                 source=place(root["made"]),
-                evidence={"steps_in_eval_mode": wrong, "steps_in_train_mode": right, "modules": list(root["sensitive"])[:10]},
+                evidence={
+                    "steps_in_eval_mode": wrong,
+                    "steps_in_train_mode": right,
+                    "modules": list(root["sensitive"])[:10],
+                },
                 confidence=0.92 if right else 0.75,
             )
         )
@@ -54,12 +61,19 @@ def evaluated_in_train(case: Case) -> list[Finding]:
             Finding(
                 rule="evaluated-in-train-mode",
                 severity="warning",
-                title=f"{name} is evaluated in train mode: {some(sorted(set(root['sensitive'].values())), 2)} is active in evaluation",
+                title=(
+                    f"{name} is evaluated in train mode: {some(sorted(set(root['sensitive'].values())), 2)} is "
+                    "active in evaluation"
+                ),
                 advice="Call model.eval() before the evaluation and model.train() after it.",
                 phase="forward",
                 site=f"{name}:out",
                 source=place(root["made"]),
-                evidence={"calls_without_gradients_in_train_mode": calls, "in_eval_mode": 0, "modules": list(root["sensitive"])[:10]},
+                evidence={
+                    "calls_without_gradients_in_train_mode": calls,
+                    "in_eval_mode": 0,
+                    "modules": list(root["sensitive"])[:10],
+                },
                 confidence=0.75,
             )
         )
@@ -74,7 +88,11 @@ def dropout_in_eval(case: Case) -> list[Finding]:
     for noise in case.facts.get("noise", []):
         if noise["module_training"]:
             continue
-        fix = "dropout_p=self.p if self.training else 0.0" if noise["op"] == "scaled_dot_product_attention" else "training=self.training"
+        fix = (
+            "dropout_p=self.p if self.training else 0.0"
+            if noise["op"] == "scaled_dot_product_attention"
+            else "training=self.training"
+        )
         found.append(
             Finding(
                 rule="dropout-active-in-eval",
@@ -94,7 +112,9 @@ def dropout_in_eval(case: Case) -> list[Finding]:
 
 @rule("dropout-left-in-train-mode")
 def dropout_module_left(case: Case) -> list[Finding]:
-    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, or was set so."""
+    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, or was
+    set so.
+    """
     found = []
     for noise in case.facts.get("noise", []):
         if noise["module_training"] and noise["library"]:
@@ -104,11 +124,18 @@ def dropout_module_left(case: Case) -> list[Finding]:
                     rule="dropout-left-in-train-mode",
                     severity="warning",
                     title=f"{noise['module']} ({noise['type']}) stays in train mode when the model is in eval mode",
-                    advice="Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it." if fact.get("hidden") else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
+                    advice="Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
+                    if fact.get("hidden")
+                    else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
                     phase="forward",
                     site=f"{noise['module']}:out",
                     source=place(fact.get("made")) or place(noise["line"]),
-                    evidence={"p": noise["p"], "module.training": True, "root.training": False, "registered": not fact.get("hidden")},
+                    evidence={
+                        "p": noise["p"],
+                        "module.training": True,
+                        "root.training": False,
+                        "registered": not fact.get("hidden"),
+                    },
                     confidence=0.85 if fact.get("hidden") else 0.6,
                 )
             )
@@ -138,14 +165,21 @@ def extreme_dropout(case: Case) -> list[Finding]:
 
 @rule("batch-norm-momentum")
 def norm_momentum(case: Case) -> list[Finding]:
-    """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running statistics that eval
-    mode uses are those of the last batch. Other frameworks mean the reverse by it."""
+    """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running
+    statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it.
+    """
     return [
         Finding(
             rule="batch-norm-momentum",
             severity="warning",
-            title=f"{name} ({module['type']}) has momentum {module['settings']['momentum']:g}: its statistics are those of the last batch",
-            advice=f"Use momentum={1 - module['settings']['momentum']:.3g}: torch weighs the new batch by it, not the old statistics.",
+            title=(
+                f"{name} ({module['type']}) has momentum {module['settings']['momentum']:g}: its statistics are "
+                "those of the last batch"
+            ),
+            advice=(
+                f"Use momentum={1 - module['settings']['momentum']:.3g}: torch weighs the new batch by it, not the "
+                "old statistics."
+            ),
             step=0,
             phase="forward",
             site=f"{name}:out",

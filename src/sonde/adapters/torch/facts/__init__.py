@@ -148,7 +148,9 @@ class Facts:
             return
         parent = self.eager.stack[-1].name
         key = (parent, type(module).__name__, place[1])
-        found = self.made_in_forward.setdefault(key, {"count": 0, "last_step": -1, "steps": 0, "line": line(place), "parameters": False})
+        found = self.made_in_forward.setdefault(
+            key, {"count": 0, "last_step": -1, "steps": 0, "line": line(place), "parameters": False}
+        )
         found["count"] += 1
         if found["last_step"] != self.eager.step:
             found["last_step"] = self.eager.step
@@ -174,7 +176,9 @@ class Facts:
         names = self.eager.parameters.names
         found = leaves(losses)
         self.loss_leaves = max(self.loss_leaves, len(found))
-        self.sequence.foreign_leaves |= any(not isinstance(leaf, nn.Parameter) and id(leaf) not in names for leaf in found)
+        self.sequence.foreign_leaves |= any(
+            not isinstance(leaf, nn.Parameter) and id(leaf) not in names for leaf in found
+        )
         known = {names[id(leaf)][0] for leaf in found if id(leaf) in names}
         self.reached = sorted(known | set(self.reached or ()))[:4000]
 
@@ -266,12 +270,7 @@ class Facts:
     def _optimizer(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         registered = {id(p) for root in list(self.eager.roots.values()) for p in root.parameters()}
         held = [p for group in optimizer.param_groups for p in group["params"]]
-        groups = [
-            {key: float(value) if isinstance(value, Tensor) and value.numel() == 1 else value
-             for key, value in group.items() if isinstance(value, int | float | bool | str | Tensor | tuple) and key != "params"}
-            | {"parameters": len(group["params"])}
-            for group in optimizer.param_groups[:64]
-        ]  # fmt: skip
+        groups = [_group(group) for group in optimizer.param_groups[:64]]
         return {
             "type": type(optimizer).__name__,
             "made": KNOWN.made.line(optimizer),
@@ -332,12 +331,24 @@ class Facts:
         return found
 
 
+def _group(group: dict[str, Any]) -> dict[str, Any]:
+    """Its plain hyperparameters, and how many parameters it has."""
+    found: dict[str, Any] = {"parameters": len(group["params"])}
+    for key, value in group.items():
+        if isinstance(value, Tensor) and value.numel() == 1:
+            found[key] = float(value)
+        elif isinstance(value, int | float | str) or (key == "betas" and isinstance(value, tuple)):
+            found[key] = value
+    return found
+
+
 def settings(module: nn.Module) -> dict[str, Any]:
     """The plain values among its attributes: p, eps, momentum, in_features..."""
-    found = {}
-    for name, value in vars(module).items():
-        if not name.startswith("_") and name != "training" and isinstance(value, bool | int | float | str):
-            found[name] = value
+    found = {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and name != "training" and isinstance(value, bool | int | float | str)
+    }
     return dict(list(found.items())[:24])
 
 

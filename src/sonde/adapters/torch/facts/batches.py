@@ -39,9 +39,14 @@ class Batches:
         if isinstance(target, Tensor):
             self._last = weakref.ref(target)
         self.seen += 1
-        if self.seen > 64 and self.seen % 16 or len(self.labels) >= MOST_BATCHES:
+        if (self.seen > 64 and self.seen % 16) or len(self.labels) >= MOST_BATCHES:
             return
-        if not isinstance(target, Tensor) or target.is_floating_point() or target.device.type != "cpu" or target.ndim != 1:
+        if (
+            not isinstance(target, Tensor)
+            or target.is_floating_point()
+            or target.device.type != "cpu"
+            or target.ndim != 1
+        ):
             return
         flat = target.detach().reshape(-1)[:MOST_ELEMENTS]
         if flat.numel() == 0:
@@ -62,7 +67,12 @@ class Batches:
                     self.sizes[size] = self.sizes.get(size, 0) + 1
         if len(self.inputs) < 12 and (step < 4 or step & (step - 1) == 0):
             for k, tensor in enumerate(tensors):
-                if tensor.is_floating_point() and tensor.device.type == "cpu" and tensor.ndim >= 2 and tensor.grad_fn is None:
+                if (
+                    tensor.is_floating_point()
+                    and tensor.device.type == "cpu"
+                    and tensor.ndim >= 2
+                    and tensor.grad_fn is None
+                ):
                     self._input(root, k, tensor.detach(), step)
 
     def _input(self, root: str, k: int, tensor: Tensor, step: int) -> None:
@@ -152,12 +162,18 @@ def _search(holder: Any, found: list[dict[str, Any]], depth: int, seen: set[int]
             _search(item, found, depth - 1, seen)
         return
     kind = type(holder)
-    codes = [f.__code__ for name, f in inspect.getmembers(kind, inspect.isfunction) if name != "__init__" and is_user(f.__code__)]
+    codes = [
+        f.__code__
+        for name, f in inspect.getmembers(kind, inspect.isfunction)
+        if name != "__init__" and is_user(f.__code__)
+    ]
     used = {name for code in codes for name in code.co_names}
     for name, value in list(getattr(holder, "__dict__", {}).items()):
         if _is_generator(value):
             if name in used:
-                found.append({"holder": kind.__name__, "name": name, "type": type(value).__name__, "line": _set_at(kind, name)})
+                found.append(
+                    {"holder": kind.__name__, "name": name, "type": type(value).__name__, "line": _set_at(kind, name)}
+                )
         else:
             _search(value, found, depth - 1, seen)
     module = sys.modules.get(kind.__module__)
@@ -167,12 +183,17 @@ def _search(holder: Any, found: list[dict[str, Any]], depth: int, seen: set[int]
             path = codes[0].co_filename
             number = syntax.assignment(path, name)
             found.append(
-                {"holder": kind.__module__, "name": name, "type": type(value).__name__, "line": line_at(path, number) if number else None}
+                {
+                    "holder": kind.__module__,
+                    "name": name,
+                    "type": type(value).__name__,
+                    "line": line_at(path, number) if number else None,
+                }
             )
 
 
 def _is_generator(value: Any) -> bool:
-    if isinstance(value, torch.Generator) or (isinstance(value, random.Random)):
+    if isinstance(value, torch.Generator | random.Random):
         return True
     kind = type(value)
     return kind.__module__.startswith("numpy.random") and kind.__name__ in ("RandomState", "Generator")

@@ -73,7 +73,11 @@ class Holdings:
                         gradient = parameter.grad
                         if gradient is not None and _plain(parameter) and _plain(gradient):
                             flat = parameter.detach().reshape(-1)[:SAMPLE]
-                            self._before[id(parameter)] = (parameter, flat.clone(), gradient.detach().reshape(-1)[:SAMPLE] != 0)
+                            self._before[id(parameter)] = (
+                                parameter,
+                                flat.clone(),
+                                gradient.detach().reshape(-1)[:SAMPLE] != 0,
+                            )
 
     def after_step(self, step: int) -> None:
         names = self.eager.parameters.names
@@ -181,7 +185,12 @@ def optimizers() -> list[torch.optim.Optimizer]:
 
 
 def _plain(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and tensor.layout is torch.strided and type(tensor) in (Tensor, nn.Parameter) and tensor.numel() > 0
+    return (
+        tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and type(tensor) in (Tensor, nn.Parameter)
+        and tensor.numel() > 0
+    )
 
 
 def _lr(group: dict[str, Any]) -> float:

@@ -90,7 +90,6 @@ class Known:
         self.compiled = False
         self._last = -1
 
-
     def number(self, thing: Any) -> int:
         return self.numbers.get(id(thing), -1)
 
