@@ -1,13 +1,13 @@
-"""Each rule of silent bugs fires on a tiny training with that defect, names its line, and is silent on what only looks like it."""
+"""Each rule of silent bugs fires on a tiny training with that defect, names its line, and is silent on near misses."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from launch import Foundry, Ran
 from trainings import BUGS, NEAR_MISSES, marked, training
 
+from launch import Foundry, Ran
 from sonde.diagnose.diagnose import diagnose
 from sonde.model.finding import Finding
 

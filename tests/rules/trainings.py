@@ -213,7 +213,6 @@ BUGS: dict[str, tuple[str, str]] = {
     """),
     "bfloat16": ("update-rounds-away", """
         model = Net().to(torch.bfloat16)  # HERE
-        train(model, torch.optim.SGD(model.parameters(), lr=1e-4), 12, loss=lambda a, b: F.cross_entropy(a.float(), b), size=64) if False else None
         x = x.to(torch.bfloat16)
         train(model, torch.optim.SGD(model.parameters(), lr=1e-4), 12, size=64)
     """),
@@ -407,7 +406,8 @@ BUGS: dict[str, tuple[str, str]] = {
     """),
     "sigmoid twice": ("probabilities-into-logit-loss", """
         model = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
-        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=F.binary_cross_entropy_with_logits, target=(t > 0).float())
+        wanted = (t > 0).float()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=nn.BCEWithLogitsLoss(), target=wanted)
     """),
     "nll of logits": ("log-probabilities-expected", """
         model = Net()
@@ -475,6 +475,74 @@ BUGS: dict[str, tuple[str, str]] = {
                 return self.head(self.rnn(x.view(-1, 4, 2))[0][:, -1])
         model = Recurrent()
         train(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    """),
+    "loss anew": ("loss-without-graph", """
+        model = Net()
+        def anew(a, b):
+            return torch.tensor(F.cross_entropy(a, b).item(), requires_grad=True)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=anew)
+    """),
+    "tiny clip": ("clip-limit-tiny", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(8):
+            optimizer.zero_grad()
+            (100 * F.cross_entropy(model(x), y)).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1e-3)  # HERE
+            optimizer.step()
+    """),
+    "keep for drop": ("dropout-rate-extreme", """
+        model = nn.Sequential(
+            nn.Linear(8, 64),
+            nn.Dropout(0.95),  # HERE
+            nn.Linear(64, 3))
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    """),
+    "momentum of others": ("batch-norm-momentum", """
+        norm = nn.BatchNorm1d(16, momentum=0.99)  # HERE
+        model = nn.Sequential(nn.Linear(8, 16), norm, nn.Linear(16, 3))
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    """),
+    "freeze a module": ("freeze-without-effect", """
+        model = Net()
+        model.encoder.requires_grad = False
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    """),
+    "frozen head": ("last-layer-frozen", """
+        model = Net()
+        for name, p in model.named_parameters():
+            p.requires_grad = "head" not in name
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    """),
+    "betas": ("betas-exchanged", """
+        model = Net()
+        train(model, torch.optim.Adam(model.parameters(), betas=(0.999, 0.9)))  # HERE
+    """),
+    "small rate": ("learning-rate-too-small", """
+        model = Net()
+        train(model, torch.optim.Adam(model.parameters(), lr=1e-7), 60, size=256)  # HERE
+    """),
+    "large rate": ("learning-rate-too-large", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=300.0, momentum=0.9), 40)  # HERE
+    """),
+    "raw inputs": ("inputs-not-normalised", """
+        x = x * 100 + 100
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+        train(model, torch.optim.Adam(model.parameters(), lr=1e-3), 20)
+    """),
+    "dead inside": ("units-dead", """
+        class Dead(Net):
+            def __init__(self):
+                super().__init__()
+                self.act = nn.ReLU()  # HERE
+                nn.init.constant_(self.encoder[0].bias, 2.0)
+                self.mid = nn.Linear(16, 16)
+                nn.init.constant_(self.mid.bias, -30.0)
+            def forward(self, x):
+                return self.head(self.act(self.mid(self.encoder(x))))
+        model = Dead()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), 40)
     """),
 }  # fmt: skip
 
@@ -577,7 +645,8 @@ NEAR_MISSES: dict[str, str] = {
         for step in range(20):
             d.zero_grad()
             fake = G(torch.randn(16, 4))
-            (F.binary_cross_entropy_with_logits(D(x[:16]), one) + F.binary_cross_entropy_with_logits(D(fake.detach()), zero)).backward()
+            loss = F.binary_cross_entropy_with_logits(D(x[:16]), one)
+            (loss + F.binary_cross_entropy_with_logits(D(fake.detach()), zero)).backward()
             d.step()
             g.zero_grad()
             F.binary_cross_entropy_with_logits(D(fake), one).backward()
@@ -596,7 +665,8 @@ NEAR_MISSES: dict[str, str] = {
         model = Net()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.05)
         schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [
-            torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, 1.0, 10), torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)], [10])
+            torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, 1.0, 10),
+            torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50)], [10])
         train(model, optimizer, 60, after=schedule.step)
     """,
     "plateau": """

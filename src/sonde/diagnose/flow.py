@@ -7,8 +7,12 @@ from collections.abc import Iterable
 from sonde.model.trace import OpRecord, TensorFact, Trace
 
 PASSING = frozenset(
-    ("view", "reshape", "flatten", "squeeze", "unsqueeze", "getitem", "float", "to", "double", "half", "bfloat16", "contiguous",
-     "permute", "transpose", "T", "mT", "t", "clone", "type", "view_as", "expand", "movedim", "swapaxes", "unflatten", "type_as")
+    (
+        "view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "getitem", "expand", "view_as",
+        "contiguous", "clone",
+        "permute", "transpose", "T", "mT", "t", "movedim", "swapaxes",
+        "float", "to", "double", "half", "bfloat16", "type", "type_as",
+    )
 )  # fmt: skip
 """Ops that pass values on as they are, in another shape or dtype."""
 

@@ -106,9 +106,10 @@ def constant_inputs(case: Case) -> list[Finding]:
 
 @rule("workers-share-randomness")
 def workers(case: Case) -> list[Finding]:
-    """Each worker of a loader gets a copy of the dataset with its random generator in the same state, so all of them draw the
-    same numbers, and again in the next epoch. torch seeds its own, Python's and numpy's global generators for each worker;
-    a generator that the dataset keeps (or a `worker_init_fn` that seeds all alike) undoes that.
+    """Each worker of a loader gets a copy of the dataset with its random generator in the same state, so all of
+    them draw the same numbers, and again in the next epoch. torch seeds its own, Python's and numpy's global
+    generators for each worker; a generator that the dataset keeps (or a `worker_init_fn` that seeds all alike)
+    undoes that.
     """
     found = []
     for loader in case.facts.get("loaders", []):
@@ -122,8 +123,14 @@ def workers(case: Case) -> list[Finding]:
                 Finding(
                     rule="workers-share-randomness",
                     severity="error",
-                    title=f"{loader['workers']} workers draw the same random numbers: each has a copy of {kept['holder']}.{kept['name']} ({kept['type']})",
-                    advice="Draw from torch's or numpy's global generator, or make the generator in worker_init_fn from torch.initial_seed().",
+                    title=(
+                        f"{loader['workers']} workers draw the same random numbers: each has a copy of "
+                        f"{kept['holder']}.{kept['name']} ({kept['type']})"
+                    ),
+                    advice=(
+                        "Draw from torch's or numpy's global generator, or make the generator in worker_init_fn "
+                        "from torch.initial_seed()."
+                    ),
                     step=1,
                     site="data",
                     source=place(kept["line"]) or place(loader["made"]),
@@ -141,7 +148,10 @@ def workers(case: Case) -> list[Finding]:
                 Finding(
                     rule="workers-share-randomness",
                     severity="error",
-                    title=f"worker_init_fn gives all {loader['workers']} workers the same seed: they draw the same random numbers",
+                    title=(
+                        f"worker_init_fn gives all {loader['workers']} workers the same seed: they draw the same "
+                        "random numbers"
+                    ),
                     advice="Seed from torch.initial_seed(), which differs for each worker and epoch.",
                     step=1,
                     site="data",
@@ -186,7 +196,10 @@ def tiny_batches(case: Case) -> list[Finding]:
         Finding(
             rule="batch-norm-tiny-batch",
             severity="warning",
-            title=f"{some([name for name, *_ in hit])} ({hit[0][1]['type']}) trained with batches of {size}: eval mode will not match",
+            title=(
+                f"{some([name for name, *_ in hit])} ({hit[0][1]['type']}) trained with batches of {size}: eval "
+                "mode will not match"
+            ),
             advice="Use larger batches, or GroupNorm/InstanceNorm, which do not depend on the batch.",
             step=0,
             phase="forward",

@@ -35,7 +35,8 @@ def _used(case: Case, name: str, fact: dict[str, Any]) -> bool:
 
 @rule("no-gradient")
 def no_gradient(case: Case) -> list[Finding]:
-    """A parameter is in an optimizer, is used in the forward pass, and never gets a gradient: the graph is cut behind it.
+    """A parameter is in an optimizer, is used in the forward pass, and never gets a gradient: the graph is cut
+    behind it.
 
     The cut is named where the first step showed one that has these parameters behind it: `detach()`, `.data`, a
     block without gradients, or reentrant checkpointing of inputs that need none.
@@ -64,7 +65,7 @@ def no_gradient(case: Case) -> list[Finding]:
         kind, source = cut.op, cut.source
         called = ".data" if kind == "data" else f"{kind}()"
         why = f": {called}{' in ' + cut.module if cut.module else ''} cuts the graph"
-        advice = f"Take {called} off the path from these parameters to the loss; detach only the copy that is kept or printed."
+        advice = f"Take {called} off the path to the loss; detach only the copy that is kept or printed."
     else:
         source = place(parameters(case)[names[0]]["made"]) or place(optimizer["made"])
     return [
@@ -96,7 +97,9 @@ def _cut(trace: Trace | None, names: list[str]) -> OpRecord | None:
     wanted = set(names)
     best: tuple[int, int] | None = None
     found = None
-    for op in trace.ops if trace is not None else ():
+    if trace is None:
+        return None
+    for op in trace.ops:
         if op.grad_enabled and op.outputs and op.outputs[0].dtype.startswith(("float", "bfloat")):
             given = [fact for fact in op.inputs if fact.requires_grad]
             if given and not any(fact.requires_grad for fact in op.outputs):
@@ -105,6 +108,43 @@ def _cut(trace: Trace | None, names: list[str]) -> OpRecord | None:
                 if score[0] and (best is None or score > best):
                     best, found = score, op
     return found
+
+
+@rule("loss-without-graph")
+def loss_without_graph(case: Case) -> list[Finding]:
+    """Backward passes run and the optimizer steps, but no parameter of it ever gets a gradient: the loss was cut
+    off from the model, as by making a new tensor from its value.
+    """
+    sequence = case.facts.get("sequence", {})
+    if sequence.get("backwards", 0) < 3 or _without_gradient(case):
+        return []
+    for k, optimizer in enumerate(case.facts.get("optimizers", [])):
+        own = [name for name, fact in parameters(case).items() if k in fact["optimizers"] and fact["requires_grad"]]
+        if optimizer["looked_at"] < 3 or optimizer["had_gradients"] or optimizer["closure"] or not own:
+            continue
+        if any(gradient_rows(case, name) for name in own) or optimizer["emptied"]:
+            continue
+        cut = _cut(case.first, own)
+        loss = case.sites.get("loss:value")
+        return [
+            Finding(
+                rule="loss-without-graph",
+                severity="error",
+                title=f"The loss does not depend on any parameter of {optimizer['type']}: no gradient reaches it"
+                + (f" ({cut.op} cuts the graph)" if cut else ""),
+                advice=(
+                    "Keep the graph from the model's output to the loss: no .item(), .detach(), torch.tensor(...) "
+                    "on the way."
+                ),
+                step=0,
+                phase="backward",
+                site=f"{cut.site}:out" if cut else "loss:value",
+                source=(cut.source if cut else None) or (loss.source if loss else None),
+                evidence={"parameters": len(own), "backward_passes": sequence["backwards"]},
+                confidence=0.9,
+            )
+        ]
+    return []
 
 
 @rule("gradients-discarded")
@@ -125,8 +165,14 @@ def discarded(case: Case) -> list[Finding]:
         Finding(
             rule="gradients-discarded",
             severity="error",
-            title=f"Gradients are cleared between the {passes} backward passes of one optimizer step: {wasted} of {passes} are thrown away",
-            advice="Clear gradients once for each optimizer step: call zero_grad() right after step(), or only at the first micro-batch.",
+            title=(
+                f"Gradients are cleared between the {passes} backward passes of one optimizer step: {wasted} of "
+                f"{passes} are thrown away"
+            ),
+            advice=(
+                "Clear gradients once for each optimizer step: call zero_grad() right after step(), or only at the "
+                "first micro-batch."
+            ),
             step=0,
             phase="backward",
             source=place(sequence.get("wasted_line")),
@@ -138,7 +184,9 @@ def discarded(case: Case) -> list[Finding]:
 
 @rule("gradients-never-cleared")
 def never_cleared(case: Case) -> list[Finding]:
-    """Gradients of one optimizer step are still there when the next backward pass adds to them, in (nearly) every step."""
+    """Gradients of one optimizer step are still there when the next backward pass adds to them, in (nearly) every
+    step.
+    """
     found = []
     for optimizer in case.facts.get("optimizers", []):
         looked = optimizer["looked_at"]
@@ -147,7 +195,10 @@ def never_cleared(case: Case) -> list[Finding]:
                 Finding(
                     rule="gradients-never-cleared",
                     severity="error",
-                    title=f"Gradients are never cleared: every step of {optimizer['type']} adds to those of all steps before",
+                    title=(
+                        f"Gradients are never cleared: every step of {optimizer['type']} adds to those of all steps "
+                        "before"
+                    ),
                     advice="Call optimizer.zero_grad() in every step, before backward().",
                     step=1,
                     phase="backward",
@@ -161,7 +212,9 @@ def never_cleared(case: Case) -> list[Finding]:
 
 @rule("gradients-cleared-before-step")
 def cleared_before_step(case: Case) -> list[Finding]:
-    """The backward pass left gradients, and when the optimizer steps they are gone: `zero_grad()` stands between the two."""
+    """The backward pass left gradients, and when the optimizer steps they are gone: `zero_grad()` stands between
+    the two.
+    """
     found = []
     sequence = case.facts.get("sequence", {})
     for optimizer in case.facts.get("optimizers", []):
@@ -185,9 +238,9 @@ def cleared_before_step(case: Case) -> list[Finding]:
 
 @rule("gradient-all-zero")
 def all_zero(case: Case) -> list[Finding]:
-    """Gradients arrive but are exactly zero at every step from the start, while the loss is not: something on the way passes
-    none on. The culprit is the last module whose own output still gets a gradient, while those before it get only zeros:
-    an output ReLU that is off for every sample, a clamp, a rounding.
+    """Gradients arrive but are exactly zero at every step from the start, while the loss is not: something on the
+    way passes none on. The culprit is the last module whose own output still gets a gradient, while those before
+    it get only zeros: an output ReLU that is off for every sample, a clamp, a rounding.
     """
     steps = case.steps
     if steps < 8:
@@ -217,7 +270,8 @@ def all_zero(case: Case) -> list[Finding]:
                 else "All gradients are exactly zero in every step: nothing is trained"
             ),
             advice=(
-                "Use an activation that passes gradients on both sides here (Softplus, LeakyReLU, none), or start it on its open side."
+                "Use an activation that passes gradients on both sides here (Softplus, LeakyReLU, none), or "
+                "start it on its open side."
                 if share == 1.0
                 else "Look for an op there with no gradient: a dead ReLU, clamp, round, sign, a comparison."
             ),

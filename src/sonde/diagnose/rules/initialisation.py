@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import log
+
 from sonde.diagnose.rule import Case, rule
+from sonde.diagnose.rules import gradients
 from sonde.diagnose.told import gradient_rows, parameters, place, some
 from sonde.model.finding import Finding
 
@@ -11,8 +14,9 @@ from sonde.model.finding import Finding
 def symmetric(case: Case) -> list[Finding]:
     """All units of a layer begin with the same weights and stay alike: they compute the same and get the same gradient.
 
-    A zero-initialised last layer or LoRA matrix begins alike as well, but its units part at the first steps, because their
-    gradients differ. Only what has moved and not parted counts, or what is all zero and gets a zero gradient for ever.
+    A zero-initialised last layer or LoRA matrix begins alike as well, but its units part at the first steps,
+    because their gradients differ. Only what has moved and not parted counts, or what is all zero and gets a zero
+    gradient for ever.
     """
     hit = []
     for name, fact in parameters(case).items():
@@ -33,8 +37,14 @@ def symmetric(case: Case) -> list[Finding]:
         Finding(
             rule="symmetric-initialisation",
             severity="error",
-            title=f"All units of {fact['owner']} ({fact['owner_type']}) begin equal and stay equal: constant initialisation",
-            advice="Initialise weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants only for biases and norms.",
+            title=(
+                f"All units of {fact['owner']} ({fact['owner_type']}) begin equal and stay equal: constant "
+                "initialisation"
+            ),
+            advice=(
+                "Initialise weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants "
+                "only for biases and norms."
+            ),
             step=0,
             site=f"{name}:value",
             source=place(fact["filled"]) or place(fact["made"]),
@@ -54,10 +64,11 @@ _OPEN = {"Sigmoid": 0.25, "Tanh": 1.0}
 
 @rule("activation-saturated")
 def saturated(case: Case) -> list[Finding]:
-    """A sigmoid or tanh is saturated at the very first step, and still later: its slope, averaged over the batch, is a small part
-    of what it can be, so what lies before it gets next to no gradient.
+    """A sigmoid or tanh is saturated at the very first step, and still later: its slope, averaged over the batch,
+    is a small part of what it can be, so what lies before it gets next to no gradient.
 
-    The slope is known exactly from the digest of the output: mean(s(1-s)) = mean - mean² - var, mean(1-t²) = 1 - mean² - var.
+    The slope is known exactly from the digest of the output: mean(s(1-s)) = mean - mean² - var, mean(1-t²) = 1 -
+    mean² - var.
     """
     found = []
     for name, module in case.facts.get("modules", {}).items():
@@ -92,6 +103,95 @@ def saturated(case: Case) -> list[Finding]:
                 "input_absmax": inputs[0]["absmax"] if inputs else None,
                 "input_mean": inputs[0]["mean"] if inputs else None,
             },
+            confidence=0.88,
+        )
+    ]
+
+
+@rule("inputs-not-normalised")
+def not_normalised(case: Case) -> list[Finding]:
+    """Inputs are far from the scale that layers are initialised for, and the first loss shows it: cross-entropy of
+    an untrained model is about log(classes), and here it is several times that.
+    """
+    inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["step"] == 0 and row["absmax"] > 20]
+    losses = case.series("loss")
+    if not inputs or not losses or case.first is None or saturated(case):
+        return []
+    for op in case.first.ops:
+        if (
+            op.op == "cross_entropy"
+            and len(op.inputs) >= 2
+            and len(op.inputs[0].shape) >= 2
+            and op.inputs[0].shape[1] > 1
+        ):
+            usual = log(op.inputs[0].shape[1])
+            if losses[0][1] > 5 * usual:
+                row = inputs[0]
+                return [
+                    Finding(
+                        rule="inputs-not-normalised",
+                        severity="warning",
+                        title=(
+                            f"Inputs of {row['root']} reach {row['absmax']:g}: the first loss is {losses[0][1]:.3g} "
+                            f"instead of about {usual:.2g}"
+                        ),
+                        advice="Normalise the inputs (subtract the mean, divide by the standard deviation).",
+                        step=0,
+                        phase="forward",
+                        site=f"{row['root']}:in",
+                        source=op.source,
+                        evidence={
+                            "absmax": row["absmax"],
+                            "mean": row["mean"],
+                            "std": row["std"],
+                            "first_loss": losses[0][1],
+                        },
+                        confidence=0.8,
+                    )
+                ]
+    return []
+
+
+_RECTIFIERS = ("ReLU", "ReLU6", "Hardtanh", "Threshold")
+
+
+@rule("units-dead")
+def dead(case: Case) -> list[Finding]:
+    """A ReLU gives 0 for every unit and sample whenever it was looked at, while the loss is not 0: what lies
+    before it cannot learn any more. Sparse is not dead: one unit that is on, once, is enough for silence.
+    """
+    if case.steps < 10 or gradients.all_zero(case):
+        return []
+    losses = [value for _, value in case.series("loss")]
+    if not losses or abs(losses[-1]) < 1e-6:
+        return []
+    found = []
+    for name, module in case.facts.get("modules", {}).items():
+        if module["type"] not in _RECTIFIERS:
+            continue
+        rows = case.digests(f"{name}:out", ("step", "count", "zero"))
+        late = [row for row in rows if row["step"] >= case.steps / 2]
+        zero = [row["zero"] == row["count"] for row in rows]
+        since = len(zero) - zero[::-1].index(False) if False in zero else 0
+        if late and len(rows) - since >= 3 and all(row["zero"] == row["count"] for row in late):
+            found.append((name, module, rows[since]["step"] if since < len(rows) else 0))
+    if not found:
+        return []
+    name, module, since = found[0]
+    return [
+        Finding(
+            rule="units-dead",
+            severity="error",
+            title=f"All units of {some([n for n, *_ in found])} ({module['type']}) are dead from step {since} on",
+            advice=(
+                "Look at the learning rate and the bias before it; LeakyReLU, GELU or a normalisation before it "
+                "keep units alive."
+            ),
+            step=since,
+            phase="forward",
+            site=f"{name}:out",
+            source=place(module["made"]),
+            evidence={"zero_share": 1.0, "layers": [n for n, *_ in found][:10]},
             confidence=0.88,
         )
     ]

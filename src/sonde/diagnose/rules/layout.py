@@ -10,8 +10,8 @@ from sonde.model.finding import Finding
 def scrambled(before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
     """The size of a dimension that a view has moved without moving its data, None if there is none.
 
-    Reading both as C order: a dimension of the input that is still there, by its size, but with another stride, and that no
-    dimension of the output continues, is read across the data of others.
+    Reading both as C order: a dimension of the input that is still there, by its size, but with another stride,
+    and that no dimension of the output continues, is read across the data of others.
     """
     old = [(size, stride) for size, stride in _strides(before) if size > 1]
     new = [(size, stride) for size, stride in _strides(after) if size > 1]
@@ -41,8 +41,9 @@ def _strides(shape: tuple[int, ...]) -> list[tuple[int, int]]:
 
 @rule("view-instead-of-transpose")
 def view_for_transpose(case: Case) -> list[Finding]:
-    """view or reshape gives a tensor whose dimensions have changed places: sizes are swapped, but no data is moved, so values of
-    one position, channel or head end up in others. transpose or permute moves the data's meaning along.
+    """view or reshape gives a tensor whose dimensions have changed places: sizes are swapped, but no data is
+    moved, so values of one position, channel or head end up in others. transpose or permute moves the data's
+    meaning along.
     """
     trace = case.first
     found = []
@@ -58,7 +59,10 @@ def view_for_transpose(case: Case) -> list[Finding]:
                 rule="view-instead-of-transpose",
                 severity="error",
                 title=f"{op.op} turns {list(before)} into {list(after)}: sizes change places, the data do not",
-                advice="Use transpose or permute to exchange dimensions (and view or reshape only to split or merge neighbours).",
+                advice=(
+                    "Use transpose or permute to exchange dimensions (and view or reshape only to split or merge "
+                    "neighbours)."
+                ),
                 step=0,
                 phase="forward",
                 site=f"{op.site}:out",
@@ -76,8 +80,9 @@ _SEQUENCE = ("LSTM", "GRU", "RNN", "TransformerEncoder", "TransformerEncoderLaye
 
 @rule("batch-and-time-exchanged")
 def batch_first(case: Case) -> list[Finding]:
-    """A recurrent or attention layer that expects (time, batch, features) is given (batch, time, features): its first dimension is
-    as long as the batch of the loss, its second is not. It then runs along the batch and mixes samples.
+    """A recurrent or attention layer that expects (time, batch, features) is given (batch, time, features): its
+    first dimension is as long as the batch of the loss, its second is not. It then runs along the batch and mixes
+    samples.
     """
     labels = {row[0] for row in case.facts.get("batches", {}).get("labels", [])}
     trained = [loader for loader in case.facts.get("loaders", []) if loader["steps"]]

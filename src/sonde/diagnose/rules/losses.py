@@ -11,8 +11,14 @@ from sonde.model.trace import OpRecord, TensorFact, Trace
 
 _SOFTMAX = ("softmax", "log_softmax", "softmin", "Softmax", "LogSoftmax")
 _ELEMENTWISE_LOSSES = (
-    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "poisson_nll_loss",
-)  # fmt: skip
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "poisson_nll_loss",
+)
 
 
 def _losses(trace: Trace | None, *names: str) -> Iterator[OpRecord]:
@@ -29,7 +35,8 @@ def _at(op: OpRecord) -> str:
 def twice_normalised(case: Case) -> list[Finding]:
     """A loss that applies (log-)softmax or sigmoid itself is given values that went through softmax or sigmoid already.
 
-    The loss still falls, but its gradient is small and cannot get to zero. log_softmax twice changes nothing and is not meant.
+    The loss still falls, but its gradient is small and cannot get to zero. log_softmax twice changes nothing and
+    is not meant.
     """
     found = []
     for loss in _losses(case.first, "cross_entropy", "binary_cross_entropy_with_logits"):
@@ -44,7 +51,10 @@ def twice_normalised(case: Case) -> list[Finding]:
                 rule="probabilities-into-logit-loss",
                 severity="error",
                 title=f"{op.op} before {loss.op}, which applies {inner} itself",
-                advice=f"Give {loss.op} the raw logits: take {op.op} out of the model's output (keep it for predictions only).",
+                advice=(
+                    f"Give {loss.op} the raw logits: take {op.op} out of the model's output (keep it for "
+                    "predictions only)."
+                ),
                 step=0,
                 phase="forward",
                 site=_at(op),
@@ -105,8 +115,9 @@ def not_log_probabilities(case: Case) -> list[Finding]:
 
 @rule("rectified-logits")
 def rectified_logits(case: Case) -> list[Finding]:
-    """The logits that a classification loss gets have gone through ReLU: no class can get a logit below 0, and classes whose
-    logit is 0 get no gradient."""
+    """The logits that a classification loss gets have gone through ReLU: no class can get a logit below 0, and
+    classes whose logit is 0 get no gradient.
+    """
     found = []
     for loss in _losses(case.first, "cross_entropy", "binary_cross_entropy_with_logits"):
         trace = case.first
@@ -135,9 +146,9 @@ def rectified_logits(case: Case) -> list[Finding]:
 def wrong_dimension(case: Case) -> list[Finding]:
     """softmax is taken over a dimension that is not the one used as classes, or as weights, afterwards.
 
-    Before a classification loss the classes are dimension 1 (the last one of a matrix): softmax over another one makes the samples
-    of a batch compete. As attention weights (`weights @ values`) the product sums over the last dimension, and so must the
-    softmax be over it.
+    Before a classification loss the classes are dimension 1 (the last one of a matrix): softmax over another one
+    makes the samples of a batch compete. As attention weights (`weights @ values`) the product sums over the last
+    dimension, and so must the softmax be over it.
     """
     trace = case.first
     if trace is None:
@@ -160,7 +171,9 @@ def wrong_dimension(case: Case) -> list[Finding]:
                 Finding(
                     rule="softmax-over-wrong-dimension",
                     severity="error",
-                    title=f"{op.op} over dimension {dim} of {list(out.shape)}{': the batch' if dim == 0 else ''}; {why}",
+                    title=(
+                        f"{op.op} over dimension {dim} of {list(out.shape)}{': the batch' if dim == 0 else ''}; {why}"
+                    ),
                     advice=f"Take it over dimension {dims - 1 if 'sums' in why or dims == 2 else 1}.",
                     step=0,
                     phase="forward",
@@ -186,7 +199,7 @@ def _mismatch(trace: Trace, op: OpRecord, out: TensorFact, dim: int) -> str:
                 return f"the {user.op} that follows sums over dimension {summed}"
     for loss in _losses(trace, "nll_loss", "cross_entropy", "kl_div"):
         made = made_by(trace, loss.inputs[0], PASSING | {"log", "log_", "add", "clamp", "clamp_min"})
-        if made is not op or loss.op == "kl_div" and dims != 2:
+        if made is not op or (loss.op == "kl_div" and dims != 2):
             continue
         shape = loss.inputs[0].shape
         if len(shape) < 2:
@@ -226,7 +239,9 @@ def _feeds_product_with_targets(trace: Trace, op: OpRecord, out: TensorFact) -> 
 
 @rule("single-class-softmax")
 def single_class(case: Case) -> list[Finding]:
-    """softmax (or cross_entropy) over a dimension of size 1 is 1 whatever comes in: the loss is 0 and there is no gradient."""
+    """softmax (or cross_entropy) over a dimension of size 1 is 1 whatever comes in: the loss is 0 and there is no
+    gradient.
+    """
     found = []
     trace = case.first
     for op in trace.ops if trace is not None else ():
@@ -255,7 +270,10 @@ def single_class(case: Case) -> list[Finding]:
                 rule="single-class-softmax",
                 severity="error",
                 title=f"{size}: constant, without gradient",
-                advice="Use binary_cross_entropy_with_logits for one output, or give the last layer one output for each class.",
+                advice=(
+                    "Use binary_cross_entropy_with_logits for one output, or give the last layer one output for "
+                    "each class."
+                ),
                 step=0,
                 phase="forward",
                 site=_at(op),
@@ -270,8 +288,9 @@ def single_class(case: Case) -> list[Finding]:
 
 @rule("loss-broadcasts")
 def broadcasting(case: Case) -> list[Finding]:
-    """Predictions and targets of different shapes, (N, 1) and (N,), are broadcast to (N, N): every prediction is compared with
-    every target, and the best that can be learnt is the mean. Seen in the losses of torch and in a difference of one's own.
+    """Predictions and targets of different shapes, (N, 1) and (N,), are broadcast to (N, N): every prediction is
+    compared with every target, and the best that can be learnt is the mean. Seen in the losses of torch and in a
+    difference of one's own.
     """
     trace = case.first
     if trace is None:
@@ -292,7 +311,10 @@ def broadcasting(case: Case) -> list[Finding]:
             Finding(
                 rule="loss-broadcasts",
                 severity="error",
-                title=f"{op.op} broadcasts {list(a.shape)} against {list(b.shape)}: every prediction is compared with every target",
+                title=(
+                    f"{op.op} broadcasts {list(a.shape)} against {list(b.shape)}: every prediction is compared with "
+                    "every target"
+                ),
                 advice="Give both the same shape: squeeze(-1) the predictions or unsqueeze(-1) the targets.",
                 step=0,
                 phase="forward",
@@ -307,7 +329,9 @@ def broadcasting(case: Case) -> list[Finding]:
 
 
 def _crossed(trace: Trace, op: OpRecord, a: TensorFact, b: TensorFact) -> bool:
-    """(N, 1) with (N,) outside of any product of one's own making: predictions against targets, that go on to the loss."""
+    """(N, 1) with (N,) outside of any product of one's own making: predictions against targets, that go on to the
+    loss.
+    """
     if sorted((len(a.shape), len(b.shape))) != [1, 2] or a.requires_grad == b.requires_grad:
         return False
     column, row = (a, b) if len(a.shape) == 2 else (b, a)

@@ -9,8 +9,9 @@ from sonde.model.finding import Finding
 
 @rule("graph-kept-alive")
 def kept_graphs(case: Case) -> list[Finding]:
-    """Autograd graphs pile up: of forward passes that no backward pass ever uses (an evaluation with gradients whose results
-    are summed or collected), or of steps long past. Graphs that a later backward pass uses (an episode) are not meant.
+    """Autograd graphs pile up: of forward passes that no backward pass ever uses (an evaluation with gradients
+    whose results are summed or collected), or of steps long past. Graphs that a later backward pass uses (an
+    episode) are not meant.
     """
     graphs = case.facts.get("graphs", {})
     wasted = graphs.get("wasted_peak", 0)

@@ -23,7 +23,10 @@ def trained_in_eval(case: Case) -> list[Finding]:
             Finding(
                 rule="trained-in-eval-mode",
                 severity="error" if right else "warning",
-                title=f"{name} is trained in eval mode from step {since} on: {some(root['sensitive'].values(), 2)} do not train",
+                title=(
+                    f"{name} is trained in eval mode from step {since} on: {some(root['sensitive'].values(), 2)} do "
+                    "not train"
+                ),
                 advice="Call model.train() at the start of each epoch, after every evaluation.",
                 step=since,
                 phase="forward",
@@ -58,7 +61,10 @@ def evaluated_in_train(case: Case) -> list[Finding]:
             Finding(
                 rule="evaluated-in-train-mode",
                 severity="warning",
-                title=f"{name} is evaluated in train mode: {some(sorted(set(root['sensitive'].values())), 2)} is active in evaluation",
+                title=(
+                    f"{name} is evaluated in train mode: {some(sorted(set(root['sensitive'].values())), 2)} is "
+                    "active in evaluation"
+                ),
                 advice="Call model.eval() before the evaluation and model.train() after it.",
                 phase="forward",
                 site=f"{name}:out",
@@ -106,7 +112,9 @@ def dropout_in_eval(case: Case) -> list[Finding]:
 
 @rule("dropout-left-in-train-mode")
 def dropout_module_left(case: Case) -> list[Finding]:
-    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, or was set so."""
+    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, or was
+    set so.
+    """
     found = []
     for noise in case.facts.get("noise", []):
         if noise["module_training"] and noise["library"]:
@@ -132,3 +140,53 @@ def dropout_module_left(case: Case) -> list[Finding]:
                 )
             )
     return found[:3]
+
+
+@rule("dropout-rate-extreme")
+def extreme_dropout(case: Case) -> list[Finding]:
+    """A dropout layer drops nine values of ten or more: its rate was probably meant as the share to keep."""
+    return [
+        Finding(
+            rule="dropout-rate-extreme",
+            severity="warning",
+            title=f"{name} ({module['type']}) drops {module['settings']['p']:.0%} of its input",
+            advice="p is the probability to drop, not to keep.",
+            step=0,
+            phase="forward",
+            site=f"{name}:out",
+            source=place(module["made"]),
+            evidence={"p": module["settings"]["p"]},
+            confidence=0.8,
+        )
+        for name, module in case.facts.get("modules", {}).items()
+        if module["type"].startswith("Dropout") and module["settings"].get("p", 0) >= 0.9 and case.steps
+    ][:1]
+
+
+@rule("batch-norm-momentum")
+def norm_momentum(case: Case) -> list[Finding]:
+    """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running
+    statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it.
+    """
+    return [
+        Finding(
+            rule="batch-norm-momentum",
+            severity="warning",
+            title=(
+                f"{name} ({module['type']}) has momentum {module['settings']['momentum']:g}: its statistics are "
+                "those of the last batch"
+            ),
+            advice=(
+                f"Use momentum={1 - module['settings']['momentum']:.3g}: torch weighs the new batch by it, not the "
+                "old statistics."
+            ),
+            step=0,
+            phase="forward",
+            site=f"{name}:out",
+            source=place(module["made"]),
+            evidence={"momentum": module["settings"]["momentum"]},
+            confidence=0.85,
+        )
+        for name, module in case.facts.get("modules", {}).items()
+        if module["type"].startswith("BatchNorm") and (module["settings"].get("momentum") or 0) >= 0.9 and case.steps
+    ][:1]

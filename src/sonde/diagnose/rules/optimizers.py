@@ -42,8 +42,15 @@ def hidden_modules(case: Case) -> list[Finding]:
         Finding(
             rule="module-not-registered",
             severity="error",
-            title=f"{some(owners)} ({first['owner_type']}) hidden in a plain Python list or dict ({holder}): never trained",
-            advice=f"Keep them in nn.ModuleList or nn.ModuleDict (or assign each as an attribute), so that model.parameters() and the optimizer see them; {len(hidden)} parameters get gradients but are in no optimizer.",
+            title=(
+                f"{some(owners)} ({first['owner_type']}) hidden in a plain Python list or dict ({holder}): never "
+                "trained"
+            ),
+            advice=(
+                "Keep them in nn.ModuleList or nn.ModuleDict (or assign each as an attribute), so that "
+                f"model.parameters() and the optimizer see them; {len(hidden)} parameters get gradients but are in "
+                "no optimizer."
+            ),
             step=0,
             site=f"{owners[0]}:out",
             source=place(first["made"]),
@@ -55,8 +62,9 @@ def hidden_modules(case: Case) -> list[Finding]:
 
 @rule("optimizer-holds-old-parameters")
 def stale_parameters(case: Case) -> list[Finding]:
-    """An optimizer holds parameters that belong to no module that runs, while parameters of the same shapes, which do run
-    and get gradients, are in no optimizer: a module or model was replaced (or made anew) after the optimizer was built.
+    """An optimizer holds parameters that belong to no module that runs, while parameters of the same shapes, which
+    do run and get gradients, are in no optimizer: a module or model was replaced (or made anew) after the
+    optimizer was built.
     """
     missing = _left_out(case)
     found = []
@@ -68,8 +76,14 @@ def stale_parameters(case: Case) -> list[Finding]:
                 Finding(
                     rule="optimizer-holds-old-parameters",
                     severity="error",
-                    title=f"{optimizer['type']} holds {len(unknown)} parameters that no module uses any more; {some(matched)} are not trained",
-                    advice="Build the optimizer after the last change to the model's modules, or add the new parameters with add_param_group.",
+                    title=(
+                        f"{optimizer['type']} holds {len(unknown)} parameters that no module uses any more; "
+                        f"{some(matched)} are not trained"
+                    ),
+                    advice=(
+                        "Build the optimizer after the last change to the model's modules, or add the new "
+                        "parameters with add_param_group."
+                    ),
                     step=0,
                     site=f"{matched[0]}:value",
                     source=place(optimizer["made"]),
@@ -131,24 +145,24 @@ def _made_in_forward(case: Case) -> set[str]:
 
 @rule("layer-made-in-forward")
 def made_in_forward(case: Case) -> list[Finding]:
-    """A module with parameters is made anew in the forward pass of step after step: it starts from random weights each time."""
-    found = []
-    for made in case.facts.get("made_in_forward", []):
-        if (made["steps"] >= 3 and made["type"] in _WITH_PARAMETERS) or (made["parameters"] and made["steps"] >= 3):
-            found.append(
-                Finding(
-                    rule="layer-made-in-forward",
-                    severity="error",
-                    title=f"{made['parent']} makes a new {made['type']} in every forward: its weights are random and never learnt",
-                    advice="Make the layer once in __init__ and call it in forward.",
-                    step=0,
-                    site=f"{made['parent']}:out",
-                    source=place(made["line"]),
-                    evidence={"made": made["count"], "steps": made["steps"]},
-                    confidence=0.95,
-                )
-            )
-    return found[:3]
+    """A module with parameters is made anew in the forward pass of step after step: it starts from random weights
+    each time.
+    """
+    return [
+        Finding(
+            rule="layer-made-in-forward",
+            severity="error",
+            title=f"{made['parent']} makes a new {made['type']} in every forward: its weights are random, never learnt",
+            advice="Make the layer once in __init__ and call it in forward.",
+            step=0,
+            site=f"{made['parent']}:out",
+            source=place(made["line"]),
+            evidence={"made": made["count"], "steps": made["steps"]},
+            confidence=0.95,
+        )
+        for made in case.facts.get("made_in_forward", [])
+        if made["steps"] >= 3 and (made["parameters"] or made["type"] in _WITH_PARAMETERS)
+    ][:3]
 
 
 _WITH_PARAMETERS = frozenset(
@@ -173,7 +187,10 @@ def never_steps(case: Case) -> list[Finding]:
                 Finding(
                     rule="optimizer-never-steps",
                     severity="error",
-                    title=f"{optimizer['type']} is never stepped: {backwards} backward passes changed nothing in its {optimizer['parameters']} parameters",
+                    title=(
+                        f"{optimizer['type']} is never stepped: {backwards} backward passes changed nothing in its "
+                        f"{optimizer['parameters']} parameters"
+                    ),
                     advice="Call optimizer.step() after backward().",
                     source=place(optimizer["made"]),
                     evidence={"backwards": backwards, "steps": 0},
@@ -233,7 +250,9 @@ def weight_decay(case: Case) -> list[Finding]:
                 Finding(
                     rule="weight-decay-dominates",
                     severity="error",
-                    title=f"weight_decay={decay:g} of {optimizer['type']} outweighs the gradient: weights decay towards 0",
+                    title=(
+                        f"weight_decay={decay:g} of {optimizer['type']} outweighs the gradient: weights decay towards 0"
+                    ),
                     advice=(
                         f"momentum={momentum:g} and weight_decay={decay:g} look exchanged: swap them."
                         if swapped
@@ -258,7 +277,9 @@ def weight_decay(case: Case) -> list[Finding]:
 
 
 def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
-    """(name, share of the norm left, decay over gradient) of weight matrices that decay; empty unless most of them do."""
+    """(name, share of the norm left, decay over gradient) of weight matrices that decay; empty unless most of them
+    do.
+    """
     found, matrices = [], 0
     for name, fact in parameters(case).items():
         if len(fact["shape"]) < 2 or not fact["optimizers"]:
@@ -276,3 +297,99 @@ def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
         if left < 0.5 and middle > 0.5:
             found.append((name, left, middle))
     return found if matrices and len(found) >= 0.6 * matrices else []
+
+
+@rule("freeze-without-effect")
+def freeze_without_effect(case: Case) -> list[Finding]:
+    """`module.requires_grad = False` sets an attribute of the module that nobody reads; its parameters are trained
+    as before.
+    """
+    found = []
+    for name, module in case.facts.get("modules", {}).items():
+        if module["settings"].get("requires_grad") is not False:
+            continue
+        inside = [
+            n
+            for n, f in parameters(case).items()
+            if (f["owner"] == name or n.startswith(f"{name}.")) and f["requires_grad"]
+        ]
+        if inside:
+            found.append(
+                Finding(
+                    rule="freeze-without-effect",
+                    severity="warning",
+                    title=f"{name}.requires_grad = False freezes nothing: {len(inside)} parameters are still trained",
+                    advice=f"Call {name}.requires_grad_(False), or set it on each parameter.",
+                    step=0,
+                    site=f"{name}:out",
+                    source=place(module.get("frozen_at")) or place(module["made"]),
+                    evidence={"parameters": inside[:20]},
+                    confidence=0.95,
+                )
+            )
+    return found[:1]
+
+
+@rule("last-layer-frozen")
+def last_layer_frozen(case: Case) -> list[Finding]:
+    """The last layer does not require a gradient although an optimizer holds it, and layers before it are trained.
+    Freezing on purpose goes from the front; a frozen random last layer is an accident, such as freezing after the
+    head was made.
+    """
+    facts = case.facts
+    weights = [
+        (n, f)
+        for n, f in parameters(case).items()
+        if len(f["shape"]) >= 2 and f["library"] and f"{f['owner']}:out" in case.sites
+    ]
+    if len(weights) < 2 or case.steps < 3:
+        return []
+    name, last = max(weights, key=lambda pair: case.sites[f"{pair[1]['owner']}:out"].id)
+    trained = [n for n, f in weights if f["requires_grad"] and f["optimizers"] and case.digests(f"{n}:grad", ("step",))]
+    if (
+        last["requires_grad"]
+        or last["loaded"]
+        or not last["optimizers"]
+        or not trained
+        or case.digests(f"{name}:grad", ("step",))
+    ):
+        return []
+    return [
+        Finding(
+            rule="last-layer-frozen",
+            severity="warning",
+            title=(
+                f"{last['owner']} ({last['owner_type']}), the last layer, is frozen while {some(trained, 2)} are "
+                "trained"
+            ),
+            advice="Set requires_grad_(True) on it, or freeze by name more narrowly.",
+            step=0,
+            site=f"{name}:value",
+            source=place(facts.get("freezes")) or place(last["made"]),
+            evidence={"requires_grad": False, "in_optimizer": True},
+            confidence=0.75,
+        )
+    ]
+
+
+@rule("betas-exchanged")
+def betas(case: Case) -> list[Finding]:
+    """Adam with a first beta of 0.99 and more, above the second: the two look exchanged."""
+    for optimizer in _stepping(case):
+        for group in optimizer["groups"]:
+            given = group.get("betas")
+            if isinstance(given, list) and len(given) == 2 and given[0] >= 0.99 and given[0] > given[1]:
+                return [
+                    Finding(
+                        rule="betas-exchanged",
+                        severity="warning",
+                        title=f"betas=({given[0]:g}, {given[1]:g}) of {optimizer['type']} look exchanged",
+                        advice="The first is of the mean (0.9), the second of the square (0.999).",
+                        step=0,
+                        phase="optimizer",
+                        source=place(optimizer["made"]),
+                        evidence={"betas": given},
+                        confidence=0.85,
+                    )
+                ]
+    return []

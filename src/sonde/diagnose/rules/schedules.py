@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from sonde.diagnose.rule import Case, rule
@@ -24,7 +25,7 @@ def warmup(case: Case) -> list[Finding]:
     base = _base(case, schedulers)
     if not schedulers or len(rates) < 10 or base <= 0 or not ended_by_itself(case):
         return []
-    rising = all(b >= a for a, b in zip(rates, rates[1:], strict=False)) and rates[-1] > rates[0]
+    rising = all(b >= a for a, b in pairwise(rates)) and rates[-1] > rates[0]
     if not rising or rates[-1] > 0.5 * base:
         return []
     scheduler = max(schedulers, key=lambda s: s["steps"])
@@ -34,7 +35,10 @@ def warmup(case: Case) -> list[Finding]:
         Finding(
             rule="warmup-longer-than-training",
             severity="error",
-            title=f"The warm-up of {scheduler['type']} never ends: the learning rate gets to {rates[-1] / base:.1%} of {base:g} in {len(rates)} steps",
+            title=(
+                f"The warm-up of {scheduler['type']} never ends: the learning rate gets to {rates[-1] / base:.1%} "
+                f"of {base:g} in {len(rates)} steps"
+            ),
             advice=f"Make the warm-up a small part of the {len(rates)} steps"
             + (f" ({name} is {given['value']:g})." if given else "."),
             step=0,
@@ -55,8 +59,8 @@ def warmup(case: Case) -> list[Finding]:
 
 @rule("learning-rate-collapses")
 def collapse(case: Case) -> list[Finding]:
-    """A schedule takes the learning rate below a thousandth of its start for more than half of the training: it was made
-    for fewer steps (epochs) than it is stepped, as when a schedule in epochs is stepped at every batch.
+    """A schedule takes the learning rate below a thousandth of its start for more than half of the training: it
+    was made for fewer steps (epochs) than it is stepped, as when a schedule in epochs is stepped at every batch.
     """
     schedulers = [s for s in case.facts.get("schedulers", []) if s["steps"] > 1]
     rates = [value for _, value in case.series("lr/0")]
@@ -71,8 +75,14 @@ def collapse(case: Case) -> list[Finding]:
         Finding(
             rule="learning-rate-collapses",
             severity="error",
-            title=f"{scheduler['type']} takes the learning rate to {rates[-1]:.1e} ({rates[-1] / peak:.0e} of its peak): {low} of {len(rates)} steps hardly move",
-            advice="Step the scheduler as often as its numbers mean (once an epoch, or once a batch with numbers in batches).",
+            title=(
+                f"{scheduler['type']} takes the learning rate to {rates[-1]:.1e} ({rates[-1] / peak:.0e} of its "
+                f"peak): {low} of {len(rates)} steps hardly move"
+            ),
+            advice=(
+                "Step the scheduler as often as its numbers mean (once an epoch, or once a batch with numbers in "
+                "batches)."
+            ),
             phase="optimizer",
             site="lr_scheduler",
             source=place(scheduler["line"]) or place(scheduler["made"]),
@@ -90,8 +100,9 @@ def collapse(case: Case) -> list[Finding]:
 
 @rule("scheduler-before-optimizer")
 def order(case: Case) -> list[Finding]:
-    """`scheduler.step()` is called before the first `optimizer.step()`: the first value of the schedule is skipped, and every
-    other is one step early."""
+    """`scheduler.step()` is called before the first `optimizer.step()`: the first value of the schedule is
+    skipped, and every other is one step early.
+    """
     return [
         Finding(
             rule="scheduler-before-optimizer",
@@ -136,7 +147,9 @@ def never(case: Case) -> list[Finding]:
                 Finding(
                     rule="scheduler-never-steps",
                     severity="warning",
-                    title=f"{scheduler['type']} is never stepped: the learning rate stays as it was for all {steps} steps",
+                    title=(
+                        f"{scheduler['type']} is never stepped: the learning rate stays as it was for all {steps} steps"
+                    ),
                     advice="Call scheduler.step() after each optimizer step or epoch, as its numbers mean.",
                     site="lr_scheduler",
                     source=place(scheduler["made"]),
@@ -162,7 +175,9 @@ def other_optimizer(case: Case) -> list[Finding]:
                     rule="scheduler-of-another-optimizer",
                     severity="warning",
                     title=f"{scheduler['type']} schedules an optimizer that is never stepped",
-                    advice="Make the scheduler with the optimizer that is stepped (after the last time it is made anew).",
+                    advice=(
+                        "Make the scheduler with the optimizer that is stepped (after the last time it is made anew)."
+                    ),
                     site="lr_scheduler",
                     source=place(scheduler["made"]),
                     evidence={"scheduler_steps": scheduler["steps"]},

@@ -270,12 +270,7 @@ class Facts:
     def _optimizer(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         registered = {id(p) for root in list(self.eager.roots.values()) for p in root.parameters()}
         held = [p for group in optimizer.param_groups for p in group["params"]]
-        groups = [
-            {key: float(value) if isinstance(value, Tensor) and value.numel() == 1 else value
-             for key, value in group.items() if isinstance(value, int | float | bool | str | Tensor | tuple) and key != "params"}
-            | {"parameters": len(group["params"])}
-            for group in optimizer.param_groups[:64]
-        ]  # fmt: skip
+        groups = [_group(group) for group in optimizer.param_groups[:64]]
         return {
             "type": type(optimizer).__name__,
             "made": KNOWN.made.line(optimizer),
@@ -336,12 +331,24 @@ class Facts:
         return found
 
 
+def _group(group: dict[str, Any]) -> dict[str, Any]:
+    """Its plain hyperparameters, and how many parameters it has."""
+    found: dict[str, Any] = {"parameters": len(group["params"])}
+    for key, value in group.items():
+        if isinstance(value, Tensor) and value.numel() == 1:
+            found[key] = float(value)
+        elif isinstance(value, int | float | str) or (key == "betas" and isinstance(value, tuple)):
+            found[key] = value
+    return found
+
+
 def settings(module: nn.Module) -> dict[str, Any]:
     """The plain values among its attributes: p, eps, momentum, in_features..."""
-    found = {}
-    for name, value in vars(module).items():
-        if not name.startswith("_") and name != "training" and isinstance(value, bool | int | float | str):
-            found[name] = value
+    found = {
+        name: value
+        for name, value in vars(module).items()
+        if not name.startswith("_") and name != "training" and isinstance(value, bool | int | float | str)
+    }
     return dict(list(found.items())[:24])
 
 

@@ -193,7 +193,7 @@ def _search(holder: Any, found: list[dict[str, Any]], depth: int, seen: set[int]
 
 
 def _is_generator(value: Any) -> bool:
-    if isinstance(value, torch.Generator) or (isinstance(value, random.Random)):
+    if isinstance(value, torch.Generator | random.Random):
         return True
     kind = type(value)
     return kind.__module__.startswith("numpy.random") and kind.__name__ in ("RandomState", "Generator")

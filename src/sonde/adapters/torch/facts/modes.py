@@ -15,9 +15,9 @@ from sonde.adapters.torch.facts.origins import KNOWN
 
 def depends_on_mode(module: nn.Module) -> bool:
     if isinstance(module, _DropoutNd):
-        return module.p > 0
+        return bool(module.p > 0)
     if isinstance(module, _BatchNorm):
-        return module.track_running_stats
+        return bool(module.track_running_stats)
     rate = vars(module).get("dropout")  # recurrent layers and attention keep theirs as a number
     return isinstance(rate, float) and rate > 0
 

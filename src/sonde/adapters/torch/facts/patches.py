@@ -1,4 +1,5 @@
-"""Puts the observers into torch, beside what `install` puts there. Each wrapper passes on everything and only takes notes.
+"""Puts the observers into torch, beside what `install` puts there. Each wrapper passes on everything and only
+takes notes.
 
 Notes never raise, and none is taken while torch.compile traces: there the wrappers are transparent.
 """
@@ -12,7 +13,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812  as everybody calls it
+import torch.nn.functional as F
 import torch.nn.utils.clip_grad
 from torch import nn
 from torch.compiler import is_dynamo_compiling
@@ -102,13 +103,13 @@ def _modules(current: Current) -> None:
         except Exception as problem:
             _contain(problem)
 
-    nn.Module.__init__ = init  # type: ignore[method-assign]
+    nn.Module.__init__ = init
 
     def loaded(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
         KNOWN.loaded.update(id(module) for module in self.modules())
 
     def cast(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
-        if not args and not kwargs or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
+        if (not args and not kwargs) or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
             place = user_place(sys._getframe(2))
             for module in self.modules():
                 KNOWN.cast.note(module, place)
@@ -175,7 +176,7 @@ def _loaders() -> None:
         _quietly(lambda: LOADERS.iterated(self))
         return original(self)
 
-    DataLoader.__iter__ = iterate  # type: ignore[method-assign]
+    DataLoader.__iter__ = iterate
 
 
 def _clearing(current: Current) -> None:
@@ -236,7 +237,7 @@ def _scaling(current: Current) -> None:
         finally:
             eager.facts.clipping.in_scaler = False
 
-    kind.step = step  # type: ignore[method-assign]
+    kind.step = step
 
 
 def _targets(current: Current) -> None:

@@ -60,7 +60,9 @@ def scheduler_facts(scheduler: Any) -> dict[str, Any]:
 
 
 def _names(scheduler: Any, place: Place | None) -> dict[str, Any]:
-    """Numbers that its functions or its construction take from the user's variables, and where those get their value."""
+    """Numbers that its functions or its construction take from the user's variables, and where those get their
+    value.
+    """
     found: dict[str, Any] = {}
     if place is None:
         return found

@@ -20,9 +20,9 @@ def assignment(path: str, name: str, before: int | None = None) -> int | None:
     """The line of the last assignment to a name (before a line, if given)."""
     found: int | None = None
     for node in _walk(path):
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        )
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if any(_binds(target, name) for target in targets):
             number = node.lineno
             if before is None or number < before:
