@@ -18,8 +18,8 @@ $(VENV)/.ready: pyproject.toml constraints/dev.txt hatch_build.py $(wildcard src
 
 demo: setup ## a bundled training that goes wrong, diagnosed
 	@mkdir -p .sonde
-	@echo "$$ sonde run --budget off examples/focal_loss.py"
-	@$(BIN)/sonde run --budget off examples/focal_loss.py || true
+	@echo "$$ sonde run examples/focal_loss.py"
+	@$(BIN)/sonde run examples/focal_loss.py || true
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)

@@ -40,7 +40,7 @@ def test_the_tour_shows_what_sonde_says(tmp_path: Path) -> None:
     assert quoted is not None
     assert quoted.group(1) in (ROOT / "README.md").read_text()
     done = subprocess.run(
-        [sys.executable, "-m", "sonde", "run", "--budget", "off", "--record", "out", str(ROOT / "examples" / "focal_loss.py")],
+        [sys.executable, "-m", "sonde", "run", "--record", "out", str(ROOT / "examples" / "focal_loss.py")],
         cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert quoted.group(1) in done.stderr
