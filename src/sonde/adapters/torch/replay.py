@@ -27,7 +27,7 @@ from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.stops import OBSERVED_BY_NOBODY
 from sonde.adapters.torch.tape import Entry, Slot, Tape
 from sonde.adapters.torch.tensors import tensors_in
-from sonde.adapters.torch.trace import Tracer
+from sonde.adapters.torch.trace import Tracer, transforming
 from sonde.model.moment import Phase
 from sonde.model.site import Kind, Role, SourceLine
 
@@ -143,9 +143,14 @@ class Replay:
         known = eager.entries.get(id(module))
         if known is not None:
             tracer.entered(known)
-        if type(module).__name__ != "OptimizedModule" and getattr(module, "_compiled_call_impl", None) is None:
+        compiled = (
+            type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
+        )
+        if not compiled and not transforming():
             return observed(eager, module, args, kwargs)
-        tracer.notes.append(f"{type(module).__name__} is compiled, so its ops were not traced")
+        note = f"{type(module).__name__} is {'compiled' if compiled else 'transformed'}, so its ops were not traced"
+        if note not in tracer.notes:
+            tracer.notes.append(note)
         with self._untraced(tracer):  # the compiler must not see it
             return observed(eager, module, args, kwargs)
 
@@ -159,6 +164,9 @@ class Replay:
 
     @contextlib.contextmanager
     def _untraced(self, tracer: Tracer) -> Iterator[None]:
+        if tracer.paused:  # by somebody further out
+            yield
+            return
         tracer.pause()
         try:
             yield

@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from sonde.adapters.torch.frames import rank_of
 from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.tensors import tensors_in
-from sonde.adapters.torch.trace import module_of
+from sonde.adapters.torch.trace import module_of, transforming
 from sonde.model.moment import Phase
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ _FRESH = frozenset(
 _grad_enabled = torch.is_grad_enabled
 _any_autocast = torch._C._is_any_autocast_enabled
 _functorch_level = torch._C._functorch.maybe_current_level
+_jit_state = torch._C._get_tracing_state
 _generator = torch.default_generator
 _hidden = torch._C.DisableTorchFunction
 _length = torch._C._len_torch_function_stack
@@ -257,7 +258,7 @@ class Tape:
         self.live = self.recording = False
         entry: Entry | None = None
         forward = self.eager.phase is not Phase.BACKWARD  # else a checkpoint is recomputed
-        if forward and self.wanted and not self.trouble and _functorch_level() is None and self._worthwhile():
+        if forward and self.wanted and not self.trouble and not transforming() and self._worthwhile():
             try:
                 with _hidden() if _length() else _OPEN:  # also from modes of the user's
                     entry = self._root(module, args, kwargs)
@@ -427,7 +428,7 @@ class TapeMode(TorchFunctionMode):  # type: ignore[misc]
 
     def _pass(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         tape = self.tape
-        if not tape.recording:
+        if not tape.recording or _jit_state() is not None:
             return func(*args, **kwargs) if kwargs else func(*args)
         name: str = getattr(func, "__name__", "")
         random = _generator.get_state() if name in _RANDOM else None

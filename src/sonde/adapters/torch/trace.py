@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 MOST_OPS = 20_000
 _NODES = 64
 """Autograd nodes of one op that are watched."""
-_jit_tracing = torch._C._get_tracing_state
 _functorch_level = torch._C._functorch.maybe_current_level
+_jit_state = torch._C._get_tracing_state
 _VIEWS_OF_TENSORS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
@@ -74,6 +74,7 @@ class Tracer:
         self.notes: list[str] = []
         self.drafts: list[Draft] = []
         self.mode = TraceMode(self)
+        self.paused = True
         self._known: dict[int, Known] = {}
         self._numbers = 0
         self._measure = Measure()
@@ -282,10 +283,12 @@ class Tracer:
 
     def begin(self) -> None:
         """Also custom autograd functions are ops, which modes do not see."""
+        self.paused = False
         push(self.mode)
         torch.autograd.Function.apply = classmethod(self._apply)
 
     def pause(self) -> None:
+        self.paused = True
         remove(self.mode)
         torch.autograd.Function.apply = _APPLY
 
@@ -312,7 +315,7 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
         tracer = self.tracer
         eager = tracer.eager
         name = _traced_name(func)
-        if name is None or eager.phase is not Phase.FORWARD or _functorch_level() is not None or _jit_tracing():
+        if name is None or eager.phase is not Phase.FORWARD or transforming():
             return func(*args, **kwargs)
         frame = sys._getframe(1)
         inner = len(tracer.drafts)
@@ -352,6 +355,12 @@ def _traced_name(func: Callable[..., Any]) -> str | None:
     if bare == "detach":
         return bare
     return bare.strip("_") if bare.startswith("_") and not bare.startswith("__") else None
+
+
+def transforming() -> bool:
+    """Inside a function transform or torch.jit.trace: tensors have no values, or what we do would become part
+    of the result."""
+    return _functorch_level() is not None or _jit_state() is not None
 
 
 def _measurable(tensor: Any) -> bool:
