@@ -35,6 +35,8 @@ MOST_OPS = 20_000
 _NODES = 64
 """Autograd nodes of one op that are watched."""
 _functorch_level = torch._C._functorch.maybe_current_level
+_jit = torch._C._get_tracing_state
+"""torch.jit names values after variables on the stack: ours must not be among them."""
 _VIEWS_OF_TENSORS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
@@ -284,7 +286,7 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
         tracer = self.tracer
         eager = tracer.eager
         name = _traced_name(func)
-        if name is None or eager.phase is not Phase.FORWARD or _functorch_level() is not None:
+        if name is None or eager.phase is not Phase.FORWARD or _functorch_level() is not None or _jit() is not None:
             return func(*args, **kwargs)
         frame = sys._getframe(1)
         guard = eager.session.guard
