@@ -139,7 +139,9 @@ class Foundry:
     def close(self) -> None:
         self._server.communicate(timeout=10)
 
-    def bare(self, script: str | Path, cwd: Path, *, argv: Sequence[str] = (), env: Mapping[str, str | None] | None = None) -> Ran:
+    def bare(
+        self, script: str | Path, cwd: Path, *, argv: Sequence[str] = (), env: Mapping[str, str | None] | None = None
+    ) -> Ran:
         return self._run(script, cwd, argv, env or {}, None, strict=True)
 
     def watched(
@@ -173,7 +175,14 @@ class Foundry:
         return self._run(script, cwd, argv, {**options.to_environment(), **(env or {})}, folder, strict=strict)
 
     def _run(
-        self, script: str | Path, cwd: Path, argv: Sequence[str], env: Mapping[str, str | None], folder: Path | None, *, strict: bool
+        self,
+        script: str | Path,
+        cwd: Path,
+        argv: Sequence[str],
+        env: Mapping[str, str | None],
+        folder: Path | None,
+        *,
+        strict: bool,
     ) -> Ran:
         if isinstance(script, str):
             text, script = script, cwd / "script.py"

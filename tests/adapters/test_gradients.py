@@ -47,7 +47,9 @@ NOTE = """
 
 
 def test_of_module_outputs_and_parameters(run) -> None:
-    ran = run(NOTE + """
+    ran = run(
+        NOTE
+        + """
         class Net(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -62,14 +64,18 @@ def test_of_module_outputs_and_parameters(run) -> None:
 
         model = Net()
         model.a.weight.register_post_accumulate_grad_hook(lambda p: truth.setdefault("a.weight:grad", []).append(norm(p.grad)))
-    """ + LOOP)
+    """
+        + LOOP
+    )
     check(ran, "a:grad", "b:grad", "a.weight:grad")
     assert ran.norms("model:grad") == ran.norms("b:grad")
 
 
 def test_where_the_output_is_changed_in_place(run) -> None:
     """The gradient belongs to the value that the module gave, not to what was made of it."""
-    ran = run(NOTE + """
+    ran = run(
+        NOTE
+        + """
         class Net(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -91,13 +97,17 @@ def test_where_the_output_is_changed_in_place(run) -> None:
                 return out
 
         model = Net()
-    """ + LOOP)
+    """
+        + LOOP
+    )
     check(ran, "a:grad", "act:grad", "b:grad", "c:grad")
     assert ran.norms("a:grad") != ran.norms("act:grad")
 
 
 def test_of_views_and_several_outputs(run) -> None:
-    ran = run(NOTE + """
+    ran = run(
+        NOTE
+        + """
         class Split(nn.Module):
             def forward(self, x):
                 left, right = x.chunk(2, dim=1)
@@ -115,7 +125,9 @@ def test_of_views_and_several_outputs(run) -> None:
                 return left * 2 + right.t().exp()
 
         model = Net()
-    """ + LOOP)
+    """
+        + LOOP
+    )
     check(ran, "split:grad[0]", "split:grad[1]")
 
 
@@ -194,7 +206,8 @@ def test_of_sparse_embeddings(run) -> None:
 
 
 def test_updates_are_what_the_optimizer_changed(run) -> None:
-    ran = run("""
+    ran = run(
+        """
         model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
         optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
         truth = {"0.weight:update": [], "0.weight:value": []}
@@ -206,7 +219,9 @@ def test_updates_are_what_the_optimizer_changed(run) -> None:
             truth["0.weight:update"].append(norm(model[0].weight - before))
             truth["0.weight:value"].append(norm(model[0].weight))
         leave(truth)
-    """, watch=[("**.weight:update", "nan")])
+    """,
+        watch=[("**.weight:update", "nan")],
+    )
     check(ran, "0.weight:update", "0.weight:value")
 
 

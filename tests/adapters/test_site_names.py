@@ -106,7 +106,13 @@ def test_a_module_that_only_owns_what_is_called(run) -> None:
 
         fit(Lit())
     """)
-    assert {"encoder:out", "encoder.0:out", "decoder:grad", "decoder.weight:value", "encoder.0.weight:grad"} <= ran.addresses
+    assert {
+        "encoder:out",
+        "encoder.0:out",
+        "decoder:grad",
+        "decoder.weight:value",
+        "encoder.0.weight:grad",
+    } <= ran.addresses
     assert not [address for address in ran.addresses if address.startswith("parameter_")]
 
 

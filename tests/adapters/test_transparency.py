@@ -91,19 +91,23 @@ def test_the_users_hooks_see_the_same_in_the_same_order(both) -> None:
 
 
 def test_hooks_that_change_outputs_are_followed(foundry: Foundry, tmp_path: Path) -> None:
-    ran = foundry.watched(script("""
+    ran = foundry.watched(
+        script("""
         model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
         model[0].register_forward_hook(lambda m, a, o: o * 0)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(3):
             optimizer.zero_grad(); model(torch.randn(4, 4)).square().mean().backward(); optimizer.step()
-    """), tmp_path)
+    """),
+        tmp_path,
+    )
     assert ran.norms("0:out") == [0, 0, 0]
 
 
 @pytest.mark.parametrize("budget", [None, 0.0])
 def test_nothing_is_kept_alive(both, budget: float | None) -> None:
-    both("""
+    both(
+        """
         model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
         optimizer = torch.optim.Adam(model.parameters())
         refs = {"model": weakref.ref(model), "weight": weakref.ref(model[0].weight), "optimizer": weakref.ref(optimizer)}
@@ -123,7 +127,9 @@ def test_nothing_is_kept_alive(both, budget: float | None) -> None:
         print(alive())
         del model
         print(alive())
-    """, budget=budget)
+    """,
+        budget=budget,
+    )
 
 
 def test_activations_die_as_soon_as_without_sonde(both) -> None:
@@ -153,7 +159,8 @@ def test_activations_die_as_soon_as_without_sonde(both) -> None:
 
 
 def test_many_models_do_not_pile_up(foundry: Foundry, tmp_path: Path) -> None:
-    ran = foundry.watched(script("""
+    ran = foundry.watched(
+        script("""
         from sonde.adapters.torch import install
         def trial(k):
             model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
@@ -168,7 +175,9 @@ def test_many_models_do_not_pile_up(foundry: Foundry, tmp_path: Path) -> None:
             sizes.append([len(eager.entries), len(eager.parameters.names), len(eager.parameters.plans),
                           len(eager.parameters.trained), len(eager.session.sites), len(eager.roots)])
         leave(sizes)
-    """), tmp_path)
+    """),
+        tmp_path,
+    )
     assert ran.code == 0, ran.err
     assert ran.session["steps"] == 100
     first, last = ran.result[1], ran.result[-1]

@@ -41,7 +41,10 @@ def test_arguments_main_and_input_are_as_usual(tmp_path: Path) -> None:
     """Also a sitecustomize of the user's own, and what children inherit."""
     write(tmp_path / "site" / "sitecustomize.py", "import os; os.environ['USERS_OWN'] = 'ran'\n")
     write(tmp_path / "beside.py", "answer = 42\n")
-    script = write(tmp_path / "train.py", TRAIN + textwrap.dedent("""
+    script = write(
+        tmp_path / "train.py",
+        TRAIN
+        + textwrap.dedent("""
         import sys, os, pickle, inspect, beside
         class Here: pass
         train()
@@ -51,7 +54,8 @@ def test_arguments_main_and_input_are_as_usual(tmp_path: Path) -> None:
         print([p for p in sys.path if "startup" in p], "sitecustomize" in sys.modules)
         sys.stderr.write("to stderr\\n")
         sys.exit(3)
-    """))
+    """),
+    )
     env = {"PYTHONPATH": f"{tmp_path / 'site'}{os.pathsep}{environment()['PYTHONPATH']}"}
     bare = python("train.py", "--lr", "0.1", "--watch", "-m", cwd=tmp_path, stdin="typed", env=env)
     assert bare.code == 3
@@ -65,7 +69,10 @@ def test_arguments_main_and_input_are_as_usual(tmp_path: Path) -> None:
 
 
 def test_a_traceback_is_the_users_own(tmp_path: Path) -> None:
-    write(tmp_path / "train.py", TRAIN + textwrap.dedent("""
+    write(
+        tmp_path / "train.py",
+        TRAIN
+        + textwrap.dedent("""
         class Net(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -79,12 +86,15 @@ def test_a_traceback_is_the_users_own(tmp_path: Path) -> None:
             except RuntimeError as problem:
                 raise ValueError("as it was") from problem
         go()
-    """))
+    """),
+    )
     bare = python("train.py", cwd=tmp_path)
     ran = launch("train.py", cwd=tmp_path)
     assert ran.code == bare.code == 1
     assert "mat1 and mat2" in bare.err
-    lines = [line for line in ran.err.splitlines() if not line.startswith(("sonde:", "error:", "warning:", "    train.py:"))]
+    lines = [
+        line for line in ran.err.splitlines() if not line.startswith(("sonde:", "error:", "warning:", "    train.py:"))
+    ]
     assert bare.err.splitlines() == lines[: len(bare.err.splitlines())]
     failure = ran.session["exit"]["exception"]
     assert failure["type"] == "ValueError"
@@ -94,18 +104,34 @@ def test_a_traceback_is_the_users_own(tmp_path: Path) -> None:
 def test_modules_are_run_with_m(tmp_path: Path) -> None:
     write(tmp_path / "pkg" / "__init__.py", "")
     write(tmp_path / "pkg" / "other.py", "name = 'relative'\n")
-    write(tmp_path / "pkg" / "mod.py", TRAIN + "import sys\nfrom . import other\ntrain()\nprint(sys.argv[1:], __name__, other.name, __spec__.name)\n")
+    write(
+        tmp_path / "pkg" / "mod.py",
+        TRAIN + "import sys\nfrom . import other\ntrain()\nprint(sys.argv[1:], __name__, other.name, __spec__.name)\n",
+    )
     expected = "['--x', '1'] __main__ relative pkg.mod\n"
     direct = launch("-m", "pkg.mod", "--x", "1", cwd=tmp_path)
     assert (direct.code, direct.out) == (0, expected)
     assert direct.session["steps"] == 3
-    other = cli("run", "--record", "second", sys.executable, "-m", "pkg.mod", "--x", "1", cwd=tmp_path, folder=tmp_path / "second")
+    other = cli(
+        "run",
+        "--record",
+        "second",
+        sys.executable,
+        "-m",
+        "pkg.mod",
+        "--x",
+        "1",
+        cwd=tmp_path,
+        folder=tmp_path / "second",
+    )
     assert (other.code, other.out) == (0, expected)
     assert other.session["steps"] == 3
 
 
 def test_torchrun_gives_a_folder_a_rank(tmp_path: Path) -> None:
-    write(tmp_path / "train.py", """
+    write(
+        tmp_path / "train.py",
+        """
         import os, torch, torch.distributed as dist
         from torch import nn
         dist.init_process_group("gloo")
@@ -118,7 +144,8 @@ def test_torchrun_gives_a_folder_a_rank(tmp_path: Path) -> None:
         total = torch.stack([p.sum() for p in model.parameters()]).sum()
         open(f"sum{dist.get_rank()}", "w").write(total.item().hex())
         dist.destroy_process_group()
-    """)
+    """,
+    )
     ran = launch("torchrun", "--nproc-per-node", "2", "--master-port", "29617", "train.py", cwd=tmp_path)
     assert ran.code == 0, ran.err
     assert [rank.name for rank in ran.recording.ranks] == ["rank0", "rank1"]
@@ -133,7 +160,10 @@ def test_torchrun_gives_a_folder_a_rank(tmp_path: Path) -> None:
 def test_children_of_the_script_are_reached(tmp_path: Path) -> None:
     """A subprocess, spawned ranks and a fork that trains: each in a folder of its own; children that do not train leave none."""
     write(tmp_path / "child.py", TRAIN + "train(2)\n")
-    write(tmp_path / "parent.py", TRAIN + textwrap.dedent("""
+    write(
+        tmp_path / "parent.py",
+        TRAIN
+        + textwrap.dedent("""
         import os, subprocess, sys
         import torch.multiprocessing as mp
         def rank(k):
@@ -149,7 +179,8 @@ def test_children_of_the_script_are_reached(tmp_path: Path) -> None:
                 import atexit; atexit._run_exitfuncs(); os._exit(0)
             os.waitpid(pid, 0)
             train(1)
-    """))
+    """),
+    )
     ran = launch("parent.py", cwd=tmp_path)
     assert ran.code == 0, ran.err
     assert ran.out == "no training\n"
@@ -158,11 +189,17 @@ def test_children_of_the_script_are_reached(tmp_path: Path) -> None:
     assert ran.recording.state == "finished"
 
 
-@pytest.mark.parametrize(("number", "handled"), [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGKILL, False), (signal.SIGINT, True)])
+@pytest.mark.parametrize(
+    ("number", "handled"),
+    [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGKILL, False), (signal.SIGINT, True)],
+)
 def test_signals_reach_the_script(tmp_path: Path, number: signal.Signals, handled: bool) -> None:
     """SIGKILL is sent to the script itself; the others to Sonde (SIGINT, as a terminal does it, to both)."""
     install = f"signal.signal({int(number)}, lambda *a: sys.exit(7))" if handled and number != signal.SIGINT else ""
-    write(tmp_path / "train.py", TRAIN + textwrap.dedent(f"""
+    write(
+        tmp_path / "train.py",
+        TRAIN
+        + textwrap.dedent(f"""
         import os, signal, sys, time
         {install}
         train()
@@ -173,7 +210,8 @@ def test_signals_reach_the_script(tmp_path: Path, number: signal.Signals, handle
                 time.sleep(0.01)
         except KeyboardInterrupt:
             sys.exit(9)
-    """))
+    """),
+    )
     process = subprocess.Popen(
         [sys.executable, "-m", "sonde", "run", "--record", "recording", "train.py"],
         cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

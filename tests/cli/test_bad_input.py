@@ -74,7 +74,9 @@ def test_no_script_at_all(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("", ""),
     ],
 )
-def test_watchpoints_that_cannot_be_read(here: Path, monkeypatch: pytest.MonkeyPatch, watch: str, expected: str) -> None:
+def test_watchpoints_that_cannot_be_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch, watch: str, expected: str
+) -> None:
     assert expected in refused(here, monkeypatch, "run", "--watch", watch, "train.py")
 
 
@@ -124,7 +126,9 @@ def test_a_report_that_cannot_be_written(here: Path, monkeypatch: pytest.MonkeyP
         ("watch = 3", "watch"),
     ],
 )
-def test_configuration_files_that_are_wrong(here: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str) -> None:
+def test_configuration_files_that_are_wrong(
+    here: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
+) -> None:
     (here / "sonde.toml").write_text(text)
     assert expected in refused(here, monkeypatch, "run", "train.py")
 

@@ -130,9 +130,7 @@ def test_the_history_of_a_site(demo: Path) -> None:
 
 def test_an_unknown_site_gets_the_nearest_names(demo: Path) -> None:
     pytest.importorskip("sonde.watch.pattern")
-    with pytest.raises(
-        UsageError, match=r"no site of demo matches 'fc1.wieght:grad'; did you mean fc1\.weight:grad"
-    ):
+    with pytest.raises(UsageError, match=r"no site of demo matches 'fc1.wieght:grad'; did you mean fc1\.weight:grad"):
         run("demo", "fc1.wieght:grad")
 
 

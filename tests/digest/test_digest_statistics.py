@@ -42,9 +42,7 @@ def random_array(dtype, shape, seed, kind="normal"):
     if kind == "wide":
         values = values * np.exp(rng.uniform(-10, 10, shape))
     if kind == "broken":
-        values = np.where(
-            rng.random(shape) < 0.05, rng.choice([np.nan, np.inf, -np.inf, -0.0, 1e-40], shape), values
-        )
+        values = np.where(rng.random(shape) < 0.05, rng.choice([np.nan, np.inf, -np.inf, -0.0, 1e-40], shape), values)
     with np.errstate(all="ignore"):
         if "complex" in dtype:
             values = values + 1j * rng.permutation(values.reshape(-1)).reshape(shape)
@@ -62,9 +60,7 @@ def test_any_values(dtype, data):
 @pytest.mark.parametrize("kind", ["normal", "offset", "sparse", "wide", "broken"])
 @pytest.mark.parametrize("dtype", NUMPY_DTYPES)
 def test_sizes_around_rows_chunks_and_segments(dtype, kind):
-    for seed, size in enumerate(
-        [1, 2, 15, 16, 17, 63, 64, 65, 127, 255, 300, 511, 512, 513, 1025, 4095, 4097, 50_000]
-    ):
+    for seed, size in enumerate([1, 2, 15, 16, 17, 63, 64, 65, 127, 255, 300, 511, 512, 513, 1025, 4095, 4097, 50_000]):
         agrees(random_array(dtype, size, seed, kind))
 
 
@@ -105,9 +101,7 @@ def test_every_half():
     tensor = torch.from_numpy(bits).view(torch.bfloat16)
     assert_same_digest(digest(tensor), digest_array(bits, "bfloat16")[0])
     for start in range(0, 65536, 64):
-        assert_same_digest(
-            digest(tensor[start : start + 64]), digest_array(bits[start : start + 64], "bfloat16")[0]
-        )
+        assert_same_digest(digest(tensor[start : start + 64]), digest_array(bits[start : start + 64], "bfloat16")[0])
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, 0.1, -3.0, 1e-45, 3e38, 1e-30])
@@ -149,9 +143,7 @@ def test_extreme_float32(scale):
 
 def test_the_worst_chunk_for_the_guess():
     """The rows that the guess looks at are unlike all others."""
-    array = np.full(8192, 100.0, np.float32) + np.random.default_rng(1).uniform(-1e-3, 1e-3, 8192).astype(
-        np.float32
-    )
+    array = np.full(8192, 100.0, np.float32) + np.random.default_rng(1).uniform(-1e-3, 1e-3, 8192).astype(np.float32)
     array.reshape(-1, 16)[::8] = 0.001
     agrees(array)
     array.reshape(-1, 16)[::8] = -1e4

@@ -41,9 +41,7 @@ def run(isa, *arguments):
 @pytest.mark.slow
 @pytest.mark.parametrize("isa", [name for name in OTHERS if name != _kernel.isa()])
 def test_statistics(isa):
-    outcome = run(
-        isa, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(HERE / "test_digest_statistics.py")
-    )
+    outcome = run(isa, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(HERE / "test_digest_statistics.py"))
     assert outcome.returncode == 0, outcome.stdout[-3000:]
 
 
@@ -55,8 +53,6 @@ def test_same_bits():
             outcome = run(isa, "-c", PRINT_ROWS, dtypes)
             found[dtypes, outcome.stderr.strip()] = outcome.stdout
     doubles = {rows for (dtypes, _), rows in found.items() if dtypes == "float64,int32"}
-    floats = {
-        rows for (dtypes, isa), rows in found.items() if dtypes != "float64,int32" and isa != "baseline"
-    }
+    floats = {rows for (dtypes, isa), rows in found.items() if dtypes != "float64,int32" and isa != "baseline"}
     assert len(doubles) == 1
     assert len(floats) <= 1

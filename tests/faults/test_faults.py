@@ -148,7 +148,9 @@ PLACES = [
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.rpartition(":")[2])
 def test_failures_of_sonde_stay_sondes(place: str, bare: Ran, foundry: Foundry, tmp_path: Path) -> None:
-    ran = foundry.watched(TRAINING, tmp_path, strict=False, env={"INJECT": place}, watch=[("**", "norm > 1e6"), ("**:in", "nan")])
+    ran = foundry.watched(
+        TRAINING, tmp_path, strict=False, env={"INJECT": place}, watch=[("**", "norm > 1e6"), ("**:in", "nan")]
+    )
     assert_unharmed(ran, bare)
     told = warnings_in(ran)
     assert 1 <= len(told) <= 2, ran.err
@@ -193,7 +195,9 @@ def disturb(step):
 
 
 def test_killed_in_the_middle(foundry: Foundry, tmp_path: Path) -> None:
-    disturb = "def disturb(step):\n    import time; time.sleep(0.1)\n    if step == 12:\n        os.kill(os.getpid(), 9)\n"
+    disturb = (
+        "def disturb(step):\n    import time; time.sleep(0.1)\n    if step == 12:\n        os.kill(os.getpid(), 9)\n"
+    )
     ran = foundry.watched(TRAINING.replace("#DISTURB", disturb), tmp_path, strict=False)
     assert ran.code == 137
     assert ran.recording.state == "killed"
@@ -293,4 +297,3 @@ def test_a_recording_folder_that_is_gone_before_the_start(bare: Ran, foundry: Fo
     assert len(ran.err.splitlines()) == 1
     assert "runs unwatched" in ran.err
     assert os.listdir(tmp_path).count("nowhere") == 0
-

@@ -33,7 +33,9 @@ def test_training_under_sonde_is_bit_identical(script: Path, foundry: Foundry, t
     bare = foundry.bare(script, places["bare"])
     assert len(bare.result["losses"]) >= 6
 
-    everything = foundry.watched(script, places["everything"], watch=[("**", "nan"), ("**:in", "nan"), ("**:update", "norm > 1e30")])
+    everything = foundry.watched(
+        script, places["everything"], watch=[("**", "nan"), ("**:in", "nan"), ("**:update", "norm > 1e30")]
+    )
     assert_identical(bare, everything, "everything at every step")
     assert {row["step"] for row in everything.rows} >= set(range(everything.session["steps"]))
 
@@ -79,5 +81,14 @@ def test_training_in_the_debugger_is_bit_identical(script: Path, foundry: Foundr
         assert ran.err.count("(sonde)") >= commands.count("\n") // 40, ran.err
     if script.stem in LAUNCHED[:1]:
         record = places["cli"] / "recording"
-        real = cli("debug", "--no-recommended", "--record", record, script, cwd=places["cli"], stdin="continue\n", folder=record)
+        real = cli(
+            "debug",
+            "--no-recommended",
+            "--record",
+            record,
+            script,
+            cwd=places["cli"],
+            stdin="continue\n",
+            folder=record,
+        )
         assert_identical(bare, real, "sonde debug")

@@ -57,7 +57,9 @@ def pair(foundry: Foundry, text: str, folder: Path, budget: float | None = 0.05)
     plain, watched = foundry.bare(bare / "script.py", bare), run(foundry, text, folder / "watched", budget=budget)
     assert plain.code == watched.code == 0, watched.err
     assert plain.out == watched.out
-    assert {k: v for k, v in plain.result.items() if k != "losses"} == {k: v for k, v in watched.result.items() if k != "losses"}
+    assert {k: v for k, v in plain.result.items() if k != "losses"} == {
+        k: v for k, v in watched.result.items() if k != "losses"
+    }
     assert str(plain.result["losses"]) == str(watched.result["losses"])
     return plain, watched
 

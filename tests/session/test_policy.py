@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from sonde.session.policy import Level, Policy
 
 
-def simulate(policy: Policy, costs: dict[Level, float], *, bare: float = 10e6, steps: int = 3000, noise: float = 0.0) -> float:
+def simulate(
+    policy: Policy, costs: dict[Level, float], *, bare: float = 10e6, steps: int = 3000, noise: float = 0.0
+) -> float:
     """Trains so many steps at these costs; the share of the bare time that Sonde took, after the first step."""
     chance = random.Random(0)
     spent = base = 0.0

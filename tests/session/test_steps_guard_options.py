@@ -160,7 +160,9 @@ def test_no_options_means_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Options.from_environment() is None
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "3", json.dumps({"run": "x"}), json.dumps({"run": "x", "watches": [], "new": 1})])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "3", json.dumps({"run": "x"}), json.dumps({"run": "x", "watches": [], "new": 1})]
+)
 def test_options_that_are_none_of_ours(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENVIRONMENT, text)
     with pytest.raises(UsageError, match=ENVIRONMENT):
@@ -168,7 +170,17 @@ def test_options_that_are_none_of_ours(text: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("text", "share"), [("5%", 0.05), ("0.05", 0.05), ("off", None), (" OFF ", None), ("0", 0.0), ("0%", 0.0), ("100%", 1.0), ("2.5 %", 0.025)]
+    ("text", "share"),
+    [
+        ("5%", 0.05),
+        ("0.05", 0.05),
+        ("off", None),
+        (" OFF ", None),
+        ("0", 0.0),
+        ("0%", 0.0),
+        ("100%", 1.0),
+        ("2.5 %", 0.025),
+    ],
 )
 def test_budgets(text: str, share: float | None) -> None:
     assert parse_budget(text) == (None if share is None else pytest.approx(share))

@@ -61,9 +61,7 @@ def whole(rank: Rank, acknowledged: int) -> None:
     assert len(steps) % 200 == 0
     assert (steps == np.repeat(np.arange(len(steps) // 200), 200)).all()
     assert len(steps) // 200 > acknowledged
-    assert rank.scalars("loss")["value"].to_pylist()[: acknowledged + 1] == [
-        n / 2 for n in range(acknowledged + 1)
-    ]
+    assert rank.scalars("loss")["value"].to_pylist()[: acknowledged + 1] == [n / 2 for n in range(acknowledged + 1)]
     assert [event["step"] for event in rank.events][: acknowledged + 1] == list(range(acknowledged + 1))
     assert len(rank.values) > acknowledged // 10
     assert len(rank.sites) == len(SITES)

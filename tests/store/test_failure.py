@@ -24,9 +24,7 @@ from sonde.store.writer import RecordingWriter
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True)
     if mounted.returncode:
         pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.decode().strip()}")
     try:
@@ -84,9 +82,7 @@ def test_a_disk_that_stays_full_can_still_be_closed(small_disk: Path) -> None:
     for _ in range(3):
         assert full(lambda: writer.event("x", text="y" * 10_000))
         assert full(lambda: writer.digests(rows(1, 400)))
-        assert full(
-            lambda: writer.value("a:out", Moment(0, Phase.FORWARD), bytes(90_000), "uint8", (90_000,))
-        )
+        assert full(lambda: writer.value("a:out", Moment(0, Phase.FORWARD), bytes(90_000), "uint8", (90_000,)))
     writer.scalars(1, {"loss": 1.0})
     assert full(lambda: writer.close({"steps": 1}))
     writer.close()
@@ -137,9 +133,7 @@ def test_a_write_that_fails_half_way_is_undone(tmp_path: Path, monkeypatch: pyte
     assert rank.problems == []
 
 
-def test_a_write_that_can_not_be_undone_costs_only_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_can_not_be_undone_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = RecordingWriter(tmp_path, {})
     writer.digests(rows(0))
     writer.event("first")

@@ -57,9 +57,7 @@ def test_every_part_of_format_1_can_be_read(v1: Recording) -> None:
     assert first.values[0].moment == Moment(12, Phase.FORWARD, 0)
     assert [finding.rule for finding in v1.findings] == ["nan-origin", "loss-nan"]
     assert v1.findings[1].caused_by == 0
-    assert second.folder.joinpath("digests", "000002.arrows").exists(), (
-        "the golden recording keeps a live segment"
-    )
+    assert second.folder.joinpath("digests", "000002.arrows").exists(), "the golden recording keeps a live segment"
     assert v1.problems == []
 
 

@@ -53,18 +53,14 @@ def test_every_view_answers(demo: Recording) -> None:
     assert counts == {"digests": 320, "sites": 16, "scalars": 120, "hits": 2, "findings": 2, "events": 2}
     (hit,) = query(demo, "SELECT *, actual['nan'] AS seen FROM hits WHERE rank = 1").to_pylist()
     assert (hit["site"], hit["step"], hit["phase"], hit["seen"]) == ("fc2:out[0]", 20, "forward", 64.0)
-    finding = query(
-        demo, "SELECT rule, file, line, evidence->>'nan' AS nan FROM findings WHERE ord = 0"
-    ).to_pylist()
+    finding = query(demo, "SELECT rule, file, line, evidence->>'nan' AS nan FROM findings WHERE ord = 0").to_pylist()
     assert finding == [{"rule": "nan-origin", "file": "train.py", "line": 44, "nan": "64"}]
     losses = query(demo, "SELECT value FROM scalars WHERE name = 'loss' AND rank = 0 ORDER BY step")
     assert losses["value"].to_pylist()[3] == 0.25
     assert math.isnan(losses["value"].to_pylist()[-1])
     event = query(demo, "SELECT fields->>'note' AS note FROM events LIMIT 1")
     assert event["note"].to_pylist() == ["a made-up training"]
-    shape = query(
-        demo, "SELECT shape, trainable, \"index\" FROM sites WHERE site = 'fc2:out[0]' AND rank = 0"
-    )
+    shape = query(demo, "SELECT shape, trainable, \"index\" FROM sites WHERE site = 'fc2:out[0]' AND rank = 0")
     assert shape.to_pylist() == [{"shape": [8, 2], "trainable": None, "index": 0}]
 
 
@@ -130,9 +126,7 @@ def test_live_and_closed_segments_together_while_the_writer_goes_on(tmp_path: Pa
 def test_a_query_reaches_nothing_but_the_recording(tmp_path: Path, sql: str) -> None:
     secret = pa.table({"a": [1]})  # a variable of the caller's, which DuckDB would find by name
     run = write_run(tmp_path)
-    with pytest.raises(
-        UsageError, match=r"The query failed: .*; the views are digests, sites, scalars, hits"
-    ):
+    with pytest.raises(UsageError, match=r"The query failed: .*; the views are digests, sites, scalars, hits"):
         query(Recording.open(run), sql.format(run=str(run).replace("'", "''")))
     assert not list(run.glob("out*"))
     assert secret.num_rows == 1

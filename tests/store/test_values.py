@@ -61,9 +61,7 @@ def test_float8_by_its_definition(tmp_path: Path) -> None:
             return sign * float("inf") if fraction == 0 else float("nan")
         if not infinite and byte & 127 == 127:
             return float("nan")
-        return sign * (
-            2.0 ** (1 - bias) * fraction if exponent == 0 else 2.0 ** (exponent - bias) * (1 + fraction)
-        )
+        return sign * (2.0 ** (1 - bias) * fraction if exponent == 0 else 2.0 ** (exponent - bias) * (1 + fraction))
 
     every = bytes(range(256))
     e4m3 = keep(tmp_path / "a.safetensors", every, "float8_e4m3fn", (16, 16))
@@ -97,10 +95,7 @@ def test_the_safetensors_library_reads_our_files(tmp_path: Path) -> None:
 
 def test_the_budget(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path, {}, value_budget=3000)
-    kept = [
-        writer.value("w:grad", Moment(step, Phase.BACKWARD), bytes(400), "float32", (100,))
-        for step in range(9)
-    ]
+    kept = [writer.value("w:grad", Moment(step, Phase.BACKWARD), bytes(400), "float32", (100,)) for step in range(9)]
     assert [path is not None for path in kept] == [True] * 4 + [False] * 5
     assert sum(path.stat().st_size for path in kept if path) <= 3000
     writer.close()

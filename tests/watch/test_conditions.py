@@ -28,9 +28,7 @@ SITES = {
     "update": Site(7, "fc.weight", Role.UPDATE, Kind.PARAMETER, type="Linear", trainable=True, shape=(4, 4)),
     "grad": Site(8, "fc.weight", Role.GRAD, Kind.PARAMETER, type="Linear", trainable=True, shape=(4, 4)),
     "buffer": Site(9, "bn.running_var", Role.VALUE, Kind.BUFFER, type="BatchNorm1d"),
-    "frozen": Site(
-        10, "emb.weight", Role.VALUE, Kind.PARAMETER, type="Embedding", trainable=False, shape=(4, 4)
-    ),
+    "frozen": Site(10, "emb.weight", Role.VALUE, Kind.PARAMETER, type="Embedding", trainable=False, shape=(4, 4)),
     "bias": Site(11, "fc.bias", Role.VALUE, Kind.PARAMETER, type="Linear", trainable=True, shape=(4,)),
     "in": Site(12, "fc", Role.IN, Kind.MODULE, type="Linear"),
 }
@@ -63,9 +61,7 @@ ONES = np.ones(200)
 saturated_tanh = np.where(np.arange(1000) % 2, 1.0, -1.0)
 one_free = np.append(saturated_tanh[:-100], np.full(100, 0.3))
 STUCK = [[("fc", N), ("loss", [0.5 + i]), ("grad", N), ("weight", ONES)] for i in range(102)]
-UNSTUCK = [
-    [("fc", N), ("loss", [0.5 + i]), ("grad", N), ("weight", ONES * (1 + (i == 60)))] for i in range(102)
-]
+UNSTUCK = [[("fc", N), ("loss", [0.5 + i]), ("grad", N), ("weight", ONES * (1 + (i == 60)))] for i in range(102)]
 NO_GRAD = [[("fc", N), ("loss", [0.5]), ("grad", 0 * N)] for _ in range(102)]
 falling = [5 - i / 100 for i in range(400)]
 
@@ -210,9 +206,7 @@ def test_update_ratio_looks_at_the_value_before_it():
     assert ratio(("weight", ONES * 2), ("update", ONES)) == [pytest.approx(0.5)]
     assert ratio(("weight", ONES * 4), ("weight", ONES * 2), ("update", ONES)) == [pytest.approx(0.5)]
     assert ratio(("update", ONES), ("weight", ONES * 2)) == []
-    across = hits(
-        "weight_change_too_large(0.4)", [("weight", ONES * 2)], [("update", ONES), ("weight", ONES)]
-    )
+    across = hits("weight_change_too_large(0.4)", [("weight", ONES * 2)], [("update", ONES), ("weight", ONES)])
     assert [hit.actual for hit in across] == [{"update_ratio": pytest.approx(0.5)}]
 
 
@@ -234,8 +228,7 @@ def test_a_nan_does_not_disable_a_check(one):
         pytest.skip("means every element; a NaN is none of them")
     text, firing, _ = CASES[one.name]
     dirty = [
-        [(s, np.append(v, np.nan) if np.size(v) >= 100 and s != "relu" else v) for s, v in step]
-        for step in firing
+        [(s, np.append(v, np.nan) if np.size(v) >= 100 and s != "relu" else v) for s, v in step] for step in firing
     ]
     assert hits(text, *dirty)
 

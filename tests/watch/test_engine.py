@@ -38,17 +38,14 @@ def engine_with(*texts, sites=SITES):
 def shown(found):
     """Hits as values that compare equal also where a number is NaN."""
     return [
-        (h.watchpoint, h.site, h.moment, h.condition, str(dict(h.preset)), str(dict(h.actual)), h.rank)
-        for h in found
+        (h.watchpoint, h.site, h.moment, h.condition, str(dict(h.preset)), str(dict(h.actual)), h.rank) for h in found
     ]
 
 
 def test_a_hit_says_where_when_and_why():
     engine = Engine([watchpoint("**:grad norm > 4 and nan", id=7)], rank=3)
     engine.add_site(SITES[4])
-    (hit,) = engine.evaluate(row([3, 4, np.nan], 4, step=12, call=1, phase=Phase.BACKWARD).repeat(1)) or [
-        None
-    ]
+    (hit,) = engine.evaluate(row([3, 4, np.nan], 4, step=12, call=1, phase=Phase.BACKWARD).repeat(1)) or [None]
     assert (hit.watchpoint, hit.site, hit.rank, hit.condition) == (7, "fc.weight:grad", 3, "norm > 4 and nan")
     assert hit.moment == Moment(12, Phase.BACKWARD, 1)
     assert hit.preset == {"norm >": 4.0, "nan >": 0.0}
@@ -66,9 +63,7 @@ def test_hits_come_in_execution_order():
 def test_reports_again_only_after_it_was_false_and_counts_the_rest():
     engine = engine_with("loss mean > 5")
     values = [9, 9, 1, 9, 9, 9, 1]
-    one_batch = [
-        h.moment.step for h in engine.evaluate(rows(*(row([v], 0, s) for s, v in enumerate(values))))
-    ]
+    one_batch = [h.moment.step for h in engine.evaluate(rows(*(row([v], 0, s) for s, v in enumerate(values))))]
     assert one_batch == [0, 3]
     assert engine.suppressed == {(1, "loss:out"): 3}
     steps = [engine.evaluate(row([v], 0, s)) for s, v in enumerate([9, 9, 1, 9], start=7)]
@@ -161,9 +156,7 @@ def test_recheck_repeats_what_evaluate_said_and_changes_nothing(data):
     pick = st.tuples(st.integers(0, 4), small)
     texts = [text for text in TEXTS if "fed" not in text and "update" not in text and "weight" not in text]
     before = rows(*(row(v, s) for s, v in data.draw(st.lists(pick, min_size=1, max_size=20))))
-    last = rows(
-        *(row(v, s) for s, v in data.draw(st.lists(pick, min_size=1, max_size=6, unique_by=lambda p: p[0])))
-    )
+    last = rows(*(row(v, s) for s, v in data.draw(st.lists(pick, min_size=1, max_size=6, unique_by=lambda p: p[0]))))
     engine, other = engine_with(*texts), engine_with(*texts)
     for each in (engine, other):
         each.evaluate(before)
@@ -201,9 +194,7 @@ def test_watchpoints_come_and_go_without_losing_history():
     engine.add(Watchpoint(6, "loss", "prev(mean, 3) == 7"))
     assert [hit.watchpoint for hit in engine.evaluate(row([10.0], 0, 10))] == [6]
     engine.remove(5)
-    assert [
-        hit.actual["prev(mean, 3)"] for hit in engine.recheck(row([10.0], 0, 10), [engine.watchpoints[1]])
-    ] == [7.0]
+    assert [hit.actual["prev(mean, 3)"] for hit in engine.recheck(row([10.0], 0, 10), [engine.watchpoints[1]])] == [7.0]
     with pytest.raises(UsageError, match="no watchpoint 5"):
         engine.remove(5)
     with pytest.raises(UsageError, match="exists already"):

@@ -167,9 +167,7 @@ def test_problems_say_where_and_what(text, position, words):
     assert caught.value.position == position
 
 
-@pytest.mark.parametrize(
-    "text", ["(" * 500 + "nan" + ")" * 500, "-" * 1500 + "1 > 0", "nan or " * 400 + "nan", "a\0b"]
-)
+@pytest.mark.parametrize("text", ["(" * 500 + "nan" + ")" * 500, "-" * 1500 + "1 > 0", "nan or " * 400 + "nan", "a\0b"])
 def test_size_is_bounded(text):
     with pytest.raises(SyntaxProblem):
         condition(text)

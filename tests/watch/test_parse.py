@@ -8,9 +8,7 @@ from sonde.watch.parse import load, loads, watchpoint
 
 
 def test_first_space_splits():
-    assert watchpoint("**:grad norm > 1e3", id=4, action="pause") == Watchpoint(
-        4, "**:grad", "norm > 1e3", "pause"
-    )
+    assert watchpoint("**:grad norm > 1e3", id=4, action="pause") == Watchpoint(4, "**:grad", "norm > 1e3", "pause")
     assert watchpoint("  loss   nan or inf ", id=1) == Watchpoint(1, "loss", "nan or inf")
 
 

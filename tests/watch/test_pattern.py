@@ -69,9 +69,7 @@ def brute(pattern, name):
     (sep, glob), rest = pattern[0], pattern[1:]
     if glob == "**":
         return any(brute(rest, name[i:]) for i in range(len(name) + 1))
-    return (
-        bool(name) and name[0][0] in ("", sep) and segment_matches(glob, name[0][1]) and brute(rest, name[1:])
-    )
+    return bool(name) and name[0][0] in ("", sep) and segment_matches(glob, name[0][1]) and brute(rest, name[1:])
 
 
 NAME = st.lists(st.text("ab#", min_size=1, max_size=3), min_size=1, max_size=5)

@@ -59,9 +59,7 @@ def test_hinge_loss_at_zero_is_silent():
     model = nn.Linear(8, 1)
     x = torch.randn(32, 8)
     y = x[:, :1].sign()
-    watched = train(
-        model, torch.optim.SGD(model.parameters(), 0.5), lambda m: F.relu(0.1 - y * m(x)).mean(), steps=400
-    )
+    watched = train(model, torch.optim.SGD(model.parameters(), 0.5), lambda m: F.relu(0.1 - y * m(x)).mean(), steps=400)
     assert float(model.weight.grad.abs().max()) == 0.0
     assert watched.summary() == []
 
@@ -104,9 +102,7 @@ class MoE(nn.Module):
 def test_idle_experts_and_unused_modules_are_silent():
     model = MoE()
     watched = train(model, torch.optim.SGD(model.parameters(), 0.05), regression)
-    assert (
-        float(model.experts[1][0].weight.grad.abs().max()) == 0.0
-    )  # zero, not None: it was called with nothing
+    assert float(model.experts[1][0].weight.grad.abs().max()) == 0.0  # zero, not None: it was called with nothing
     assert watched.summary() == []
 
 
@@ -176,9 +172,7 @@ def adversarial(critic_loss, generator_loss, penalty):
         if turn_g:
             loss = generator_loss(pair["d"](fake))
         else:
-            loss = critic_loss(pair["d"](real), pair["d"](fake.detach())) + penalty(
-                pair["d"], real, fake.detach()
-            )
+            loss = critic_loss(pair["d"](real), pair["d"](fake.detach())) + penalty(pair["d"], real, fake.detach())
         watched.loss(loss).backward()
         (g_optimizer if turn_g else d_optimizer).step()
         watched.end_step()

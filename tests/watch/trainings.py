@@ -33,9 +33,7 @@ class Watched:
     def note(self, name, role, kind, tensor, phase=Phase.FORWARD, **facts):
         key = (name, role)
         if key not in self.sites:
-            site = self.sites[key] = Site(
-                len(self.sites), name, role, kind, shape=tuple(tensor.shape), **facts
-            )
+            site = self.sites[key] = Site(len(self.sites), name, role, kind, shape=tuple(tensor.shape), **facts)
             self.engine.add_site(site)
         values = tensor.detach().to(torch.float64).numpy()
         self.rows.append(row(values, self.sites[key].id, self.step, phase=phase))

@@ -67,7 +67,9 @@ def _install(options: Options) -> None:
 
         install(lambda: _open(options))
     except Exception as problem:
-        logging.getLogger("sonde").warning("could not be installed into torch (%s); the program runs unwatched", problem)
+        logging.getLogger("sonde").warning(
+            "could not be installed into torch (%s); the program runs unwatched", problem
+        )
 
 
 def _open(options: Options) -> Eager | None:
@@ -85,7 +87,9 @@ def _open(options: Options) -> Eager | None:
     except Exception as problem:
         if os.environ.get("SONDE_STRICT") == "1":
             raise
-        logging.getLogger("sonde").warning("could not begin (%s: %s); the program runs unwatched", type(problem).__name__, problem)
+        logging.getLogger("sonde").warning(
+            "could not begin (%s: %s); the program runs unwatched", type(problem).__name__, problem
+        )
         return None
 
 

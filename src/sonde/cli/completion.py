@@ -37,6 +37,4 @@ def complete_site(ctx: click.Context, param: click.Parameter, incomplete: str) -
                 addresses[site.address] = site.type
     except (SondeError, OSError, ValueError, KeyError, TypeError):
         pass
-    return [
-        CompletionItem(text, help=kind) for text, kind in addresses.items() if text.startswith(incomplete)
-    ]
+    return [CompletionItem(text, help=kind) for text, kind in addresses.items() if text.startswith(incomplete)]

@@ -11,8 +11,16 @@ from sonde.cli.run import run_target
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--watch", "watch_texts", multiple=True, metavar="'SITE CONDITION'", help="Pause where a condition holds; repeatable.")
-@click.option("--budget", metavar="5%|off|0", default="off", show_default=True, help="Share of the step time that Sonde may take.")
+@click.option(
+    "--watch",
+    "watch_texts",
+    multiple=True,
+    metavar="'SITE CONDITION'",
+    help="Pause where a condition holds; repeatable.",
+)
+@click.option(
+    "--budget", metavar="5%|off|0", default="off", show_default=True, help="Share of the step time that Sonde may take."
+)
 @click.option("--record", type=click.Path(path_type=Path), metavar="DIR", help="Where the recording goes.")
 @click.option("--no-recommended", is_flag=True, help="Only your own watchpoints.")
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
@@ -28,7 +36,12 @@ def debug(
     """
     sys.exit(
         run_target(
-            target, watch_texts=watch_texts, on_hit="pause", budget=budget, record=record,
-            recommended=not no_recommended, debug=True,
+            target,
+            watch_texts=watch_texts,
+            on_hit="pause",
+            budget=budget,
+            record=record,
+            recommended=not no_recommended,
+            debug=True,
         )  # fmt: skip
     )

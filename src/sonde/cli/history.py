@@ -44,9 +44,7 @@ def history(
         columns = ("step", "phase", "call", *(["rank"] if several else []), "site", *NUMBERS[2:])
         yield table(columns, [_cells(row, columns) for row in shown], right=NUMBERS)
         if len(shown) < len(rows):
-            yield Text(
-                f"the last {len(shown)} of {len(rows)}; --limit 0 shows all, --steps a part", style="dim"
-            )
+            yield Text(f"the last {len(shown)} of {len(rows)}; --limit 0 shows all, --steps a part", style="dim")
     if problems:
         yield Text("\nDamage", style="bold red")
         yield from (Text(f"  {problem}") for problem in problems)

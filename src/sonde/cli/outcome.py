@@ -46,7 +46,10 @@ def finish(folder: Path, code: int, *, quiet: bool) -> dict[str, Any]:
 def show(console: Console, recording: Recording, findings: list[Finding], outcome: dict[str, Any]) -> None:
     where = os.path.relpath(recording.path)
     if not recording.ranks:
-        console.print(f"sonde: no training was seen: no module was called and no optimizer stepped. Recording: {where}", markup=False)
+        console.print(
+            f"sonde: no training was seen: no module was called and no optimizer stepped. Recording: {where}",
+            markup=False,
+        )
         return
     session = recording.ranks[0].session
     steps, overhead = session.get("steps"), session.get("overhead") or {}
@@ -87,7 +90,9 @@ def show_finding(console: Console, finding: Finding) -> None:
     console.print(head)
     if finding.source is not None:
         console.print(f"    {finding.source}    {finding.source.code}", style="cyan", markup=False)
-    facts = ", ".join(f"{name} {value:.6g}" for name, value in finding.evidence.items() if isinstance(value, float | int))
+    facts = ", ".join(
+        f"{name} {value:.6g}" for name, value in finding.evidence.items() if isinstance(value, float | int)
+    )
     if facts:
         console.print(f"    {facts}", style="dim", markup=False)
     console.print(f"    {finding.advice}", markup=False)

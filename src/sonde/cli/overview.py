@@ -24,9 +24,7 @@ def overview(recording: Recording, steps: tuple[int, int] | None, limit: int) ->
         "script": manifest.get("script"),
         "argv": manifest.get("argv") or [],
         "started": manifest.get("started"),
-        "framework": " ".join(
-            str(first[key]) for key in ("framework", "framework_version") if first.get(key)
-        ),
+        "framework": " ".join(str(first[key]) for key in ("framework", "framework_version") if first.get(key)),
         "device": first.get("device"),
         "python": first.get("python"),
         "state": recording.state,
@@ -36,9 +34,7 @@ def overview(recording: Recording, steps: tuple[int, int] | None, limit: int) ->
         "exit": {"code": manifest.get("exit_code"), **(first.get("exit") or {})},
         "overhead": first.get("overhead"),
         "coverage": first.get("coverage"),
-        "scalars": {
-            name: series for rank in recording.ranks[:1] for name, series in _series(rank, steps).items()
-        },
+        "scalars": {name: series for rank in recording.ranks[:1] for name, series in _series(rank, steps).items()},
         "hits": [hit_out(hit) for hit in recording.hits if _within(hit.moment.step, steps)],
         "findings": [finding_out(finding) for finding in recording.findings],
         "sites": prominent(recording, steps, limit),

@@ -17,14 +17,10 @@ FORMATS = (".parquet", ".csv", ".json")
 
 
 @click.command()
-@click.argument(
-    "recordings", nargs=-1, required=True, shell_complete=complete_recording, metavar="RECORDING... SQL"
-)
+@click.argument("recordings", nargs=-1, required=True, shell_complete=complete_recording, metavar="RECORDING... SQL")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write .parquet, .csv or .json."
-)
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write .parquet, .csv or .json.")
 @click.option("--force", is_flag=True, help="Let --output replace a file.")
 @click.option(
     "--limit",
@@ -50,9 +46,7 @@ def query(
       sonde query demo 'SELECT * FROM digests' --output digests.parquet
     """
     if len(recordings) < 2:
-        raise UsageError(
-            "sonde query needs a recording and SQL, such as: sonde query demo 'SELECT * FROM hits'"
-        )
+        raise UsageError("sonde query needs a recording and SQL, such as: sonde query demo 'SELECT * FROM hits'")
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one of them")
     *paths, sql = recordings

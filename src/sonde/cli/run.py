@@ -18,10 +18,25 @@ from sonde.store.claim import create_run
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--watch", "watch_texts", multiple=True, metavar="'SITE CONDITION'", help="Report where a condition holds; repeatable.")
+@click.option(
+    "--watch",
+    "watch_texts",
+    multiple=True,
+    metavar="'SITE CONDITION'",
+    help="Report where a condition holds; repeatable.",
+)
 @click.option("--on-hit", type=click.Choice(["report", "stop", "pause"]), help="What a hit does (default: report).")
-@click.option("--budget", metavar="5%|off|0", help="Share of the step time that Sonde may take (default 5%); off: everything at every step; 0: sentinel only.")
-@click.option("--record", type=click.Path(path_type=Path), metavar="DIR", help="Where the recording goes (default: .sonde/runs/<name>).")
+@click.option(
+    "--budget",
+    metavar="5%|off|0",
+    help="Share of the step time that Sonde may take (default 5%); off: everything at every step; 0: sentinel only.",
+)
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where the recording goes (default: .sonde/runs/<name>).",
+)
 @click.option("--report", "report_file", metavar="FILE.json", help="Findings as JSON; - is standard output.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Stop cleanly after N optimizer steps.")
 @click.option("--no-recommended", is_flag=True, help="Only your own watchpoints.")
@@ -78,7 +93,9 @@ def run_target(
     try:
         folder = create_run(parent, name, {"script": script, "argv": list(target[1:])})
     except OSError as problem:
-        raise UsageError(f"the recording cannot be made in {parent}: {problem.strerror}; choose another with --record.") from None
+        raise UsageError(
+            f"the recording cannot be made in {parent}: {problem.strerror}; choose another with --record."
+        ) from None
     options = Options(
         run=str(folder.absolute()),
         watches=points,

@@ -24,9 +24,7 @@ def console() -> Console:
     """A console on the standard output of this moment. rich itself heeds NO_COLOR, FORCE_COLOR and
     COLUMNS."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="replace"
-        )  # a terminal without these characters shows ?, and nothing fails
+        sys.stdout.reconfigure(errors="replace")  # a terminal without these characters shows ?, and nothing fails
     return Console(highlight=False, width=None if is_terminal() else PIPED_WIDTH)
 
 
@@ -44,9 +42,7 @@ def print_json(value: Any) -> None:
     click.echo(dump_json(value, indent=2).decode())
 
 
-def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()
-) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()) -> Table:
     """A plain table; the columns named in `right` hold numbers. Cells are text, never markup."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in columns:

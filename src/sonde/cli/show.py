@@ -21,12 +21,8 @@ FIELDS = ("norm", "absmax", "absmean", "mean", "std", "min", "max", "nan", "zero
 @click.argument("site", required=False, shell_complete=complete_site)
 @click.option("--steps", "span", metavar="A-B", help="Only these steps: 10, 10-20, 10- or -20.")
 @click.option("--rank", type=int, help="Only this rank.")
-@click.option(
-    "--field", type=click.Choice(FIELDS), default="norm", show_default=True, help="What to plot of SITE."
-)
-@click.option(
-    "--limit", type=click.IntRange(0), default=20, show_default=True, help="Rows a table; 0 is all."
-)
+@click.option("--field", type=click.Choice(FIELDS), default="norm", show_default=True, help="What to plot of SITE.")
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Rows a table; 0 is all.")
 @click.option("--plot/--no-plot", default=None, help="Plots, or sparklines (default: plots on a terminal).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 def show(
@@ -92,9 +88,7 @@ def _only_rank(recording: Recording, number: int | None) -> Recording:
     return Recording(recording.path, recording.manifest, ranks)
 
 
-def _show_run(
-    recording: Recording, steps: tuple[int, int] | None, limit: int, plots: bool, as_json: bool
-) -> None:
+def _show_run(recording: Recording, steps: tuple[int, int] | None, limit: int, plots: bool, as_json: bool) -> None:
     from sonde.cli.overview import overview
     from sonde.cli.screen import console, plot_width, print_json
 
@@ -144,13 +138,9 @@ def _matching(recording: Recording, text: str) -> list[tuple[Rank, list[Site]]]:
     from sonde.errors import UsageError
 
     pattern = Pattern.parse(text)
-    found = [
-        (rank, [site for site in rank.sites.values() if pattern.matches(site)]) for rank in recording.ranks
-    ]
+    found = [(rank, [site for site in rank.sites.values() if pattern.matches(site)]) for rank in recording.ranks]
     if not any(sites for _, sites in found):
-        addresses = list(
-            dict.fromkeys(site.address for rank in recording.ranks for site in rank.sites.values())
-        )
+        addresses = list(dict.fromkeys(site.address for rank in recording.ranks for site in rank.sites.values()))
         near = nearest(text, addresses)
         hint = f"did you mean {', '.join(near)}?" if near else f"it has {len(addresses)} sites"
         raise UsageError(f"no site of {recording.name} matches {text!r}; {hint}")

@@ -144,9 +144,7 @@ def _hits(hits: list[dict[str, Any]], limit: int) -> Table:
 def _sites(sites: list[dict[str, Any]]) -> Table:
     rows = []
     for site in sites:
-        flags = ", ".join(site["flags"]) + (
-            f" from step {site['bad_from']}" if site["bad_from"] is not None else ""
-        )
+        flags = ", ".join(site["flags"]) + (f" from step {site['bad_from']}" if site["bad_from"] is not None else "")
         rows.append(
             (
                 site["site"],

@@ -24,9 +24,14 @@ class Cause:
 
 
 def name_of(op: OpRecord) -> str:
-    return {"truediv": "div", "rtruediv": "div", "clip": "clamp", "matmul": "matmul", "mm": "matmul", "bmm": "matmul"}.get(
-        op.op.rstrip("_"), op.op.rstrip("_")
-    )
+    return {
+        "truediv": "div",
+        "rtruediv": "div",
+        "clip": "clamp",
+        "matmul": "matmul",
+        "mm": "matmul",
+        "bmm": "matmul",
+    }.get(op.op.rstrip("_"), op.op.rstrip("_"))
 
 
 def floats(op: OpRecord) -> list[TensorFact]:
@@ -63,7 +68,13 @@ def _log(op: OpRecord, origin: Origin) -> Cause | None:
 
 def _divide(op: OpRecord, origin: Origin) -> Cause | None:
     given = floats(op) or list(op.inputs)
-    below = op.inputs[1] if len(op.inputs) > 1 else op.inputs[0] if "input" in op.arguments or op.op in ("reciprocal", "rsqrt") else None
+    below = (
+        op.inputs[1]
+        if len(op.inputs) > 1
+        else op.inputs[0]
+        if "input" in op.arguments or op.op in ("reciprocal", "rsqrt")
+        else None
+    )
     constant = op.arguments.get("other", op.arguments.get("1"))
     zeros = count(below.stats, "zero") if below is not None else float(constant == 0)
     if not zeros:
@@ -119,7 +130,11 @@ def _power(op: OpRecord, origin: Origin) -> Cause | None:
     if power is None:
         power = op.inputs[1].stats.get("min") if len(op.inputs) > 1 else None
     if power is not None and power < 0 and count(given.stats, "zero"):
-        return Cause(f"0 to the power of {power:g}", "Keep the base away from 0.", {"in.zero": given.stats["zero"], "exponent": power})
+        return Cause(
+            f"0 to the power of {power:g}",
+            "Keep the base away from 0.",
+            {"in.zero": given.stats["zero"], "exponent": power},
+        )
     if power is not None and power != int(power) and count(given.stats, "negative"):
         return Cause(
             f"negative number to the power of {power:g}", "A fractional power needs a base of 0 or more: clamp it or use abs.",
@@ -135,7 +150,11 @@ def _softmax(op: OpRecord, origin: Origin) -> Cause | None:
         dim = dim + len(fact.shape) if dim < 0 else dim
         rows = fact.stats.get(f"masked.{dim}", 0)
         if rows:
-            evidence: dict[str, float | str] = {"in.rows_all_neg_inf": rows, "in.neg_inf": fact.stats["neg_inf"], "dim": float(dim)}
+            evidence: dict[str, float | str] = {
+                "in.rows_all_neg_inf": rows,
+                "in.neg_inf": fact.stats["neg_inf"],
+                "dim": float(dim),
+            }
             if f"masked_row.{dim}" in fact.stats:
                 evidence["sample"] = fact.stats[f"masked_row.{dim}"]
             return Cause(
@@ -167,9 +186,19 @@ def _loss_of_classes(op: OpRecord, origin: Origin) -> Cause | None:
 
 def _average(op: OpRecord, origin: Origin) -> Cause | None:
     if any(fact.stats.get("count") == 0 or 0 in fact.shape for fact in op.inputs):
-        return Cause(f"{op.op} of an empty tensor", "The selection before it is empty: test for that, or divide a sum by max(n, 1).", {"in.count": 0.0})
-    if op.op in ("std", "var") and any(fact.shape and 1 in (fact.shape[0], fact.stats.get("count")) for fact in op.inputs):
-        return Cause(f"{op.op} of a single value", "The unbiased estimate needs two values: unbiased=False, or a larger batch.", {"in.count": 1.0})
+        return Cause(
+            f"{op.op} of an empty tensor",
+            "The selection before it is empty: test for that, or divide a sum by max(n, 1).",
+            {"in.count": 0.0},
+        )
+    if op.op in ("std", "var") and any(
+        fact.shape and 1 in (fact.shape[0], fact.stats.get("count")) for fact in op.inputs
+    ):
+        return Cause(
+            f"{op.op} of a single value",
+            "The unbiased estimate needs two values: unbiased=False, or a larger batch.",
+            {"in.count": 1.0},
+        )
     return None
 
 
@@ -178,7 +207,9 @@ def _inverse_cosine(op: OpRecord, origin: Origin) -> Cause | None:
     if given is None or given.stats.get("absmax", 0.0) <= 1.0:
         return None
     return Cause(
-        f"{op.op} outside of [-1, 1]", "Clamp the argument to [-1 + eps, 1 - eps]: rounding takes it beyond.", {"in.absmax": given.stats["absmax"]}
+        f"{op.op} outside of [-1, 1]",
+        "Clamp the argument to [-1 + eps, 1 - eps]: rounding takes it beyond.",
+        {"in.absmax": given.stats["absmax"]},
     )
 
 
@@ -251,7 +282,9 @@ def backward_cause(op: OpRecord) -> Cause:
     name = name_of(op)
     given = floats(op)
     out = op.outputs[0].stats if op.outputs else {}
-    if name in ("sqrt", "norm", "vector_norm", "cdist", "pairwise_distance", "dist", "std") and (count(out, "zero") or name in ("cdist", "std")):
+    if name in ("sqrt", "norm", "vector_norm", "cdist", "pairwise_distance", "dist", "std") and (
+        count(out, "zero") or name in ("cdist", "std")
+    ):
         return Cause(
             f"{op.op} at 0 has no finite derivative",
             "Add a small eps under the root ((x + 1e-12).sqrt()), or clamp before it: the value at 0 is fine, its gradient is not.",
@@ -278,7 +311,10 @@ def backward_cause(op: OpRecord) -> Cause:
         cause = _exponential(op, Origin(op))
         if cause is not None:
             return cause
-    dtype = next((fact.dtype for fact in (*op.outputs, *op.inputs) if fact.dtype == "float16"), op.outputs[0].dtype if op.outputs else "")
+    dtype = next(
+        (fact.dtype for fact in (*op.outputs, *op.inputs) if fact.dtype == "float16"),
+        op.outputs[0].dtype if op.outputs else "",
+    )
     most = op.gradient.get("absmax", 0.0)
     if any(count(fact.stats, "nan", "pos_inf", "neg_inf") for fact in (*op.inputs, *op.outputs)):
         return Cause(

@@ -36,7 +36,9 @@ _ORIGINS = ("divergence", "nan-in-data", "nan-in-optimizer", "nan-origin")
 def _link(findings: list[Finding]) -> None:
     """Where the origin of NaN is known, what a watchpoint saw of it follows from that."""
     for rank in {finding.rank for finding in findings}:
-        origin = next((k for k, f in enumerate(findings) if f.rank == rank and f.rule in _ORIGINS and f.caused_by is None), None)
+        origin = next(
+            (k for k, f in enumerate(findings) if f.rank == rank and f.rule in _ORIGINS and f.caused_by is None), None
+        )
         if origin is None:
             continue
         for k, finding in enumerate(findings):

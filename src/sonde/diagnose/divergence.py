@@ -46,9 +46,13 @@ def diverged(case: Case, end: int) -> Divergence | None:
         return None
     left = next((step for step, value in losses if value > 10 * usual), losses[-1][0])
     optimizers = case.facts.get("optimizers") or []
-    optimizer = optimizers[0] if isinstance(optimizers, list) and optimizers and isinstance(optimizers[0], Mapping) else None
+    optimizer = (
+        optimizers[0] if isinstance(optimizers, list) and optimizers and isinstance(optimizers[0], Mapping) else None
+    )
     given = (optimizer or {}).get("source")
-    source = SourceLine(given["file"], int(given["line"]), given.get("code", "")) if isinstance(given, Mapping) else None
+    source = (
+        SourceLine(given["file"], int(given["line"]), given.get("code", "")) if isinstance(given, Mapping) else None
+    )
     rates = case.series("lr/0")
     rate = rates[0][1] if rates else None
     evidence: dict[str, Any] = {
@@ -72,7 +76,9 @@ def _fastest(case: Case, end: int) -> tuple[str | None, float]:
     }
     if not names:
         return None, 1.0
-    table = case.rank.digests(sites=list(names), steps=(0, max(end, 0)), columns=["site", "step", "norm", "nan", "pos_inf", "neg_inf"])
+    table = case.rank.digests(
+        sites=list(names), steps=(0, max(end, 0)), columns=["site", "step", "norm", "nan", "pos_inf", "neg_inf"]
+    )
     first: dict[int, float] = {}
     most: dict[int, float] = {}
     for row in table.to_pylist():

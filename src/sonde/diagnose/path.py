@@ -73,7 +73,9 @@ def on_purpose(trace: Trace, fact: TensorFact, depth: int = 8) -> bool:
         if op.op.rstrip("_") in _INSERTING or any(_infinite(value) for value in op.arguments.values()):
             return True
         return op.op == "log" and not fact.requires_grad and count(fact.stats, "pos_inf") == 0
-    return all(on_purpose(trace, given, depth - 1) for given in wrong if given.id != fact.id or given.producer != fact.producer)
+    return all(
+        on_purpose(trace, given, depth - 1) for given in wrong if given.id != fact.id or given.producer != fact.producer
+    )
 
 
 _MASKS = (0.0, 1.0)
@@ -96,9 +98,7 @@ def inserted_at(trace: Trace, fact: TensorFact, depth: int = 8) -> OpRecord | No
 
 def backward_origin(trace: Trace) -> OpRecord | None:
     """The op whose own derivative first turned a finite gradient into NaN or Inf, and whose inputs got it."""
-    turned = sorted(
-        (op for op in trace.ops if "in.order" in op.gradient), key=lambda op: op.gradient["in.order"]
-    )
+    turned = sorted((op for op in trace.ops if "in.order" in op.gradient), key=lambda op: op.gradient["in.order"])
     for op in turned:
         if any(_reached(trace, fact) for fact in op.inputs):
             return op
@@ -123,7 +123,9 @@ def chain(trace: Trace, first: int, last: int, most: int = 12) -> list[OpRecord]
         op = trace.ops[index]
         way.append(op)
         before = [
-            fact.producer for fact in op.inputs if bad(fact.stats) and fact.producer is not None and first <= fact.producer < index
+            fact.producer
+            for fact in op.inputs
+            if bad(fact.stats) and fact.producer is not None and first <= fact.producer < index
         ]
         index = min(before, default=None)
     way = [trace.ops[first], *reversed(way)] if first != last else way

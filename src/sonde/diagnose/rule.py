@@ -56,7 +56,9 @@ class Case:
         table = self.rank.scalars(name)
         return list(zip(table["step"].to_pylist(), table["value"].to_pylist(), strict=True))
 
-    def digests(self, address: str, columns: Iterable[str] = ("step", "absmean", "norm", "absmax")) -> list[dict[str, Any]]:
+    def digests(
+        self, address: str, columns: Iterable[str] = ("step", "absmean", "norm", "absmax")
+    ) -> list[dict[str, Any]]:
         """The digests of one site, in order."""
         site = self.sites.get(address)
         if site is None:

@@ -139,7 +139,9 @@ class Gate:
         self, *, sites: str = "", file: str = "", line: int = 0, condition: str = "", once: bool = False
     ) -> Breakpoint:
         if bool(sites) == bool(line):
-            raise UsageError("a breakpoint needs a site or a FILE:LINE, e.g. `break blocks.3.attn` or `break train.py:42`.")
+            raise UsageError(
+                "a breakpoint needs a site or a FILE:LINE, e.g. `break blocks.3.attn` or `break train.py:42`."
+            )
         point = Breakpoint(self._next_id, sites, file, line, condition, once)
         if sites:
             self._patterns[point.id] = Pattern.parse(sites)

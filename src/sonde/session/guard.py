@@ -38,7 +38,9 @@ class Guard:
             cause = f"{type(problem).__name__} {problem.errno}" if isinstance(problem, OSError) else what
             if cause not in self._told:  # one cause, one line, in how many places it may show
                 self._told.add(cause)
-                log.warning("Sonde failed in %s (%s); the training goes on without it. Please report this.", where, what)
+                log.warning(
+                    "Sonde failed in %s (%s); the training goes on without it. Please report this.", where, what
+                )
             log.debug("%s", "".join(traceback.format_exception(problem)))
             if self.report is not None:
                 try:

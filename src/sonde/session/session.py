@@ -38,6 +38,7 @@ log = logging.getLogger("sonde.session")
 CAPACITY = 16384
 FLUSH_NS = 500_000_000
 
+
 class StopTraining(SystemExit):
     """Ends the training cleanly: the script's own `finally` blocks run, and no traceback is printed."""
 
@@ -311,7 +312,9 @@ class Session:
     def _write(self, rows: np.ndarray[Any, Any]) -> None:
         for loss in self._loss_ids:
             for row in rows[rows["site"] == loss]:
-                self.writer.scalars(int(row["step"]), {"loss": float(row["mean"]) if row["count"] == 1 else float("nan")})
+                self.writer.scalars(
+                    int(row["step"]), {"loss": float(row["mean"]) if row["count"] == 1 else float("nan")}
+                )
         self.writer.digests(rows)
 
     def close(self, *, exit: Mapping[str, Any], coverage: Mapping[str, Any]) -> None:

@@ -22,11 +22,7 @@ def _source_out(source: SourceLine | None) -> Json | None:
 
 
 def _source_in(entry: Any) -> SourceLine | None:
-    return (
-        None
-        if entry is None
-        else SourceLine(str(entry["file"]), int(entry["line"]), str(entry.get("code", "")))
-    )
+    return None if entry is None else SourceLine(str(entry["file"]), int(entry["line"]), str(entry.get("code", "")))
 
 
 def _numbers(entry: Any) -> dict[str, float]:

@@ -15,9 +15,7 @@ from sonde.digest.layout import COUNTS, EXPONENT_BINS, ROW, STATS
 from sonde.store.format import DIGEST_SCHEMA, SCALAR_SCHEMA
 
 _INT64, _UINT16, _FLOAT64 = pa.int64(), pa.uint16(), pa.float64()
-_SMALL = tuple(
-    (name, pa.from_numpy_dtype(ROW[name])) for name in ("step", "site", "call", "phase", "dtype", "flags")
-)
+_SMALL = tuple((name, pa.from_numpy_dtype(ROW[name])) for name in ("step", "site", "call", "phase", "dtype", "flags"))
 _EXPONENTS = DIGEST_SCHEMA.field("exponents").type
 _WORDS = ROW.itemsize // 8
 _FIRST_WORD = ROW.fields["count"][1] // 8  # type: ignore[index]

@@ -27,9 +27,7 @@ def json_lines(path: Path, problem: Callable[[str], None]) -> list[dict[str, Any
     return json_objects(path, dict, problem)
 
 
-def json_objects(
-    path: Path, decode: Callable[[dict[str, Any]], Read], problem: Callable[[str], None]
-) -> list[Read]:
+def json_objects(path: Path, decode: Callable[[dict[str, Any]], Read], problem: Callable[[str], None]) -> list[Read]:
     """`decode` of every whole JSON object of the file. As `json_lines`."""
     where = f"{path.parent.name}/{path.name}"
     try:

@@ -67,9 +67,7 @@ class Appender:
     def append(self, message: bytes | memoryview) -> None:
         before = os.fstat(self._fd)
         if self._linked and before.st_nlink == 0:  # writing to a deleted file succeeds, and keeps nothing
-            raise FileNotFoundError(
-                errno.ENOENT, "the recording was deleted while it was written", str(self.path)
-            )
+            raise FileNotFoundError(errno.ENOENT, "the recording was deleted while it was written", str(self.path))
         view = memoryview(message)
         try:
             while view:

@@ -68,9 +68,7 @@ def _select(runs: dict[str, Recording], sql: str, *, stream: bool) -> pa.Table |
 
 def _damaged(recordings: list[Recording]) -> bool:
     """Whether any stored table has a part that cannot be read; reads them all, one part at a time."""
-    tables = [
-        table for one in recordings for rank in one.ranks for table in (rank.digest_table, rank.scalar_table)
-    ]
+    tables = [table for one in recordings for rank in one.ranks for table in (rank.digest_table, rank.scalar_table)]
     return sum(not table.sound() for table in tables) > 0  # all are asked, so that all problems are told
 
 

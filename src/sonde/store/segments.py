@@ -30,9 +30,7 @@ class SegmentLog:
     segment, so that whatever the failure left behind spoils no later batch.
     """
 
-    def __init__(
-        self, folder: Path, schema: pa.Schema, *, limit: int, retire: Callable[[Path], None]
-    ) -> None:
+    def __init__(self, folder: Path, schema: pa.Schema, *, limit: int, retire: Callable[[Path], None]) -> None:
         self._folder, self._limit, self._retire = folder, limit, retire
         self._head = bytes(schema.serialize())
         self._next = self._count = 0
@@ -124,9 +122,7 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     schema = table.schema
     floats = [f.name for f in schema if pa.types.is_floating(f.type)]
     counted = [f.name for f in schema if f.name in ("ord", "step")]
-    repeated = [
-        f.name for f in schema if f.name not in floats and f.name not in counted and f.name != "exponents"
-    ]
+    repeated = [f.name for f in schema if f.name not in floats and f.name not in counted and f.name != "exponents"]
     pq.write_table(
         table,
         path,

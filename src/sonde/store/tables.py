@@ -100,9 +100,7 @@ class StoredTable:
             return None
         return footer
 
-    def _closed(
-        self, path: Path, footer: pq.FileMetaData, columns: list[str], span: Span
-    ) -> Iterator[pa.Table]:
+    def _closed(self, path: Path, footer: pq.FileMetaData, columns: list[str], span: Span) -> Iterator[pa.Table]:
         lost = 0
         try:
             with pq.ParquetFile(path, metadata=footer, page_checksum_verification=True) as file:
@@ -180,9 +178,7 @@ def _restrict(table: pa.Table, steps: range | tuple[int, int] | None, span: Span
             table = table.filter(pc.is_in(table["step"], value_set=pa.array(list(steps), pa.int64())))
     if only is not None:
         name, values = only
-        table = table.filter(
-            pc.is_in(table[name], value_set=pa.array(list(values), table.schema.field(name).type))
-        )
+        table = table.filter(pc.is_in(table[name], value_set=pa.array(list(values), table.schema.field(name).type)))
     return table
 
 

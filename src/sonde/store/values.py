@@ -117,9 +117,9 @@ def _decode(raw: np.ndarray[Any, Any], code: str, stored: list[int], value: Valu
 def _float8_tables() -> dict[str, np.ndarray[Any, Any]]:
     byte = np.arange(256, dtype=np.uint16)
     exponent, mantissa = (byte >> 3 & 15).astype(np.int32), (byte & 7).astype(np.float32)
-    magnitude = np.where(
-        exponent == 0, np.ldexp(mantissa / 8, -6), np.ldexp(1 + mantissa / 8, exponent - 7)
-    ).astype(np.float32)
+    magnitude = np.where(exponent == 0, np.ldexp(mantissa / 8, -6), np.ldexp(1 + mantissa / 8, exponent - 7)).astype(
+        np.float32
+    )
     magnitude[byte & 0x7F == 0x7F] = np.nan
     scale = np.append(np.ldexp(np.float32(1), np.arange(255) - 127), np.float32(np.nan)).astype(np.float32)
     return {

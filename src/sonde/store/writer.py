@@ -86,9 +86,7 @@ class RecordingWriter:
         known."""
         self.folder = Path(folder)
         if (self.folder / fmt.SESSION).exists():
-            raise UsageError(
-                f"{self.folder} already holds a recorded session; claim another folder for this one"
-            )
+            raise UsageError(f"{self.folder} already holds a recorded session; claim another folder for this one")
         self._lock = threading.RLock()  # reentrant: a signal handler may close while the same thread writes
         self._pid, self._closed = os.getpid(), False
         self._compactor = Compactor()

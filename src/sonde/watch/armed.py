@@ -51,9 +51,7 @@ class Variant:
         self.expression = expression
         parts = sorted(_conjuncts(expression.tree), key=_cost)
         cheap = [part for part in parts if _cost(part) == 0]
-        self.first: Program | None = (
-            truth(And(tuple(cheap)) if len(cheap) > 1 else cheap[0]) if cheap else None
-        )
+        self.first: Program | None = truth(And(tuple(cheap)) if len(cheap) > 1 else cheap[0]) if cheap else None
         self.stages: list[Program] = [truth(part) for part in parts if _cost(part) > 0]
         self.presets = expression.presets
         self.terms = [(str(term), program(term)) for term in expression.terms]
@@ -100,9 +98,7 @@ class Variant:
         held[rows] = True
         return held
 
-    def settle(
-        self, held: NDArray[np.bool_] | None, plan: Plan
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def settle(self, held: NDArray[np.bool_] | None, plan: Plan) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows where it becomes true and those where it goes on being so; notes where it is true now."""
         none = np.empty(0, dtype=np.int64)
         if held is None:

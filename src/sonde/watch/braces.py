@@ -22,9 +22,7 @@ def expand(half: str, text: str, start: int) -> list[str]:
         elif c == "}":
             depth -= 1
             if depth < 0:
-                raise SyntaxProblem(
-                    "a brace closes that was not opened", text=text, position=min(start + i, len(text))
-                )
+                raise SyntaxProblem("a brace closes that was not opened", text=text, position=min(start + i, len(text)))
             if depth == 0:
                 return _product(half, opened, commas, i, text, start)
     if depth:

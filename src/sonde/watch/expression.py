@@ -41,9 +41,7 @@ class Expression:
     tree: Node
 
     @classmethod
-    def parse(
-        cls, text: str, names: grammar.Names = lambda name: None, known: Iterable[str] = ()
-    ) -> Expression:
+    def parse(cls, text: str, names: grammar.Names = lambda name: None, known: Iterable[str] = ()) -> Expression:
         """Raises SyntaxProblem. Without `names` no named condition is known: see `conditions.parse`."""
         return cls(text, grammar.parse(text, names, known))
 

@@ -28,9 +28,7 @@ def _activation(types: frozenset[str]) -> Callable[[Site], bool]:
 
 
 def _gradient(site: Site) -> bool:
-    return site.role in (Role.GRAD, Role.GRAD_IN) and (
-        site.kind is not Kind.PARAMETER or site.trainable is not False
-    )
+    return site.role in (Role.GRAD, Role.GRAD_IN) and (site.kind is not Kind.PARAMETER or site.trainable is not False)
 
 
 def _weight(site: Site) -> bool:
@@ -38,9 +36,7 @@ def _weight(site: Site) -> bool:
 
 
 ANY = Fit("any site", lambda site: True)
-OUTPUT = Fit(
-    "outputs of modules and ops", lambda site: site.role is Role.OUT and site.kind in (Kind.MODULE, Kind.OP)
-)
+OUTPUT = Fit("outputs of modules and ops", lambda site: site.role is Role.OUT and site.kind in (Kind.MODULE, Kind.OP))
 MODULE_OUTPUT = Fit("outputs of modules", lambda site: site.role is Role.OUT and site.kind is Kind.MODULE)
 WEIGHT = Fit("values of trainable parameters", _weight)
 MATRIX = Fit(

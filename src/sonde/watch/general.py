@@ -9,9 +9,7 @@ MORE = (
     Condition(
         "exploding",
         "far above its own past",
-        plain(
-            (fit.ANY, "absmax > {floor} and absmax > {factor} * med(absmax, {n}) and med(absmax, {n}) > 0")
-        ),
+        plain((fit.ANY, "absmax > {floor} and absmax > {factor} * med(absmax, {n}) and med(absmax, {n}) > 0")),
         (
             Parameter("factor", 100, "times the median"),
             Parameter("floor", 1e3, "and at least this"),
@@ -67,8 +65,7 @@ MORE = (
         plain(
             (
                 fit.LOSS,
-                "seen() >= {n} "
-                "and mean > highest(mean, {n}) + {factor} * (highest(mean, {n}) - lowest(mean, {n}))",
+                "seen() >= {n} and mean > highest(mean, {n}) + {factor} * (highest(mean, {n}) - lowest(mean, {n}))",
             )
         ),
         (Parameter("factor", 3, "how many times the range of the last n"), count(20)),
@@ -76,9 +73,7 @@ MORE = (
     Condition(
         "plateau",
         "the loss hardly moves",
-        plain(
-            (fit.LOSS, "seen() >= {n} and abs(trend(mean, {n})) * {n} < {tolerance} * abs(avg(mean, {n}))")
-        ),
+        plain((fit.LOSS, "seen() >= {n} and abs(trend(mean, {n})) * {n} < {tolerance} * abs(avg(mean, {n}))")),
         (Parameter("tolerance", 1e-3, "relative change over the window"), count(200)),
     ),
     Condition(

@@ -47,9 +47,7 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 def parse(text: str, names: Names, known: Iterable[str] = ()) -> Node:
     """The tree of `text`; raises SyntaxProblem. `known` are the condition names, for suggestions."""
     if len(text) > MAX_LENGTH:
-        raise SyntaxProblem(
-            f"a condition has at most {MAX_LENGTH} characters", text=text[:80] + "...", position=80
-        )
+        raise SyntaxProblem(f"a condition has at most {MAX_LENGTH} characters", text=text[:80] + "...", position=80)
     flat = "".join(" " if c in "\t\r\n\f" else c for c in text)
     lead = len(flat) - len(flat.lstrip(" "))
     if lead == len(flat):
@@ -106,9 +104,7 @@ class _Reader:
     def number(self, node: ast.AST, depth: int) -> Node:
         tree = self.read(node, depth)
         if isinstance(tree, TRUTHS):
-            self.fail(
-                node, f"{tree} is true or false, and a number is needed here", "combine with and, or, not"
-            )
+            self.fail(node, f"{tree} is true or false, and a number is needed here", "combine with and, or, not")
         return tree
 
     def compare(self, node: ast.Compare, depth: int) -> Node:
@@ -194,9 +190,7 @@ class _Reader:
             if len(node.args) != 2:
                 self.fail(node, "inside takes two numbers", usage)
             low, high = (self.constant(argument, depth) for argument in node.args)
-            return (
-                Inside(low, high) if low <= high else self.fail(node, "the range of inside is empty", usage)
-            )
+            return Inside(low, high) if low <= high else self.fail(node, "the range of inside is empty", usage)
         assert name in HISTORY
         if len(node.args) not in ((1, 2) if name == "prev" else (2,)):
             self.fail(node, f"{name} got {len(node.args)} arguments", usage)

@@ -13,9 +13,7 @@ _SIGMOID = 9.205e-08  # sigmoid(-16.2)
 
 def _range(values: Values) -> list[tuple[fit.Fit, str]]:
     low, high, terms = values["low"], values["high"], list[str]()
-    if (low is None) != (high is None) or (low is None) != (
-        values["below"] is None and values["above"] is None
-    ):
+    if (low is None) != (high is None) or (low is None) != (values["below"] is None and values["above"] is None):
         raise ValueError("low, high, and below or above go together")
     for name, term in (("below", f"inside({low}, {high}) <"), ("above", f"inside({low}, {high}) >")):
         if values[name] is not None:
@@ -54,12 +52,8 @@ MINDINSIGHT = (
         (Parameter("share", 1.0, "share of zeros"),),
         aliases=("tensor_all_zero",),
     ),
-    Condition(
-        "too_large", "a statistic is above a limit", limits(fit.ANY, ">"), statistics(), ("tensor_too_large",)
-    ),
-    Condition(
-        "too_small", "a statistic is below a limit", limits(fit.ANY, "<"), statistics(), ("tensor_too_small",)
-    ),
+    Condition("too_large", "a statistic is above a limit", limits(fit.ANY, ">"), statistics(), ("tensor_too_large",)),
+    Condition("too_small", "a statistic is below a limit", limits(fit.ANY, "<"), statistics(), ("tensor_too_small",)),
     Condition(
         "out_of_range",
         "too few or too many values inside [low, high], or max - min beyond a limit",
@@ -118,9 +112,7 @@ MINDINSIGHT = (
         "nearly all of an activation lies where its slope is gone",
         _activation,
         (
-            Parameter(
-                "kind", None, "treat any output as this activation", choices=("tanh", "sigmoid", "relu")
-            ),
+            Parameter("kind", None, "treat any output as this activation", choices=("tanh", "sigmoid", "relu")),
             Parameter("share", 0.001, "share that still has a slope"),
         ),
         note="Shares come from inside(). For tanh and sigmoid up to float32 the upper limit is the same as "

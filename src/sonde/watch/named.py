@@ -86,9 +86,7 @@ def limits(fit: Fit, sign: str) -> Cases:
 
 def statistics(default: float | None = None) -> tuple[Parameter, ...]:
     names: Iterable[str] = ("absmean", "max", "min", "mean")
-    return tuple(
-        Parameter(name, default if name == "absmean" else None, f"limit of {name}") for name in names
-    )
+    return tuple(Parameter(name, default if name == "absmean" else None, f"limit of {name}") for name in names)
 
 
 def count(default: int, meaning: str = "how many observations before this one") -> Parameter:

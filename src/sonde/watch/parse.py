@@ -66,9 +66,7 @@ def _explain_single(text: str, word: str, lead: int) -> None:
 
 def _shifted(problem: SyntaxProblem, text: str, by: int) -> SyntaxProblem:
     message = str(problem).partition("\n")[0].removesuffix(f" ({problem.hint})")
-    return SyntaxProblem(
-        message, text=text, position=min(by + problem.position, len(text)), hint=problem.hint
-    )
+    return SyntaxProblem(message, text=text, position=min(by + problem.position, len(text)), hint=problem.hint)
 
 
 def entries(watch: Any, *, file: str, first_id: int = 1) -> list[Watchpoint]:

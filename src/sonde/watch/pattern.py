@@ -54,14 +54,10 @@ def _parse(text: str) -> Pattern:
     if not text:
         raise SyntaxProblem("the site pattern is empty", text=text, position=0, hint="** is every site")
     if len(text) > MAX_LENGTH:
-        raise SyntaxProblem(
-            f"a site pattern has at most {MAX_LENGTH} characters", text=text, position=MAX_LENGTH
-        )
+        raise SyntaxProblem(f"a site pattern has at most {MAX_LENGTH} characters", text=text, position=MAX_LENGTH)
     space = re.search(r"\s", text)
     if space:
-        raise SyntaxProblem(
-            "a site pattern has no spaces", text=text, position=space.start(), hint="write {a,b}"
-        )
+        raise SyntaxProblem("a site pattern has no spaces", text=text, position=space.start(), hint="write {a,b}")
     name, colon, role = text.rpartition(":")
     if not colon:
         name, role = text, ""
@@ -116,9 +112,7 @@ def _roles(half: str, text: str, start: int) -> tuple[frozenset[Role], int | Non
     glob = half[: found.start()] if found else half
     if "[" in glob or "]" in glob:
         at = start + min(glob.find(c) for c in "[]" if c in glob)
-        raise SyntaxProblem(
-            "an index is a number in brackets", text=text, position=at, hint="such as :out[1]"
-        )
+        raise SyntaxProblem("an index is a number in brackets", text=text, position=at, hint="such as :out[1]")
     roles: set[Role] = set()
     for alternative in expand(glob, text, start):
         regex = re.compile("".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in alternative))
@@ -162,9 +156,7 @@ def _regex(name: str, text: str) -> str:
 def _segment(piece: str, text: str) -> str:
     if "**" in piece:
         at = max(text.find("**"), 0)
-        raise SyntaxProblem(
-            "** stands for whole segments", text=text, position=at, hint="write * inside a segment"
-        )
+        raise SyntaxProblem("** stands for whole segments", text=text, position=at, hint="write * inside a segment")
     out, i = [], 0
     while i < len(piece):
         c = piece[i]
@@ -179,9 +171,7 @@ def _segment(piece: str, text: str) -> str:
             out.append(f"[^./{escaped}]" if negated else f"[{escaped}]")
             i = end
         elif c == "]":
-            raise SyntaxProblem(
-                "a bracket closes that was not opened", text=text, position=max(text.find("]"), 0)
-            )
+            raise SyntaxProblem("a bracket closes that was not opened", text=text, position=max(text.find("]"), 0))
         else:
             out.append({"*": "[^./]*", "?": "[^./]"}.get(c, re.escape(c)))
         i += 1

@@ -39,7 +39,4 @@ CONDITIONS = (
 
 def recommended(first_id: int = 1, action: Action = "report") -> list[Watchpoint]:
     """The default set, ids from `first_id` on. Conditions pick sites by their facts, so all watch `**`."""
-    return [
-        Watchpoint(first_id + i, "**", condition, action, "recommended")
-        for i, condition in enumerate(CONDITIONS)
-    ]
+    return [Watchpoint(first_id + i, "**", condition, action, "recommended") for i, condition in enumerate(CONDITIONS)]

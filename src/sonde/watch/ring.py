@@ -31,9 +31,7 @@ class Ring:
         self.slots[site] = self.used
         self.used += 1
 
-    def read(
-        self, sites: NDArray[np.integer], numbers: NDArray[np.int64], newest: NDArray[np.int64]
-    ) -> Column:
+    def read(self, sites: NDArray[np.integer], numbers: NDArray[np.int64], newest: NDArray[np.int64]) -> Column:
         """Observations `numbers` (a row for each of `sites`, all below `newest`); NaN where not kept."""
         slots = self.slots[sites]
         got: Column = self.values[slots[:, None], numbers % self.length]

@@ -26,15 +26,11 @@ SURE = (
     Condition(
         "gradient_overflow",
         "a gradient has NaN or Inf, or keeps having it under loss scaling",
-        plain(
-            (fit.GRADIENT, "nonfinite > 0 and (scaled == 0 or seen() >= {n} and lowest(nonfinite, {n}) > 0)")
-        ),
+        plain((fit.GRADIENT, "nonfinite > 0 and (scaled == 0 or seen() >= {n} and lowest(nonfinite, {n}) > 0)")),
         (count(20),),
         note="A gradient scaler looks for its scale by overflowing: a few Inf in a row are healthy there.",
     ),
-    Condition(
-        "buffer_nan", "a buffer without NaN got one", plain((fit.BUFFER, "nan > 0 and prev(nan) == 0"))
-    ),
+    Condition("buffer_nan", "a buffer without NaN got one", plain((fit.BUFFER, "nan > 0 and prev(nan) == 0"))),
     Condition(
         "gradient_runaway",
         "a weight's gradient stays far above its own past",
@@ -76,9 +72,7 @@ SURE = (
     Condition(
         "weight_stuck",
         "a trainable weight in use has not changed from the start, while the loss is not 0",
-        plain(
-            (fit.MATRIX, f"fed > 0 and {_GOING} and seen() == {{n}} and norm == prev(norm) and {_SAME_LONG}")
-        ),
+        plain((fit.MATRIX, f"fed > 0 and {_GOING} and seen() == {{n}} and norm == prev(norm) and {_SAME_LONG}")),
         (count(100),),
         note=_MATRICES,
     ),

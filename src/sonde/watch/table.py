@@ -19,11 +19,7 @@ class Table:
         self.rows = rows
         self.stored = set(rows) if isinstance(rows, Mapping) else set(rows.dtype.names or ())
         self.cache: dict[str, Column] = {}
-        self.size = (
-            len(rows)
-            if not isinstance(rows, Mapping)
-            else max((np.size(v) for v in rows.values()), default=0)
-        )
+        self.size = len(rows) if not isinstance(rows, Mapping) else max((np.size(v) for v in rows.values()), default=0)
 
     def field(self, name: str) -> Column:
         column = self.cache.get(name)

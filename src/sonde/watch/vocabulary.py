@@ -50,9 +50,7 @@ CONTEXT = {
 """Fields that look beyond the row; only the engine knows them."""
 
 FIELDS = (*STORED, *DERIVED, *CONTEXT)
-COUNTS = frozenset(
-    {"count", "nan", "pos_inf", "neg_inf", "zero", "negative", "inf", "nonfinite", "finite", "fed"}
-)
+COUNTS = frozenset({"count", "nan", "pos_inf", "neg_inf", "zero", "negative", "inf", "nonfinite", "finite", "fed"})
 
 HISTORY = {
     "avg": "mean of the last n",

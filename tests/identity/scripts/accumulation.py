@@ -8,7 +8,9 @@ from evidence import leave, seed
 from torch import nn
 
 seed(6)
-model = nn.Sequential(nn.Linear(10, 16), nn.SiLU(), nn.Dropout(0.2), nn.Linear(16, 16), nn.LayerNorm(16), nn.Linear(16, 1))
+model = nn.Sequential(
+    nn.Linear(10, 16), nn.SiLU(), nn.Dropout(0.2), nn.Linear(16, 16), nn.LayerNorm(16), nn.Linear(16, 1)
+)
 for parameter in model[0].parameters():
     parameter.requires_grad_(False)
 optimizer = torch.optim.Adagrad((p for p in model.parameters() if p.requires_grad), lr=0.05)

@@ -59,7 +59,9 @@ seed(3)
 model = GPT()
 decay = [p for p in model.parameters() if p.ndim > 1]
 rest = [p for p in model.parameters() if p.ndim <= 1]
-optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "lr": 3e-3}], lr=1e-3, fused=True)
+optimizer = torch.optim.AdamW(
+    [{"params": decay, "weight_decay": 0.1}, {"params": rest, "lr": 3e-3}], lr=1e-3, fused=True
+)
 losses = []
 for _ in range(7):
     tokens = torch.randint(0, 24, (4, 13))

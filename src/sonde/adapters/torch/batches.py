@@ -60,7 +60,11 @@ def _sample_line(dataset: Any) -> dict[str, Any] | None:
         code = getattr(getattr(type(dataset), "__getitem__", None), "__code__", None)
         if code is not None and is_user(code):
             line = code.co_firstlineno
-            return {"file": display_path(code.co_filename), "line": line, "code": linecache.getline(code.co_filename, line).strip()}
+            return {
+                "file": display_path(code.co_filename),
+                "line": line,
+                "code": linecache.getline(code.co_filename, line).strip(),
+            }
         inner = getattr(dataset, "dataset", None)
         if inner is None:
             return None
@@ -127,7 +131,13 @@ def _written_line(kind: type, attribute: str) -> dict[str, Any] | None:
     for method in ast.walk(tree):
         if isinstance(method, ast.FunctionDef) and method.name != "__getitem__":
             for node in ast.walk(method):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
+                targets = (
+                    node.targets
+                    if isinstance(node, ast.Assign)
+                    else [node.target]
+                    if isinstance(node, ast.AugAssign | ast.AnnAssign)
+                    else []
+                )
                 if any(_is_own(part, attribute) for target in targets for part in ast.walk(target)):
                     found = max(found, node.lineno)
     if not found:
@@ -137,4 +147,9 @@ def _written_line(kind: type, attribute: str) -> dict[str, Any] | None:
 
 
 def _is_own(node: ast.AST, attribute: str) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == attribute and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == attribute
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    )

@@ -92,9 +92,7 @@ def reduce(tensor: torch.Tensor) -> torch.Tensor:
     wide = torch.float32 if single else torch.float64
     x = _real(tensor, wide).reshape(-1)
     if x.numel() == 0:
-        return _pack(
-            [x.new_zeros(())] * len(COUNTS), [*[x.new_full((), torch.nan)] * 6, x.new_zeros(())], x, wide
-        )
+        return _pack([x.new_zeros(())] * len(COUNTS), [*[x.new_full((), torch.nan)] * 6, x.new_zeros(())], x, wide)
     finite = torch.isfinite(x)
     clean = torch.where(finite, x, 0)
     n = torch.count_nonzero(finite)
@@ -154,9 +152,7 @@ def _exponents(x: torch.Tensor) -> torch.Tensor:
     return torch.count_nonzero((bins[:, None] == which) & counted[:, None], dim=0)
 
 
-def _pack(
-    counts: list[torch.Tensor], stats: list[torch.Tensor], x: torch.Tensor, wide: torch.dtype
-) -> torch.Tensor:
+def _pack(counts: list[torch.Tensor], stats: list[torch.Tensor], x: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
     """Counts stay exact because everything travels as int64: of a statistic, its bits."""
     bits = torch.stack([value.to(wide) for value in stats])
     bits = bits.view(torch.int32 if wide == torch.float32 else torch.int64).to(torch.int64)

@@ -317,9 +317,7 @@ class Eager:
     def mark(self) -> None:
         """The step may turn out to have ended here (see `session/steps.py`)."""
         self.session.mark()
-        self._calls_at_mark = {
-            entry.name: entry.calls for entry in self.entries.values() if entry.step == self.step
-        }
+        self._calls_at_mark = {entry.name: entry.calls for entry in self.entries.values() if entry.step == self.step}
 
     def _count_anew(self) -> None:
         """The step ended at the mark: what was called since are the first calls of the next."""
@@ -355,9 +353,7 @@ class Eager:
 
     def _rest(self) -> None:
         """With an optimizer to mark the steps, modules need not even be noticed in steps that leave them alone."""
-        self.idle = (
-            self.level == Level.SENTINEL and not self.stops.inputs_wanted and self.session.steps.has_optimizer
-        )
+        self.idle = self.level == Level.SENTINEL and not self.stops.inputs_wanted and self.session.steps.has_optimizer
 
     def refresh(self) -> None:
         """Watchpoints, breakpoints or the plan changed: taps are made anew."""

@@ -16,9 +16,7 @@ from sonde.model.site import SourceLine
 
 _OURS = os.path.dirname(os.path.abspath(sonde.__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_LIBRARIES = tuple(
-    os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib")
-)
+_LIBRARIES = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib"))
 
 _owner: dict[CodeType, int] = {}  # 0: Sonde or torch, 1: another library, 2: the user
 

@@ -54,7 +54,11 @@ def _find(module: nn.Module, frame: FrameType) -> tuple[str, nn.Module, int]:
     nameless: nn.Module | None = None
     for candidate in foreign_frames(frame):
         bound = dict(_bindings(candidate))
-        if nameless is None and isinstance(bound.get("self"), nn.Module) and any(part is module for part in bound["self"].modules()):
+        if (
+            nameless is None
+            and isinstance(bound.get("self"), nn.Module)
+            and any(part is module for part in bound["self"].modules())
+        ):
             nameless = bound["self"]  # a method that calls a part: some frame further out has a name for the whole
         bound.pop("self", None)
         wanted = nameless or module

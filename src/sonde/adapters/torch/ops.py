@@ -19,7 +19,9 @@ from sonde.adapters.torch.modes import push, remove
 if TYPE_CHECKING:
     from sonde.adapters.torch.stops import Stops
 
-_NOT_OPS = frozenset({"detach", "detach_", "requires_grad_", "size", "dim", "numel", "clone_", "backward", "item", "data"})
+_NOT_OPS = frozenset(
+    {"detach", "detach_", "requires_grad_", "size", "dim", "numel", "clone_", "backward", "item", "data"}
+)
 
 
 class OpMode(TorchFunctionMode):  # type: ignore[misc]
@@ -90,4 +92,3 @@ def op_name(func: Callable[..., Any]) -> str | None:
     if not name or name in _NOT_OPS or name.startswith("_"):
         return None
     return name
-

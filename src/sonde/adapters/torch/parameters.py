@@ -237,4 +237,3 @@ class Parameters:
                     eager.add(site, parameter.detach())
         self._looks += 1
         eager.session.cost_ns += time.perf_counter_ns() - began - (eager.block.nanos - counted)
-

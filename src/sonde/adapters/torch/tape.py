@@ -278,7 +278,9 @@ class Tape:
             entry.owner = module_of(found)
         if _any_autocast():
             entry.autocast = tuple(
-                (device, torch.get_autocast_dtype(device)) for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)
+                (device, torch.get_autocast_dtype(device))
+                for device in ("cpu", "cuda")
+                if torch.is_autocast_enabled(device)
             )
 
 

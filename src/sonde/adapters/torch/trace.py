@@ -256,9 +256,7 @@ class Tracer:
 
     def _passed(self, draft: Draft, number: int | None, gradients_in: Any, gradients_out: Any) -> None:
         with torch._C.DisableTorchFunction():
-            incoming = [
-                self._measure(gradient) if isinstance(gradient, Tensor) else {} for gradient in gradients_out
-            ]
+            incoming = [self._measure(gradient) if isinstance(gradient, Tensor) else {} for gradient in gradients_out]
             if number is not None and number < len(incoming) and (incoming[number] or not draft.gradient):
                 kept = {key: value for key, value in draft.gradient.items() if key.startswith("in.")}
                 draft.gradient = {**incoming[number], **kept}

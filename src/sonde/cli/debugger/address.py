@@ -38,9 +38,7 @@ class Reference:
 def parse_reference(text: str, known: Collection[str]) -> Reference:
     text = text.strip()
     if not text:
-        raise UsageError(
-            "a site is missing; give one like blocks.0.attn:out, with a slice like [0, :3] if you want."
-        )
+        raise UsageError("a site is missing; give one like blocks.0.attn:out, with a slice like [0, :3] if you want.")
     if re.search(r"[\s()=+'\"]|//", re.sub(r"\[[^\]]*\]", "", text)):
         raise UsageError(f"{text!r} is not a site; Python expressions are for `pdb`.")
     base, groups = _cut(text)
@@ -82,9 +80,7 @@ def parse_slice(text: str) -> tuple[Any, ...]:
 
 def _part(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.Slice):
-        low, high, step = (
-            None if n is None else _number(n, text) for n in (node.lower, node.upper, node.step)
-        )
+        low, high, step = (None if n is None else _number(n, text) for n in (node.lower, node.upper, node.step))
         if step is not None and step < 1:
             raise UsageError(f"[{text}] steps by {step}; only steps forward are possible.")
         return slice(low, high, step)

@@ -30,9 +30,7 @@ def add(context: Context, argument: str, *, once: bool) -> None:
     where, *rest = _IF.split(argument, maxsplit=1)
     condition = rest[0].strip() if rest else ""
     if not where.strip() or re.search(r"\sif$", argument) or where.startswith("if "):
-        raise UsageError(
-            "break at what? `break blocks.3.attn`, `break train.py:42`, or either with `if CONDITION`."
-        )
+        raise UsageError("break at what? `break blocks.3.attn`, `break train.py:42`, or either with `if CONDITION`.")
     place = parse_place(where, context.stop)
     if place is not None:
         check_python(condition)
@@ -50,14 +48,12 @@ def conditional(context: Context, sites: str, condition: str, *, once: bool) -> 
     """A condition on a tensor is a watchpoint's business."""
     if once:
         raise UsageError(
-            "a temporary breakpoint on a site takes no condition; use `break SITE if CONDITION`, then "
-            "`unwatch`."
+            "a temporary breakpoint on a site takes no condition; use `break SITE if CONDITION`, then `unwatch`."
         )
     watchpoint = context.session.watch(sites, condition, "pause")
     warn_if_unknown(context, sites)
     context.terminal.text(
-        f"made watchpoint {watchpoint.id} of it: {watchpoint} (it pauses; `unwatch {watchpoint.id}` "
-        f"removes it)"
+        f"made watchpoint {watchpoint.id} of it: {watchpoint} (it pauses; `unwatch {watchpoint.id}` removes it)"
     )
 
 
@@ -79,9 +75,7 @@ def delete(context: Context, argument: str) -> None:
     for word in argument.replace(",", " ").split():
         if not word.isdecimal() or int(word) not in points:
             known = ", ".join(map(str, points)) or "none"
-            raise UsageError(
-                f"there is no breakpoint {word!r}; there are: {known} (watchpoints go with `unwatch`)."
-            )
+            raise UsageError(f"there is no breakpoint {word!r}; there are: {known} (watchpoints go with `unwatch`).")
         context.gate.remove_breakpoint(int(word))
         context.terminal.text(f"removed breakpoint {word}")
 

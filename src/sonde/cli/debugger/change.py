@@ -38,13 +38,9 @@ def compare(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> Change
         x, y = a[finite], b[finite]
         norms = float(np.linalg.norm(x)), float(np.linalg.norm(y))
         cosine = float(np.real(np.vdot(x, y))) / (norms[0] * norms[1]) if all(norms) else float("nan")
-        relative = (
-            float(np.linalg.norm(x - y)) / norms[1] if norms[1] else (0.0 if not norms[0] else float("inf"))
-        )
+        relative = float(np.linalg.norm(x - y)) / norms[1] if norms[1] else (0.0 if not norms[0] else float("inf"))
     order = np.argsort(size, axis=None)[::-1][:LARGEST]
-    places = [
-        tuple(int(k) for k in np.unravel_index(flat, size.shape)) for flat in order if size.flat[flat] > 0
-    ]
+    places = [tuple(int(k) for k in np.unravel_index(flat, size.shape)) for flat in order if size.flat[flat] > 0]
     return Change(
         count=int(a.size),
         changed=int(np.count_nonzero(~same)),

@@ -73,9 +73,7 @@ class Console:
         except OSError as problem:  # the terminal is gone, or a file cannot be used
             terminal.problem(f"{problem}")
         except Exception as problem:
-            terminal.problem(
-                f"Sonde failed here ({type(problem).__name__}: {problem}); the training is untouched."
-            )
+            terminal.problem(f"Sonde failed here ({type(problem).__name__}: {problem}); the training is untouched.")
         self._queue.clear()
         return None
 

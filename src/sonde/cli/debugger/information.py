@@ -98,9 +98,7 @@ def sites(context: Context, pattern: str) -> None:
             ]
         )
     if not rows:
-        raise UsageError(
-            f"no site that was seen matches {pattern!r}." if pattern else "no site was seen yet."
-        )
+        raise UsageError(f"no site that was seen matches {pattern!r}." if pattern else "no site was seen yet.")
     context.terminal.table(rows)
     if len(addresses) > MOST:
         context.terminal.text(f"… and {len(addresses) - MOST} more; `info sites PATTERN` narrows it")
@@ -164,8 +162,7 @@ def help_(context: Context, argument: str) -> None:
             terminal.line((group, "title"))
             terminal.table([[(command.synopsis, "site"), command.summary] for command in commands])
         terminal.text(
-            "Names may be shortened, `;` separates commands, an empty line repeats. `help COMMAND` "
-            "tells more."
+            "Names may be shortened, `;` separates commands, an empty line repeats. `help COMMAND` tells more."
         )
         return
     command = context.table.find(argument.split()[0])

@@ -38,6 +38,4 @@ def warn_if_unknown(context: Context, pattern: str) -> None:
     known = known_addresses(context.inspector) if ":" in pattern else names(context.inspector)
     close = nearest(module if slash else pattern, known)
     hint = f"; the nearest are {', '.join(close)}" if close else ""
-    context.terminal.warning(
-        f"no site matches {pattern!r} so far{hint}. It stays, as modules may come later."
-    )
+    context.terminal.warning(f"no site matches {pattern!r} so far{hint}. It stays, as modules may come later.")

@@ -56,9 +56,7 @@ def digest_at(inspector: Inspector, site: Site) -> Any | None:
 
 def digest_line(row: Any) -> list[Piece]:
     """One line of statistics, with what is not finite standing out."""
-    pieces: list[Piece] = [
-        "  ".join(f"{name} {short(float(row[name]))}" for name in ("min", "mean", "max", "norm"))
-    ]
+    pieces: list[Piece] = ["  ".join(f"{name} {short(float(row[name]))}" for name in ("min", "mean", "max", "norm"))]
     infinite = int(row["pos_inf"]) + int(row["neg_inf"])
     for name, count in (("nan", int(row["nan"])), ("inf", infinite)):
         pieces += [

@@ -21,9 +21,7 @@ def parse_place(text: str, stop: Stop) -> tuple[str, int] | None:
     match = _PLACE.fullmatch(text.strip())
     if match is None:
         if re.fullmatch(r"[^:*]+\.py(:.*)?", text.strip()):
-            raise UsageError(
-                f"{text!r} needs a line number after the file, e.g. {text.partition(':')[0]}:42."
-            )
+            raise UsageError(f"{text!r} needs a line number after the file, e.g. {text.partition(':')[0]}:42.")
         return None
     if match["file"] is None:
         if stop.frame is None:
@@ -49,9 +47,7 @@ def find_file(name: str, stop: Stop) -> str:
         for file in files:
             if file.endswith(os.sep + name):
                 return file
-    close = difflib.get_close_matches(
-        os.path.basename(name), {os.path.basename(f) for f in files}, n=1, cutoff=0.5
-    )
+    close = difflib.get_close_matches(os.path.basename(name), {os.path.basename(f) for f in files}, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]}?" if close else "; give the path from where the training was started."
     raise UsageError(f"there is no file {name!r}{hint}")
 

@@ -38,9 +38,7 @@ class PythonDebugger:
         """pdb in the frame of the stop; None when the user comes back to Sonde's prompt."""
         frame = context.stop.frame
         if frame is None:
-            raise UsageError(
-                "no frame of your own code is on the Python stack here; `next` or `step` leads to one."
-            )
+            raise UsageError("no frame of your own code is on the Python stack here; `next` or `step` leads to one.")
         if self._pdb is None:
             self._pdb = _Pdb(context.terminal, context.session)
         self._lend(context, True)

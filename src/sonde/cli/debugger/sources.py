@@ -11,9 +11,7 @@ import sonde
 from sonde.cli.debugger.terminal import Piece
 
 _OURS = os.path.dirname(os.path.abspath(sonde.__file__)) + os.sep
-_LIBRARIES = tuple(
-    os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib")
-)
+_LIBRARIES = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib"))
 
 
 def is_user_file(path: str) -> bool:

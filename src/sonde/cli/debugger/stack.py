@@ -28,9 +28,7 @@ def where(context: Context, argument: str) -> None:
     if stop.modules:
         terminal.line("modules  ", (" → ".join(stop.modules), "site"))
     if stop.site is not None:
-        terminal.line(
-            "tensor   ", (stop.site.address, "site"), f"  {kind_of(stop.site.dtype, shape_at(stop))}"
-        )
+        terminal.line("tensor   ", (stop.site.address, "site"), f"  {kind_of(stop.site.dtype, shape_at(stop))}")
     if is_backward(stop) and stop.source is not None:
         terminal.line(f"made in the forward pass by {stop.source}")
         for line in excerpt(stop.source.file, stop.source.line - 2, stop.source.line + 2, stop.source.line):

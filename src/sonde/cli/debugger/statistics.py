@@ -55,14 +55,10 @@ def several(context: Context, addresses: list[str]) -> None:
         line.append((str(bad), "bad" if bad else "dim"))
         rows.append(line)
     if not rows:
-        raise UsageError(
-            f"none of these {len(addresses)} sites has a value at hand; run on to one with `until`."
-        )
+        raise UsageError(f"none of these {len(addresses)} sites has a value at hand; run on to one with `until`.")
     context.terminal.table(rows, titles=("", "", "min", "mean", "max", "std", "norm", "zeros", "nan/inf"))
     if len(addresses) > MOST_ROWS:
-        context.terminal.text(
-            f"… and {len(addresses) - MOST_ROWS} more sites match; narrow the pattern to see them"
-        )
+        context.terminal.text(f"… and {len(addresses) - MOST_ROWS} more sites match; narrow the pattern to see them")
 
 
 def hist(context: Context, argument: str) -> None:

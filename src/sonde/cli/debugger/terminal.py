@@ -28,9 +28,7 @@ class Reader(Protocol):
 class Terminal:
     """`interactive`: a person types. Belongs to the training thread, like the stop it serves."""
 
-    def __init__(
-        self, sink: TextIO, reader: Reader, *, interactive: bool, colour: bool | None = None
-    ) -> None:
+    def __init__(self, sink: TextIO, reader: Reader, *, interactive: bool, colour: bool | None = None) -> None:
         self.sink = sink
         self.reader = reader
         self.interactive = interactive
@@ -63,9 +61,7 @@ class Terminal:
         lines: list[Sequence[Piece]] = [[(title, "dim") for title in titles]] if titles else []
         lines += rows
         columns = max((len(row) for row in lines), default=0)
-        widths = [
-            max((len(_plain(row[k])) for row in lines if k < len(row)), default=0) for k in range(columns)
-        ]
+        widths = [max((len(_plain(row[k])) for row in lines if k < len(row)), default=0) for k in range(columns)]
         right = [all(_is_number(_plain(row[k])) for row in rows if k < len(row)) for k in range(columns)]
         for row in lines:
             pieces: list[Piece] = [" " * indent]

@@ -30,9 +30,7 @@ def default_reference(context: Context, argument: str, name: str) -> str:
     if argument:
         return argument
     if context.stop.site is None:
-        raise UsageError(
-            f"{name} which site? For example `{name} blocks.0.attn:out`; `info sites` lists them."
-        )
+        raise UsageError(f"{name} which site? For example `{name} blocks.0.attn:out`; `info sites` lists them.")
     return context.stop.site.address
 
 
@@ -42,9 +40,7 @@ def print_(context: Context, argument: str) -> None:
     for address in addresses[:MOST]:
         show(context, fetch(context, Reference(address, given.index, given.text)), given.text)
     if len(addresses) > MOST:
-        context.terminal.text(
-            f"… and {len(addresses) - MOST} more sites match; narrow the pattern to see them"
-        )
+        context.terminal.text(f"… and {len(addresses) - MOST} more sites match; narrow the pattern to see them")
 
 
 def show(context: Context, value: Value, part: str) -> None:
@@ -58,9 +54,7 @@ def show(context: Context, value: Value, part: str) -> None:
 
 def values_text(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], width: int) -> str:
     """Summarised as numpy does."""
-    with np.printoptions(
-        precision=4, threshold=1000, edgeitems=3, linewidth=max(width - 2, 40), suppress=False
-    ):
+    with np.printoptions(precision=4, threshold=1000, edgeitems=3, linewidth=max(width - 2, 40), suppress=False):
         text = np.array2string(array)
     return "\n".join(f"  {line}".rstrip() for line in text.splitlines())
 
@@ -72,9 +66,7 @@ def set_(context: Context, argument: str) -> None:
     try:
         number = float(text)
     except ValueError:
-        raise UsageError(
-            f"{text.strip()!r} is not a number; for anything else use Python in `pdb`."
-        ) from None
+        raise UsageError(f"{text.strip()!r} is not a number; for anything else use Python in `pdb`.") from None
     given = reference(context, target)
     context.terminal.warning(context.inspector.assign(given.address, given.index, number))
 
@@ -93,18 +85,12 @@ def save(context: Context, argument: str) -> None:
     except OSError as problem:
         raise UsageError(f"{path} cannot be written: {problem.strerror}.") from None
     stored = (
-        ""
-        if value.array.dtype.name == value.dtype
-        else f" (as {value.array.dtype.name}: npy has no {value.dtype})"
+        "" if value.array.dtype.name == value.dtype else f" (as {value.array.dtype.name}: npy has no {value.dtype})"
     )
-    context.terminal.text(
-        f"saved {words[0]} {kind_of(value.dtype, value.shape)} to {os.path.abspath(path)}{stored}"
-    )
+    context.terminal.text(f"saved {words[0]} {kind_of(value.dtype, value.shape)} to {os.path.abspath(path)}{stored}")
 
 
-_SLICE = (
-    "A slice in numpy's syntax may follow the address: `lstm:out[1][0, :3]` is a slice of the second output."
-)
+_SLICE = "A slice in numpy's syntax may follow the address: `lstm:out[1][0, :3]` is a slice of the second output."
 
 COMMANDS = (
     Command(

@@ -40,9 +40,7 @@ def unwatch(context: Context, argument: str) -> None:
 def number_of(context: Context, word: str) -> int:
     known = [point.id for point in context.session.engine.watchpoints]
     if not word.isdecimal() or int(word) not in known:
-        raise UsageError(
-            f"there is no watchpoint {word!r}; there are: {', '.join(map(str, known)) or 'none'}."
-        )
+        raise UsageError(f"there is no watchpoint {word!r}; there are: {', '.join(map(str, known)) or 'none'}.")
     return int(word)
 
 
@@ -51,9 +49,7 @@ def show(context: Context) -> None:
     if not points:
         context.terminal.text("there are no watchpoints; `watch **:grad norm > 1e3` makes one")
         return
-    rows = [
-        (str(p.id), p.sites, p.condition, p.action, "" if p.origin == "user" else p.origin) for p in points
-    ]
+    rows = [(str(p.id), p.sites, p.condition, p.action, "" if p.origin == "user" else p.origin) for p in points]
     context.terminal.table(rows, titles=("", "sites", "condition", "on hit", ""))
 
 
@@ -104,9 +100,7 @@ def conditions(context: Context, argument: str) -> None:
     nothing(argument, "conditions")
     rows = []
     for condition in CONDITIONS:
-        given = ", ".join(
-            p.name if p.default is None else f"{p.name}={p.default:g}" for p in condition.parameters
-        )
+        given = ", ".join(p.name if p.default is None else f"{p.name}={p.default:g}" for p in condition.parameters)
         rows.append(((f"{condition.name}({given})" if given else condition.name, "site"), condition.meaning))
     context.terminal.table(rows)
     context.terminal.text("or any expression over digest fields, e.g. norm > 10 * avg(norm, 20)")

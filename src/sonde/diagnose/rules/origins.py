@@ -187,8 +187,14 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
     op = origin.op
     rows = _samples(fact.stats)
     what = _gives(fact.stats)
-    evidence: dict[str, Any] = {f"in.{name}": fact.stats[name] for name in ("nan", "pos_inf", "neg_inf") if fact.stats.get(name)}
-    evidence |= {"shape": list(fact.shape), "first_used_by": op.site, "samples": rows or f"{fact.stats.get('bad_rows', 0):g} rows"}
+    evidence: dict[str, Any] = {
+        f"in.{name}": fact.stats[name] for name in ("nan", "pos_inf", "neg_inf") if fact.stats.get(name)
+    }
+    evidence |= {
+        "shape": list(fact.shape),
+        "first_used_by": op.site,
+        "samples": rows or f"{fact.stats.get('bad_rows', 0):g} rows",
+    }
     place = ""
     if rows and fact.shape:
         place = f": sample {rows[0]}" if len(rows) == 1 else f": samples {', '.join(map(str, rows))}"
@@ -237,7 +243,13 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
 
 def _divergence(case: Case, growth: Divergence) -> Finding:
     optimizer = growth.optimizer
-    rate = f" ({optimizer['type']}, lr {growth.rate:g})" if optimizer and growth.rate is not None else f" (lr {growth.rate:g})" if growth.rate is not None else ""
+    rate = (
+        f" ({optimizer['type']}, lr {growth.rate:g})"
+        if optimizer and growth.rate is not None
+        else f" (lr {growth.rate:g})"
+        if growth.rate is not None
+        else ""
+    )
     return Finding(
         rule="divergence",
         severity="error",
@@ -280,7 +292,10 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
                 rank=case.rank.rank,
                 site=hit.site,
                 source=growth.source if growth is not None else None,
-                evidence={"grad.absmax": gradient[0]["absmax"] if gradient else None, **(growth.evidence if growth else {})},
+                evidence={
+                    "grad.absmax": gradient[0]["absmax"] if gradient else None,
+                    **(growth.evidence if growth else {}),
+                },
                 confidence=0.8,
             )
         ]
