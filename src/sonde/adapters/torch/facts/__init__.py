@@ -40,6 +40,8 @@ MOST_OPTIMIZERS = 32
 LOOK_AFTER = (1, 20)
 NEVER = {"steps": 0, "before_optimizer": False, "line": None}
 _grad_enabled = torch.is_grad_enabled
+_jit_tracing = torch._C._get_tracing_state
+"""While torch.jit traces, what we compute would become part of its graph."""
 
 
 def unseen(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,7 +84,7 @@ class Facts:
     @unseen
     def root_called(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         eager = self.eager
-        if eager.phase is Phase.BACKWARD or eager.opaque:
+        if eager.phase is Phase.BACKWARD or eager.opaque or _jit_tracing() is not None:
             return
         began = perf_counter_ns()
         modes = self.modes.get(id(root))
@@ -117,7 +119,9 @@ class Facts:
     @unseen
     def root_returned(self, root: nn.Module, out: Any) -> None:
         eager = self.eager
-        if eager.phase is not Phase.BACKWARD and not eager.opaque and _grad_enabled() and not KNOWN.compiled:
+        if eager.phase is Phase.BACKWARD or eager.opaque or KNOWN.compiled or _jit_tracing() is not None:
+            return
+        if _grad_enabled():
             began = perf_counter_ns()
             self.graphs.made(out, eager.step)
             eager.session.cost_ns += perf_counter_ns() - began
