@@ -287,6 +287,16 @@ class Session:
                 hint = f"the nearest are {', '.join(close)}" if close else "`sonde show` lists the sites"
                 log.warning("the watchpoint %r matches no site so far; %s", str(point), hint)
 
+    def clock(self) -> tuple[int, int]:
+        """A mark for `spent_since`: the time, and what is accounted for so far."""
+        return time.perf_counter_ns(), self.block.nanos + self.cost_ns
+
+    def spent_since(self, mark: tuple[int, int]) -> None:
+        """All the time since the mark was Sonde's; what was accounted for meanwhile is not counted twice."""
+        began, accounted = mark
+        elapsed = time.perf_counter_ns() - began
+        self.cost_ns += max(0, elapsed - (self.block.nanos + self.cost_ns - accounted))
+
     def uncounted(self) -> None:
         """The time of this step says nothing: it was traced or run again."""
         self._skip_timing = True

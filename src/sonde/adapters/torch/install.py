@@ -221,7 +221,7 @@ def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) 
         return
     if eager.thread != get_ident():
         return
-    began, counted = perf_counter_ns(), eager.block.nanos
+    mark = eager.session.clock()
     try:
         if eager.session.steps.before_optimizer(id(optimizer)):
             eager.finish_step(behind=True)
@@ -231,21 +231,21 @@ def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) 
         eager.replay.gradients()
     except Exception as problem:
         eager.session.guard.contain("observing gradients", problem)
-    eager.session.cost_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
+    eager.session.spent_since(mark)
 
 
 def _after_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
     eager = _eager
     if eager is None or eager.thread != get_ident():
         return
-    began, counted = perf_counter_ns(), eager.block.nanos
+    mark = eager.session.clock()
     try:
         eager.optimizer_steps += 1
         eager.parameters.after(optimizer, _has_closure(args, kwargs))
         eager.facts.after_optimizer(optimizer)
     except Exception as problem:
         eager.session.guard.contain("observing parameters", problem)
-    eager.session.cost_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
+    eager.session.spent_since(mark)
     _stepped(eager, optimizer)
     eager.replay.after_optimizer()
 

@@ -6,7 +6,6 @@ sentinel, which never sleeps, so it must cost next to nothing.
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -136,7 +135,7 @@ class Parameters:
 
     def gradients_alone(self) -> None:
         """A backward pass is over and no optimizer will come to show the gradients."""
-        began, counted = time.perf_counter_ns(), self.eager.block.nanos
+        mark = self.eager.session.clock()
         self.eager.set_phase(Phase.BACKWARD)
         if len(self._alone) != len(self.names):
             self._alone = [
@@ -161,7 +160,7 @@ class Parameters:
         else:
             self.eager.block.add_many(sites, gradients)
         self.eager.set_phase(Phase.FORWARD)
-        self.eager.session.cost_ns += time.perf_counter_ns() - began - (self.eager.block.nanos - counted)
+        self.eager.session.spent_since(mark)
 
     def _careful(self, site: int, tensor: Tensor) -> None:
         eager = self.eager
@@ -243,8 +242,7 @@ class Parameters:
     def digest_rest(self) -> None:
         """Buffers at every full look, frozen and left-out parameters at the first and then rarely."""
         eager = self.eager
-        began = time.perf_counter_ns()
-        counted = eager.block.nanos
+        mark = eager.session.clock()
         for name, (reference, attribute) in self.buffers.items():
             module = reference()
             buffer = getattr(module, attribute, None)
@@ -260,7 +258,7 @@ class Parameters:
                     site = self._sites(name, parameter, trainable=False)[Role.VALUE]
                     eager.add(site, parameter.detach())
         self._looks += 1
-        eager.session.cost_ns += time.perf_counter_ns() - began - (eager.block.nanos - counted)
+        eager.session.spent_since(mark)
 
 
 def _plain(tensor: Tensor) -> bool:

@@ -10,7 +10,6 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
     from sonde.adapters.torch.entry import Entry
 
-WRITE_AFTER = (3, 50, 500)
+EVERY_BATCH = 128
+"""So many first batches are looked at; of the later ones, some."""
+WRITE_AFTER = (50, 1000)
 MOST_MODULES = 2000
 MOST_OPTIMIZERS = 32
 LOOK_AFTER = (1, 20)
@@ -86,12 +87,12 @@ class Facts:
         eager = self.eager
         if eager.phase is Phase.BACKWARD or eager.opaque or _jit_tracing() is not None:
             return
-        began = perf_counter_ns()
+        mark = eager.session.clock()
         modes = self.modes.get(id(root))
         if modes is None or modes.ref() is not root:
             modes = self._meet(root)
         if _grad_enabled():
-            if root.training or eager.step < 4:
+            if (eager.step < EVERY_BATCH and root.training) or eager.step < 4 or eager.step % 16 == 0:
                 self.batches.given(modes.name, args, kwargs, eager.step)
         else:
             modes.called_without_grad(eager.step)
@@ -102,7 +103,7 @@ class Facts:
                 self.evaluations[id(root)] = looked + 1
                 eager.idle = False
                 self.probe.start()
-        eager.session.cost_ns += perf_counter_ns() - began
+        eager.session.spent_since(mark)
 
     def _meet(self, root: nn.Module) -> RootModes:
         self.root_ids.add(id(root))
@@ -122,9 +123,9 @@ class Facts:
         if eager.phase is Phase.BACKWARD or eager.opaque or KNOWN.compiled or _jit_tracing() is not None:
             return
         if _grad_enabled():
-            began = perf_counter_ns()
+            mark = eager.session.clock()
             self.graphs.made(out, eager.step)
-            eager.session.cost_ns += perf_counter_ns() - began
+            eager.session.spent_since(mark)
 
     def inside_without_grad(self, entry: Entry) -> None:
         """In the first step, a part of a root runs without gradients though the root runs with them."""
@@ -221,9 +222,9 @@ class Facts:
 
     def finished_step(self, step: int) -> None:
         if step in WRITE_AFTER:
-            began = perf_counter_ns()
+            mark = self.eager.session.clock()
             self.write()
-            self.eager.session.cost_ns += perf_counter_ns() - began
+            self.eager.session.spent_since(mark)
 
     # -- writing ---------------------------------------------------------------------------------
 
