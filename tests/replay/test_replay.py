@@ -162,7 +162,7 @@ def test_the_second_of_two_optimizers(foundry: Foundry, tmp_path: Path) -> None:
 
 
 SCALED = """
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+optimizer = torch.optim.SGD(model.parameters(), lr=5e-5)
 scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** 125)
 for step in range(40):
     i = torch.randperm(64)[:16]

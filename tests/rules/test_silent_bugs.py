@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from trainings import BUGS, NEAR_MISSES, marked, training
+from silent_trainings import BUGS, NEAR_MISSES, marked, training
 
 from launch import Foundry, Ran
 from sonde.diagnose.diagnose import diagnose

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from dataclasses import replace
 
 import sonde.diagnose.rules  # noqa: F401  registers them
-from sonde.diagnose.rule import RULES, Case
+from sonde.diagnose.rule import RULES, Case, Rule
 from sonde.model.finding import Finding
 from sonde.store.reader import Recording
+
+log = logging.getLogger("sonde.diagnose")
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
@@ -21,13 +25,24 @@ def diagnose(recording: Recording) -> list[Finding]:
     for rank in recording.ranks:
         case = Case(rank)
         for known in RULES:
-            own = list(known.check(case))
+            own = _checked(known, case)
             base = len(findings)
             findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
     _link(findings)
     numbered = sorted(enumerate(findings), key=lambda pair: (*_weight(pair[1]), pair[0]))
     place = {old: new for new, (old, _) in enumerate(numbered)}
     return [f if f.caused_by is None else replace(f, caused_by=place[f.caused_by]) for _, f in numbered]
+
+
+def _checked(known: Rule, case: Case) -> list[Finding]:
+    """A rule that fails costs its own findings, not those of the others."""
+    try:
+        return list(known.check(case))
+    except Exception as problem:
+        if os.environ.get("SONDE_STRICT") == "1":
+            raise
+        log.warning("the rule %s failed (%s: %s); please report this.", known.name, type(problem).__name__, problem)
+        return []
 
 
 _ORIGINS = ("divergence", "nan-in-data", "nan-in-optimizer", "nan-in-weights", "nan-origin")

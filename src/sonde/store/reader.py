@@ -130,7 +130,8 @@ class Rank:
     def facts(self) -> dict[str, Any]:
         """What the adapter knows of the training beside tensors; {} where it has not said."""
         try:
-            return read_json(self.folder / fmt.FACTS, dict)
+            facts: dict[str, Any] = _numbers(read_json(self.folder / fmt.FACTS, dict))
+            return facts
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
@@ -241,6 +242,17 @@ class Recording:
     def problems(self) -> list[str]:
         """What was found damaged so far; it grows as more is read."""
         return [*self._problems, *(problem for rank in self.ranks for problem in rank.problems)]
+
+
+def _numbers(value: Any) -> Any:
+    """Numbers that JSON cannot hold are text in the file."""
+    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _numbers(item) for name, item in value.items()}
+    return value
 
 
 def _rank_folders(folder: Path) -> list[Path]:
