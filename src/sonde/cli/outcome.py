@@ -58,8 +58,15 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
     line = f"sonde: {steps if steps is not None else '?'} steps watched"
     if overhead.get("steps_measured"):
         budget = overhead.get("budget")
-        line += f", overhead {max(0.0, overhead['ratio'] - 1) * 100:.1f} %"
-        line += " (budget off)" if budget is None else f" (budget {budget * 100:g} %)"
+        share = max(0.0, overhead["ratio"] - 1)
+        line += f", overhead {share * 100:.1f} %"
+        if budget is None:
+            line += " (budget off)"
+        elif share > budget and isinstance(overhead.get("ms_per_step"), int | float):
+            # On steps of a millisecond or two, what never sleeps is more than the budget; say how little it is.
+            line += f" = {overhead['ms_per_step']:.2f} ms a step (budget {budget * 100:g} %)"
+        else:
+            line += f" (budget {budget * 100:g} %)"
         levels = overhead.get("levels") or {}
         total = sum(levels.values())
         if total and levels.get("full", 0) < total:

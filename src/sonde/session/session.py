@@ -344,6 +344,7 @@ class Session:
                     "ratio": round(self.policy.ratio, 4),
                     "budget": self.options.budget,
                     "steps_measured": self.policy.counted,
+                    "ms_per_step": round(self.policy.cost_ns * 1e-6 / max(1, self.policy.counted), 4),
                     "levels": {level.name.lower(): count for level, count in self.policy.taken.items()},
                 },
                 "coverage": dict(coverage),
