@@ -17,6 +17,10 @@ class Level(IntEnum):
     FULL = 2
 
 
+PATIENCE = 500
+"""Steps for which a training may cost more than the budget before what can be spared is spared."""
+
+
 class Policy:
     """Called by the training thread only. Times are nanoseconds."""
 
@@ -62,6 +66,11 @@ class Policy:
             if self._allowance >= self._expected[level] - self._expected[Level.SENTINEL]:
                 return level
         return Level.SENTINEL
+
+    @property
+    def overdrawn(self) -> bool:
+        """Even the steps that look at least have cost more than the budget, over long enough to be sure of it."""
+        return bool(self.budget) and self.counted >= PATIENCE and self.ratio - 1 > (self.budget or 0.0)
 
     @property
     def ratio(self) -> float:

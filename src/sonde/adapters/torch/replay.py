@@ -211,7 +211,8 @@ class Replay:
             self._follow = self._first_bad = False
             self._trace_live()
             return
-        tape.wanted = not self.off and self.done < MOST_REPLAYS and not self._poisoned
+        affordable = not eager.session.policy.overdrawn
+        tape.wanted = not self.off and self.done < MOST_REPLAYS and not self._poisoned and affordable
         if behind:
             return
         if tape.wanted:
