@@ -30,19 +30,17 @@ class Accounting:
         """In this step, if it is timed, without what the digests count."""
         self._hook_ns = _hook_cost(attach)
         self._enter_each = self._leave_each = 0.0
-        self._calls_in_full = 0
         self._full_steps = 0
 
     def finish_step(self, *, full: bool) -> int:
         """The cost of the step that ended, in nanoseconds; decides whether the next full one is timed."""
         if not full:
-            return int(self._calls_in_full * self._enter_each)
+            return 0  # parts of a root pass with one look, and what is done at a root is timed where it is done
         calls = self.calls
         if self.timing and calls:
             self._enter_each = self.enter_ns / calls
             self._leave_each = self.leave_ns / calls
         cost = calls * (self._enter_each + self._leave_each) + self.hooks * self._hook_ns
-        self._calls_in_full = calls
         self._full_steps += 1
         self.timing = self._full_steps % TIMED_EVERY in (1, 2)
         self.calls = self.hooks = self.enter_ns = self.leave_ns = 0

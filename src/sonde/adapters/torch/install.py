@@ -138,14 +138,14 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
         eager.other_threads += 1
         return _original_call(self, *args, **kwargs)
     timing = eager.accounting.timing and eager.level
-    began, step = (perf_counter_ns(), eager.step) if timing else (0, 0)
+    began, step = (perf_counter_ns() - eager.session.cost_ns, eager.step) if timing else (0, 0)
     try:
         entry = eager.enter(self, args, kwargs)
     except Exception as problem:
         eager.session.guard.contain("entering a module", problem)
         return _original_call(self, *args, **kwargs)
     if timing and eager.step == step:  # for want of an optimizer, the end of a step may lie in here
-        eager.accounting.enter_ns += perf_counter_ns() - began
+        eager.accounting.enter_ns += perf_counter_ns() - eager.session.cost_ns - began
     eager.stack.append(entry)
     eager.inside_idle = eager.idle and eager.tracer is None
     try:
