@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonde.session.policy import Level, Policy
+from sonde.session.policy import PATIENCE, SENTINEL_EVERY, Level, Policy
 
 
 def simulate(
@@ -27,7 +27,7 @@ def simulate(
     return spent / base
 
 
-COSTS = {Level.SENTINEL: 0.05e6, Level.WATCHED: 0.4e6, Level.FULL: 3e6}
+COSTS = {Level.REST: 0.01e6, Level.SENTINEL: 0.05e6, Level.WATCHED: 0.4e6, Level.FULL: 3e6}
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
@@ -49,23 +49,43 @@ def test_the_first_step_is_seen_in_full() -> None:
 def test_off_is_everything_at_every_step() -> None:
     policy = Policy(None)
     simulate(policy, COSTS, steps=50)
-    assert policy.taken == {Level.SENTINEL: 0, Level.WATCHED: 0, Level.FULL: 50}
+    assert policy.taken == {Level.REST: 0, Level.SENTINEL: 0, Level.WATCHED: 0, Level.FULL: 50}
 
 
 def test_zero_is_the_sentinel_and_what_is_watched_by_name() -> None:
     policy = Policy(0)
     simulate(policy, COSTS, steps=50)
-    assert policy.taken == {Level.SENTINEL: 50, Level.WATCHED: 0, Level.FULL: 0}
+    assert policy.taken == {Level.REST: 0, Level.SENTINEL: 50, Level.WATCHED: 0, Level.FULL: 0}
     policy = Policy(0, watched=True)
     policy.has_watched = True
     simulate(policy, COSTS, steps=50)
-    assert policy.taken == {Level.SENTINEL: 0, Level.WATCHED: 49, Level.FULL: 1}
+    assert policy.taken == {Level.REST: 0, Level.SENTINEL: 0, Level.WATCHED: 49, Level.FULL: 1}
 
 
 def test_a_sentinel_dearer_than_the_budget_leaves_nothing_for_more() -> None:
     policy = Policy(0.01)
-    simulate(policy, {Level.SENTINEL: 0.3e6, Level.WATCHED: 1e6, Level.FULL: 5e6}, steps=500)
+    simulate(policy, {Level.REST: 0.01e6, Level.SENTINEL: 0.3e6, Level.WATCHED: 1e6, Level.FULL: 5e6}, steps=500)
     assert policy.taken[Level.FULL] <= 3
+
+
+def test_where_even_the_sentinel_is_too_dear_some_steps_rest() -> None:
+    """Steps of a millisecond: after a while the cost comes down to the budget, and the sentinel still comes by."""
+    costs = {Level.REST: 0.02e6, Level.SENTINEL: 0.3e6, Level.WATCHED: 0.5e6, Level.FULL: 2e6}
+    policy = Policy(0.05)
+    simulate(policy, costs, bare=1e6, steps=PATIENCE + 200)
+    assert policy.overdrawn
+    late = simulate(policy, costs, bare=1e6, steps=5000)
+    assert 0.04 <= late <= 0.055
+    assert policy.taken[Level.SENTINEL] >= PATIENCE + 5000 / SENTINEL_EVERY
+
+
+def test_the_sentinel_comes_now_and_then_whatever_it_costs() -> None:
+    costs = {Level.REST: 0.2e6, Level.SENTINEL: 1e6, Level.WATCHED: 1e6, Level.FULL: 2e6}
+    policy = Policy(0.05)
+    simulate(policy, costs, bare=1e6, steps=PATIENCE)
+    before = policy.taken[Level.SENTINEL]
+    simulate(policy, costs, bare=1e6, steps=640)
+    assert policy.taken[Level.SENTINEL] - before == pytest.approx(640 / SENTINEL_EVERY, abs=1)
 
 
 def test_what_is_watched_by_name_comes_before_the_rest() -> None:
@@ -104,7 +124,7 @@ def test_steps_with_a_stop_in_them_say_nothing() -> None:
 def test_never_over_budget_while_the_sentinel_fits(budget: float, sentinel: float, full: float, bare: float) -> None:
     if sentinel > 0.5 * budget * bare:
         return
-    costs = {Level.SENTINEL: sentinel, Level.WATCHED: full / 2, Level.FULL: full}
+    costs = {Level.REST: sentinel / 4, Level.SENTINEL: sentinel, Level.WATCHED: full / 2, Level.FULL: full}
     steps = 2000
     share = simulate(Policy(budget), costs, bare=bare, steps=steps)
     assert share <= budget + 2 * full / (bare * steps)

@@ -71,6 +71,8 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
         total = sum(levels.values())
         if total and levels.get("full", 0) < total:
             line += f", every module in {levels.get('full', 0)} of {total} steps"
+        if levels.get("rest"):
+            line += f", only the loss in {levels['rest']}"
     coverage = session.get("coverage") or {}
     if coverage.get("modules"):
         line += f", {coverage['modules_watched']}/{coverage['modules']} modules"

@@ -70,6 +70,8 @@ def forward_origin(trace: Trace, start: int) -> Origin | None:
                 found.append(Origin(op, outside=fact))
             else:
                 waiting.append(fact.producer)
+    if trace.reason != "first":  # weights that went bad before this step tell less than what goes bad in it
+        found = [origin for origin in found if origin.outside is None or not origin.outside.name] or found
     return min(found, key=lambda origin: origin.op.index)
 
 

@@ -1,9 +1,10 @@
 """What is observed at a step, so that Sonde's own cost stays within the budget.
 
-The sentinel (loss, gradients and parameters) never sleeps. Everything else is paid from an allowance:
-each step adds `budget × bare step time` less what the step cost; a fuller look is taken when the
-allowance covers its expected cost. What the user watches by name comes before the rest.
-The first step is always seen in full.
+The sentinel looks at loss, gradients and parameters. Everything else is paid from an allowance: each step
+adds `budget × bare step time` less what the step cost; a fuller look is taken when the allowance covers its
+expected cost. What the user watches by name comes before the rest. The first step is always seen in full.
+Where steps are so short that even the sentinel is dearer than the budget, some steps rest: only the loss is
+looked at, and the sentinel comes as often as it can be paid for, but at least now and then.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from enum import IntEnum
 
 
 class Level(IntEnum):
+    REST = -1
     SENTINEL = 0
     WATCHED = 1
     FULL = 2
@@ -19,6 +21,10 @@ class Level(IntEnum):
 
 PATIENCE = 500
 """Steps for which a training may cost more than the budget before what can be spared is spared."""
+SENTINEL_EVERY = 64
+"""At the least, in a training that rests."""
+DEBT = 20
+"""Sentinel's costs, at most, that have to be earned back by resting."""
 
 
 class Policy:
@@ -33,8 +39,11 @@ class Policy:
         self.cost_ns = 0.0
         self.counted = 0
         self.taken = dict.fromkeys(Level, 0)
+        self.overdrawn = False
+        """Even the steps that look at least have cost more than the budget, over long enough to be sure of it."""
         self._allowance = 0.0
         self._expected = dict.fromkeys(Level, 0.0)
+        self._rested = 0
 
     def finish_step(self, wall_ns: float, cost_ns: float, *, counted: bool = True) -> Level:
         """Accounts for the step that ended and decides the level of the next.
@@ -54,6 +63,10 @@ class Policy:
                 self._allowance += self.budget * bare - cost_ns
                 # A long quiet stretch must not pay for a long loud one.
                 self._allowance = min(self._allowance, 4 * max(self._expected[Level.FULL], self.budget * bare))
+                if not self.overdrawn and self.counted >= PATIENCE and self.ratio - 1 > self.budget:
+                    self.overdrawn = self._expected[Level.SENTINEL] > self.budget * self.bare_ns / self.counted
+                if self.overdrawn:
+                    self._allowance = max(self._allowance, -DEBT * self._expected[Level.SENTINEL])
         self.level = self._next()
         return self.level
 
@@ -65,12 +78,11 @@ class Policy:
         for level in (Level.FULL, Level.WATCHED) if self.has_watched else (Level.FULL,):
             if self._allowance >= self._expected[level] - self._expected[Level.SENTINEL]:
                 return level
-        return Level.SENTINEL
-
-    @property
-    def overdrawn(self) -> bool:
-        """Even the steps that look at least have cost more than the budget, over long enough to be sure of it."""
-        return bool(self.budget) and self.counted >= PATIENCE and self.ratio - 1 > (self.budget or 0.0)
+        if not self.overdrawn or self._allowance >= 0 or self._rested + 1 >= SENTINEL_EVERY:
+            self._rested = 0
+            return Level.SENTINEL
+        self._rested += 1
+        return Level.REST
 
     @property
     def ratio(self) -> float:

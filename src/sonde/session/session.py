@@ -133,6 +133,10 @@ class Session:
     def user_watched(self, site: Site) -> bool:
         return any(point.origin == "user" for point in self.engine.watchers(site))
 
+    @property
+    def has_user_watchpoints(self) -> bool:
+        return any(point.origin == "user" for point in self.engine.watchpoints)
+
     # -- watchpoints -----------------------------------------------------------------------------
 
     def watch(self, sites: str, condition: str, action: Action | None = None) -> Watchpoint:

@@ -64,7 +64,9 @@ class Eager:
         self.idle = False
         """Nothing is wanted of modules in this step."""
         self.inside_idle = False
-        """A root runs in such a step: its parts need not even be looked at."""
+        """A root runs in such a step, or the step rests: modules need not even be looked at."""
+        self.resting = False
+        """Only the loss is looked at in this step."""
         self.accounting = Accounting(hook)
         self._replaced: set[str] = set()
         self._calls_at_mark: dict[str, int] = {}
@@ -291,7 +293,8 @@ class Eager:
         before = self.phase
         if before is Phase.BACKWARD:  # reentrant checkpointing differentiates parts of its own: no losses
             return before
-        self.facts.before_backward(tensors)
+        if not self.resting:
+            self.facts.before_backward(tensors)
         for tensor in tensors_in(tensors)[:1]:
             tensor = getattr(tensor, "_sonde_unscaled", tensor)
             site = self.session.site_ids.get(("loss", Role.VALUE, None))
@@ -307,8 +310,10 @@ class Eager:
 
     def backward_ends(self, before: Phase) -> None:
         self.set_phase(before)
-        self.replay.tape.pause()
         self.session.steps.after_backward()
+        if self.resting:
+            return
+        self.replay.tape.pause()
         if before is not Phase.BACKWARD:
             self.facts.after_backward()
         if before is not Phase.BACKWARD and not self.session.steps.has_optimizer:
@@ -358,7 +363,7 @@ class Eager:
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step
         self.facts.finished_step(self.step)
-        self.level = max(int(session.policy.level), Level.FULL if self.stops.attentive else 0)
+        self.level = Level.FULL if self.stops.attentive else session.policy.level
         limit = session.options.steps
         if limit is not None and self.step >= limit:
             session.end(f"{limit} steps are done, as asked")
@@ -367,7 +372,18 @@ class Eager:
 
     def _rest(self) -> None:
         """With an optimizer to mark the steps, modules need not even be noticed in steps that leave them alone."""
-        self.idle = self.level == Level.SENTINEL and not self.stops.inputs_wanted and self.session.steps.has_optimizer
+        self.idle = self.level <= Level.SENTINEL and not self.stops.inputs_wanted and self.session.steps.has_optimizer
+        session = self.session
+        # What the user watches, and what must act at once, is looked at in every step, whatever it costs.
+        self.resting = (
+            self.idle
+            and self.level == Level.REST
+            and self.tracer is None
+            and not session.immediate
+            and not session.has_user_watchpoints
+        )
+        self.inside_idle = self.resting
+        self.level = max(self.level, Level.SENTINEL)
 
     def refresh(self) -> None:
         """Watchpoints, breakpoints or the plan changed: taps are made anew."""

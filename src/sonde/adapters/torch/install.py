@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.utils.data
-from torch import nn
+from torch import is_grad_enabled, nn
 from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -122,7 +122,7 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     eager = _eager
     if eager is None and (not _pending or (eager := begin()) is None):
         return _original_call(self, *args, **kwargs)
-    if eager.inside_idle:
+    if eager.inside_idle and (not eager.resting or is_grad_enabled()):  # an evaluation in between is looked at
         return _original_call(self, *args, **kwargs)
     if eager.replay.tape.live and eager.thread == get_ident():
         return eager.replay.tape.root(_observed_call, self, args, kwargs)
@@ -151,7 +151,7 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
     try:
         out = _original_call(self, *args, **kwargs)
     finally:
-        eager.inside_idle = False
+        eager.inside_idle = eager.resting
         eager.stack.pop()
         if not eager.stack:
             eager.facts.root_left()
@@ -225,9 +225,10 @@ def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) 
     try:
         if eager.session.steps.before_optimizer(id(optimizer)):
             eager.finish_step(behind=True)
-        eager.replay.before_optimizer()
-        eager.parameters.before(optimizer, _has_closure(args, kwargs))
-        eager.facts.before_optimizer(optimizer, _has_closure(args, kwargs))
+        if not eager.resting:
+            eager.replay.before_optimizer()
+            eager.parameters.before(optimizer, _has_closure(args, kwargs))
+            eager.facts.before_optimizer(optimizer, _has_closure(args, kwargs))
         eager.replay.gradients()
     except Exception as problem:
         eager.session.guard.contain("observing gradients", problem)
@@ -241,13 +242,17 @@ def _after_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -
     mark = eager.session.clock()
     try:
         eager.optimizer_steps += 1
-        eager.parameters.after(optimizer, _has_closure(args, kwargs))
-        eager.facts.after_optimizer(optimizer)
+        if eager.resting:
+            eager.facts.optimizer_stepped(optimizer)
+        else:
+            eager.parameters.after(optimizer, _has_closure(args, kwargs))
+            eager.facts.after_optimizer(optimizer)
     except Exception as problem:
         eager.session.guard.contain("observing parameters", problem)
     eager.session.spent_since(mark)
     _stepped(eager, optimizer)
-    eager.replay.after_optimizer()
+    if not eager.resting:
+        eager.replay.after_optimizer()
 
 
 def _stepped(eager: Eager, optimizer: torch.optim.Optimizer, *, skipped: bool = False) -> None:

@@ -9,6 +9,7 @@ the same step is one problem, not two.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sonde.diagnose.rule import Case, rule
 from sonde.model.finding import Finding, Severity
@@ -17,12 +18,16 @@ from sonde.model.watchpoint import Hit
 
 _NONFINITE = ("nan", "inf", "pos_inf", "neg_inf", "nonfinite")
 
+_AGAIN = "The steps are so short that the budget leaves no room to look at ops: run it again with --budget off for the op and its line."
+
 
 @rule("watchpoint")
 def hit_findings(case: Case) -> list[Finding]:
     """A watchpoint hit: an error for NaN and Inf, a warning for the rest of the recommended set, info for the user's own."""
     rank, sites = case.rank, case.sites
     own = {int(point["id"]) for point in rank.session.get("watchpoints", ()) if point.get("origin") == "user"}
+    levels = (rank.session.get("overhead") or {}).get("levels") or {}
+    rested = bool(levels.get("rest"))
     findings: list[Finding] = []
     origin: int | None = None
     seen: set[tuple[int, int]] = set()
@@ -33,7 +38,10 @@ def hit_findings(case: Case) -> list[Finding]:
         seen.add(group)
         nonfinite = any(hit.actual.get(field, 0) > 0 for field in _NONFINITE)
         severity: Severity = "info" if hit.watchpoint in own else "error" if nonfinite else "warning"
-        findings.append(_finding(hit, sites.get(hit.site), severity, nonfinite, origin, rank.rank))
+        finding = _finding(hit, sites.get(hit.site), severity, nonfinite, origin, rank.rank)
+        if nonfinite and origin is None and rested:
+            finding = replace(finding, advice=f"{finding.advice} {_AGAIN}")
+        findings.append(finding)
         if origin is None and nonfinite and severity == "error":
             origin = len(findings) - 1
     return findings

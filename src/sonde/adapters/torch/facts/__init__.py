@@ -206,11 +206,10 @@ class Facts:
         count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
         if looked_at(count):
             self.holdings.after_step(count)
-        self._optimizer_steps[KNOWN.number(optimizer)] = count + 1
+        self.optimizer_stepped(optimizer)
         KNOWN.stepped.add(KNOWN.number(optimizer))
         if count in LOOK_AFTER:
             self.look()
-        LOADERS.stepped()
         step = self.eager.step
         if step < 64 or step % 16 == 0:
             held = {id(p) for group in optimizer.param_groups for p in group["params"][:1]}
@@ -219,6 +218,12 @@ class Facts:
                 if root is not None and any(id(p) in held for p in root.parameters()):
                     modes.stepped(step)
         self.graphs.stepped(step)
+
+    def optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """All that is noted of a step that rests."""
+        number = KNOWN.number(optimizer)
+        self._optimizer_steps[number] = self._optimizer_steps.get(number, 0) + 1
+        LOADERS.stepped()
 
     def finished_step(self, step: int) -> None:
         if step in WRITE_AFTER:
