@@ -102,6 +102,26 @@ def test_a_traceback_is_the_users_own(tmp_path: Path) -> None:
     assert failure["step"] == 3
 
 
+def test_the_traceback_of_a_backward_pass_is_the_users_own(tmp_path: Path) -> None:
+    """Here a mode of Sonde's is on, and torch takes its functions through it."""
+    write(
+        tmp_path / "train.py",
+        TRAIN
+        + textwrap.dedent("""
+        train()
+        gate = torch.sigmoid(torch.ones(3, requires_grad=True))
+        gate *= 2
+        torch.cat([gate.sum()[None], gate]).sum().backward()
+    """),
+    )
+    bare = python("train.py", cwd=tmp_path)
+    ran = launch("train.py", cwd=tmp_path)
+    assert "modified by an inplace operation" in bare.err
+    printed = ran.err[ran.err.index("Traceback") :].splitlines()
+    expected = bare.err.splitlines()
+    assert printed[: len(expected)] == expected
+
+
 def test_modules_are_run_with_m(tmp_path: Path) -> None:
     write(tmp_path / "pkg" / "__init__.py", "")
     write(tmp_path / "pkg" / "other.py", "name = 'relative'\n")

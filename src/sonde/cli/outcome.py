@@ -161,7 +161,7 @@ def _head(finding: Finding, margin: str) -> Text:
     head.append(f"{finding.severity}: ", style=_COLOURS[finding.severity])
     head.append(finding.title, style="bold")
     if finding.step is not None:
-        head.append(f"  (step {finding.step}, {finding.phase})")
+        head.append(f"  (step {finding.step}{f', {finding.phase}' if finding.phase else ''})")
     return head
 
 

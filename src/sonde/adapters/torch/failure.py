@@ -65,14 +65,27 @@ def trim(problem: BaseException) -> None:
 
 
 def without_our_frames(trace: TracebackType | None) -> TracebackType | None:
-    """The same traceback, less the frames that Sonde put between the user and torch."""
-    while trace is not None and is_ours(trace.tb_frame.f_code):
+    """The same traceback, less the frames that Sonde put between the user and torch, and less the detour through
+    torch's override protocol that a function takes because a mode of ours is on."""
+    frames: list[TracebackType] = []
+    while trace is not None:
+        frames.append(trace)
         trace = trace.tb_next
-    walk = trace
-    while walk is not None:
-        following = walk.tb_next
-        while following is not None and is_ours(following.tb_frame.f_code):
-            following = following.tb_next
-        walk.tb_next = following
-        walk = following
-    return trace
+    kept: list[TracebackType] = []
+    for place, frame in enumerate(frames):
+        code = frame.tb_frame.f_code
+        if not is_ours(code):
+            kept.append(frame)
+        elif place and kept and kept[-1] is frames[place - 1] and _overriding(kept[-1]):
+            kept.pop()
+            again = next((later for later in frames[place:] if not is_ours(later.tb_frame.f_code)), None)
+            if kept and again is not None and kept[-1].tb_frame.f_code is again.tb_frame.f_code:
+                kept.pop()
+    for frame, following in zip(kept, [*kept[1:], None], strict=True):
+        frame.tb_next = following
+    return kept[0] if kept else None
+
+
+def _overriding(trace: TracebackType) -> bool:
+    code = trace.tb_frame.f_code
+    return code.co_name == "handle_torch_function" and code.co_filename.endswith("overrides.py")
