@@ -62,6 +62,9 @@ def set_up_log() -> None:
 
 
 def _install(options: Options) -> None:
+    if options.replay is not None:
+        _replay(options)
+        return
     try:
         from sonde.adapters.torch.install import install
 
@@ -75,6 +78,17 @@ def _install(options: Options) -> None:
         logging.getLogger("sonde").warning(
             "could not be installed into torch (%s); the program runs unwatched", problem
         )
+
+
+def _replay(options: Options) -> None:
+    """This process is only to build the model; should that be impossible to watch, it must not train."""
+    try:
+        from sonde.adapters.torch.bundle.perform import Performance
+
+        Performance(options, None).wait()
+    except Exception as problem:
+        print(f"sonde: the bundle cannot be replayed here: {problem}", file=sys.stderr, flush=True)
+        os._exit(2)
 
 
 def _open(options: Options) -> Eager | None:

@@ -24,6 +24,12 @@ class Options:
     recommended: bool = True
     debug: bool = False
     quiet: bool = False
+    bundle_bytes: int = 1 << 30
+    """The largest bundle that a step is saved to when it is replayed; 0: none."""
+    save_steps: tuple[int, ...] = ()
+    """Steps to be saved in any case."""
+    replay: str | None = None
+    """The bundle that this process is to run again, instead of training."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}
@@ -36,6 +42,7 @@ class Options:
         try:
             fields = json.loads(text)
             fields["watches"] = tuple(tuple(entry) for entry in fields["watches"])
+            fields["save_steps"] = tuple(fields.get("save_steps", ()))
             return Options(**fields)
         except (ValueError, KeyError, TypeError) as problem:
             raise UsageError(

@@ -17,13 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from sonde.adapters.torch import batches
-from sonde.adapters.torch.reenact import Reenactment, same
+from sonde.adapters.torch.bundle.save import save
+from sonde.adapters.torch.bundle.tensors import Unsaveable
+from sonde.adapters.torch.reenact import Outcome, Reenactment, same
 from sonde.adapters.torch.tape import Tape
-from sonde.adapters.torch.taped import Entry
+from sonde.adapters.torch.taped import Entry, Slot
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.adapters.torch.trace import Tracer, transforming
 from sonde.adapters.torch.undisturbed import undisturbed
 from sonde.model.site import Kind, Role
+from sonde.model.trace import Trace
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -63,10 +66,15 @@ class Replay:
         self._watched: list[tuple[nn.Module, str, Tensor, int]] | None = None
         self._poisoned = False
         """A parameter is not finite: whatever comes now follows from that."""
-        if eager.session.options.budget != 0:
+        if eager.session.options.budget != 0 and not self._is_to_be_saved(0):
             self._trace_live()
         else:
             self.tape.wanted = True
+            if self._is_to_be_saved(0):
+                self.tape.resume()
+
+    def _is_to_be_saved(self, step: int) -> bool:
+        return step in self.eager.session.options.save_steps
 
     # -- alarms ----------------------------------------------------------------------------------
 
@@ -96,6 +104,8 @@ class Replay:
 
     def gradients(self) -> None:
         """The gradients have been digested, the optimizer has not stepped yet."""
+        if self._is_to_be_saved(self.eager.step):
+            self.run("asked for", None, asked=True)
         bad, self._bad = self._bad, None
         if bad == "gradient" and not self.eager.session.engine.loss_scaling:
             self.run("a gradient is not finite", None)
@@ -205,6 +215,7 @@ class Replay:
             return
         affordable = not eager.session.policy.overdrawn
         tape.wanted = not self.off and self.done < MOST_REPLAYS and not self._poisoned and affordable
+        tape.wanted |= self._is_to_be_saved(step + 1) and not self.off
         if behind:
             return
         if tape.wanted:
@@ -267,41 +278,44 @@ class Replay:
 
     # -- running the step again ------------------------------------------------------------------
 
-    def run(self, why: str, target: Tensor | None) -> None:
-        """`target` is the value that is wrong; None when it is a gradient."""
+    def run(self, why: str, target: Tensor | None, *, asked: bool = False) -> None:
+        """`target` is the value that is wrong; None when it is a gradient, or when the user asked for this step."""
         eager = self.eager
-        if self.active or self.off or eager.tracer is not None or self._poisoned or self.done >= MOST_REPLAYS:
+        if self.active or eager.tracer is not None:
             return
-        if eager.step in (self._last_step, self._last_step + 1):
+        if not asked:
+            if self.off or self._poisoned or self.done >= MOST_REPLAYS:
+                return
+            if eager.step in (self._last_step, self._last_step + 1):
+                self._last_step = eager.step
+                return  # the same trouble goes on
             self._last_step = eager.step
-            return  # the same trouble goes on
-        self._last_step = eager.step
         began = time.perf_counter_ns()
         tape = self.tape
-        cannot = tape.trouble or self._forbidden()
+        cannot = self.off or tape.trouble or self._forbidden()
         if not cannot and not tape.entries:
             cannot = "nothing of the step was recorded"
         if not cannot and target is not None and tape.slot(target) is None:
             cannot = "the value was not made in code that was recorded"
         if cannot:
-            self._follow = True
+            self._follow = not asked
             eager.session.note("replay_impossible", step=eager.step, trigger=why, why=cannot)
             return
-        self.done += 1
+        self.done += not asked
         act = Reenactment(eager, tape.entries, tape.losses)
         tracer = act.tracer
         problem: Exception | None = None
-        exact = False
+        exact, outcome = False, None
         with undisturbed(eager, tape.entries, tracer):
             try:
-                exact = self._again(act, target)
+                exact, outcome = self._again(act, target, asked=asked)
             except Exception as caught:
                 problem = caught
                 tracer.notes.append(f"running the step again failed: {type(caught).__name__}: {caught}"[:500])
         trace = tracer.finish(eager.step, "replay", exact=exact)
         self._write(trace)
         self._note_batch(eager.step)
-        self._follow = not exact and self.done < MOST_REPLAYS
+        self._follow = not exact and not asked and self.done < MOST_REPLAYS
         spent = time.perf_counter_ns() - began
         eager.session.note(
             "replayed",
@@ -315,6 +329,31 @@ class Replay:
         eager.session.uncounted()
         if problem is not None:
             log.debug("replay failed", exc_info=problem)
+        if outcome is not None:
+            self._save(act, outcome, tape.slot(target) if target is not None else None, trace, why)
+
+    def _save(self, act: Reenactment, outcome: Outcome, wanted: Slot | None, trace: Trace, why: str) -> None:
+        """Keeps the step as a bundle, while everything that it began with is still as it was."""
+        session = self.eager.session
+        if not session.options.bundle_bytes:
+            return
+        began = time.perf_counter_ns()
+        try:
+            if not self.tape.unchanged():
+                raise Unsaveable("tensors that were changed since the step began")
+            batch = batches.latest.facts() if batches.latest is not None else None
+            path, size = save(self.eager, act, outcome, wanted, trace, why, batch)
+        except (Unsaveable, OSError) as problem:
+            reason = f"it has {problem}" if isinstance(problem, Unsaveable) else f"it could not be written: {problem}"
+            session.note("bundle_declined", step=trace.step, why=reason)
+        except Exception as problem:
+            session.guard.contain("saving a bundle", problem)
+            session.note(
+                "bundle_declined", step=trace.step, why=f"saving it failed: {type(problem).__name__}: {problem}"
+            )
+        else:
+            seconds = (time.perf_counter_ns() - began) * 1e-9
+            session.note("bundle_saved", step=trace.step, path=path, bytes=size, seconds=round(seconds, 4))
 
     def _forbidden(self) -> str:
         distributed = torch.distributed
@@ -329,8 +368,8 @@ class Replay:
                     return "the model communicates with other ranks in its forward"
         return ""
 
-    def _again(self, act: Reenactment, target: Tensor | None) -> bool:
-        """Whether what came out is what the training had computed."""
+    def _again(self, act: Reenactment, target: Tensor | None, *, asked: bool) -> tuple[bool, Outcome]:
+        """Whether what came out is what the training had computed, and what came out."""
         tape, notes = self.tape, act.tracer.notes
         exact = tape.unchanged()
         if not exact:
@@ -340,10 +379,14 @@ class Replay:
         if wanted is not None and target is not None and not same(outcome.values[wanted].detach(), target.detach()):
             exact = False
             notes.append("the value that came out is not the one that the training had computed")
-        if target is None and not outcome.bad_gradient:
+        if target is None and not asked and not outcome.bad_gradient:
             exact = False
             notes.append("the gradients that came out are finite, unlike those of the training")
-        return exact
+        for slot, value in tape.alive([loss[0] for loss in tape.losses] if asked else []):
+            if slot in outcome.values and not same(outcome.values[slot].detach(), value.detach()):
+                exact = False
+                notes.append("the loss that came out is not the one that the training had computed")
+        return exact, outcome
 
 
 def _changed(owner: nn.Module, name: str, buffer: Tensor, version: int) -> bool:

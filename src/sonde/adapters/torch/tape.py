@@ -236,6 +236,11 @@ class Tape:
         made = self._made.get(id(tensor))
         return made.slot if made is not None else None
 
+    def alive(self, slots: list[Slot]) -> list[tuple[Slot, Tensor]]:
+        """The tensors of these slots that the training still holds."""
+        held = [(made.slot, made()) for made in list(self._made.values()) if made.slot in slots]
+        return [(slot, value) for slot, value in held if value is not None]
+
     def unchanged(self) -> bool:
         """Whether everything that came from outside still holds the values of then."""
         return all(version < 0 or tensor._version == version for tensor, version in self._given.values())

@@ -1,4 +1,4 @@
-"""What running a step again may touch is put back: random generators, buffers, output, log, what Sonde observes."""
+"""What running a step again may touch is put back: random generators, buffers, attributes, output, log, what Sonde observes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
 
 _COPY_BYTES = 1 << 30
+_INTERNAL = frozenset(nn.Module().__dict__)
 
 
 @contextlib.contextmanager
@@ -38,6 +39,7 @@ def undisturbed(eager: Eager, entries: list[Entry], tracer: Tracer) -> Iterator[
     held = tuple(buffers.values()) if size <= _COPY_BYTES else ()
     copies = [buffer.detach().clone() for buffer in held]
     names = [(m, n, b) for m in modules.values() for n, b in list(m._buffers.items())]
+    attributes = [(m, {k: v for k, v in vars(m).items() if k not in _INTERNAL}) for m in modules.values()]
     hidden = remove(tape.mode)
     states = _random_states()
     disabled = logging.root.manager.disable
@@ -55,6 +57,8 @@ def undisturbed(eager: Eager, entries: list[Entry], tracer: Tracer) -> Iterator[
                 yield
             finally:
                 with torch.no_grad():
+                    for module, own in attributes:
+                        _put_back(vars(module), own)
                     for module, name, buffer in names:
                         module._buffers[name] = buffer
                     for buffer, copy in zip(held, copies, strict=True):
@@ -67,6 +71,13 @@ def undisturbed(eager: Eager, entries: list[Entry], tracer: Tracer) -> Iterator[
         eager.tracer = None
         eager.thread, eager.other_threads, eager.phase, eager.stack = thread, strangers, phase, stack
         replay.active, tape.recording = False, recording
+
+
+def _put_back(held: dict[str, Any], before: dict[str, Any]) -> None:
+    """A counter, or a hidden state that a module keeps: what its attributes were."""
+    for key in [key for key in held if key not in _INTERNAL and key not in before]:
+        del held[key]
+    held.update(before)
 
 
 def _random_states() -> list[tuple[Literal["torch", "cuda", "python", "numpy"], Any]]:
