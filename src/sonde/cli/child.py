@@ -85,7 +85,7 @@ def _replay(options: Options) -> None:
     try:
         from sonde.adapters.torch.bundle.perform import Performance
 
-        Performance(options, None).wait()
+        Performance(options, (lambda eager: _attach_console(eager, options)) if options.debug else None).wait()
     except Exception as problem:
         print(f"sonde: the bundle cannot be replayed here: {problem}", file=sys.stderr, flush=True)
         os._exit(2)

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from sonde.cli.rebuilding import Plan, with_factory, with_script
 from sonde.cli.replayed import show_replay
+from sonde.cli.screen import console, print_json
 from sonde.cli.supervise import supervise
 from sonde.diagnose.diagnose import diagnose
 from sonde.diagnose.report import report
@@ -62,10 +63,10 @@ def replay(
     bundle = find_bundle(source, step, rank)
     document = read_bundle(bundle)
     plan = with_factory(factory) if factory is not None else with_script(bundle, document, script)
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(f"sonde: step {document['step']} ({document['trigger']}): running `{plan.shown}` in {_shown(plan.folder)} up to its first call of the model", markup=False)  # fmt: skip
+    err = Console(stderr=True, highlight=False, soft_wrap=True)
+    err.print(f"sonde: step {document['step']} ({document['trigger']}): running `{plan.shown}` in {_shown(plan.folder)} up to its first call of the model", markup=False)  # fmt: skip
     for path in plan.changed[:5]:
-        console.print(f"sonde: {path} has changed since the bundle was made", style="yellow", markup=False)
+        err.print(f"sonde: {path} has changed since the bundle was made", style="yellow", markup=False)
     with tempfile.TemporaryDirectory(prefix="sonde-replay-") as scratch:
         folder = _new_run(output, Path(scratch), document, plan)
         outcome = perform(plan, bundle, folder, debug=debug)
@@ -74,15 +75,15 @@ def replay(
         if as_json:
             whole = report(recording, findings, exit_code=None)
             result = {"bundle": str(bundle), "step": document["step"], "trigger": document["trigger"], **outcome, "changed": list(plan.changed), "findings": whole["findings"], "recording": str(folder) if output else None}  # fmt: skip
-            click.echo(json.dumps(result, indent=2))
+            print_json(result)
         else:
-            show_replay(Console(highlight=False, soft_wrap=True), document, outcome, recording, findings, ops)
+            show_replay(console(), document, outcome, recording, findings, ops)
     sys.exit(0 if outcome["reproduced"] else 1)
 
 
 def perform(plan: Plan, bundle: Path, folder: Path, *, debug: bool) -> dict[str, Any]:
     """What came out; UsageError where the step did not run at all."""
-    options = Options(run=str(folder.absolute()), budget=0.0, replay=str(bundle.absolute()), recommended=False, quiet=True, debug=debug, bundle_bytes=0)  # fmt: skip
+    options = Options(run=str(folder.absolute()), budget=None, replay=str(bundle.absolute()), quiet=True, debug=debug, bundle_bytes=0)  # fmt: skip
     code = supervise(plan.command, options, extra=_alone(), quiet_output=not debug, folder=plan.folder)
     path = folder / RESULT
     if not path.exists():

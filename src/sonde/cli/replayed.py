@@ -81,7 +81,7 @@ def _table(trace: Trace, failure: Mapping[str, Any] | None, limit: int | None) -
         ("#", "right"), ("op", "left"), ("out", "left"), ("min", "right"), ("max", "right"), ("nan", "right"),
         ("inf", "right"), ("grad", "right"), ("line", "left"),
     ):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=name != "line")  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     first = next((op.index for op in trace.ops if failure and op.site == failure["site"]), None)
     if limit is None:
         centre = first if first is not None else max(0, len(trace.ops) - _AROUND)
@@ -102,7 +102,7 @@ def _row(op: OpRecord) -> list[str]:
         grad = "not finite" if bad(op.gradient) else f"{grad} → not finite"
     return [
         str(op.index), op.site, shape, _number(stats, "min"), _number(stats, "max"), _count(stats, "nan"),
-        _count(stats, "pos_inf", "neg_inf"), grad, f"{op.source}  {op.source.code}" if op.source else "",
+        _count(stats, "pos_inf", "neg_inf"), grad, str(op.source) if op.source else "",
     ]  # fmt: skip
 
 

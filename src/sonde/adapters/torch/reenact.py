@@ -6,6 +6,7 @@ The same for the tape of the step that runs now and for one that came out of a b
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,13 @@ class Reenactment:
         return list(leaves.values())
 
 
-def execute(entry: Entry, values: dict[Slot, Tensor]) -> dict[Slot, Tensor]:
+def _plainly(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    return call(*args, **kwargs)
+
+
+def execute(
+    entry: Entry, values: dict[Slot, Tensor], through: Callable[[Callable[..., Any], Any, Any], Any] = _plainly
+) -> dict[Slot, Tensor]:
     """One call, with the values of this time in the place of those of then. A boundary in the stack: see `Tracer`."""
     if entry.random is not None:
         torch.default_generator.set_state(entry.random)
@@ -104,7 +111,7 @@ def execute(entry: Entry, values: dict[Slot, Tensor]) -> dict[Slot, Tensor]:
         stack.enter_context(torch.set_grad_enabled(entry.grad))
         for device, dtype in entry.autocast:
             stack.enter_context(torch.autocast(device, dtype=dtype))
-        out = call(*args, **kwargs)
+        out = through(call, args, kwargs)
     return dict(zip(entry.outputs, tensors_in(out), strict=False))
 
 

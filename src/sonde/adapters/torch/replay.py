@@ -66,7 +66,9 @@ class Replay:
         self._watched: list[tuple[nn.Module, str, Tensor, int]] | None = None
         self._poisoned = False
         """A parameter is not finite: whatever comes now follows from that."""
-        if eager.session.options.budget != 0 and not self._is_to_be_saved(0):
+        if eager.session.options.replay is not None:
+            self.off = "this is a replay"
+        elif eager.session.options.budget != 0 and not self._is_to_be_saved(0):
             self._trace_live()
         else:
             self.tape.wanted = True

@@ -6,7 +6,6 @@ nothing of the script's comes after it: no optimizer step, no checkpoint, no `fi
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from sonde.adapters.torch.bundle.checksum import results
 from sonde.adapters.torch.bundle.functions import function_of
+from sonde.adapters.torch.bundle.live import live
 from sonde.adapters.torch.bundle.program import apply, differences
 from sonde.adapters.torch.bundle.rebuild import Found, Rebuild
 from sonde.adapters.torch.bundle.roots import differs, restore
@@ -26,11 +26,13 @@ from sonde.adapters.torch.bundle.tensors import Contents
 from sonde.adapters.torch.bundle.tree import Decoder
 from sonde.adapters.torch.reenact import Losses, Outcome, Reenactment
 from sonde.adapters.torch.taped import Entry, Place, Slot
+from sonde.adapters.torch.tensors import dtype_name
 from sonde.adapters.torch.undisturbed import undisturbed
 from sonde.errors import RecordingError
-from sonde.model.site import SourceLine
+from sonde.model.site import Kind, Role, SourceLine
 from sonde.session.options import Options
 from sonde.store.bundles import read_bundle
+from sonde.store.files import dump_json
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -105,6 +107,7 @@ class Performance:
             except Exception as problem:
                 error = f"running the step failed: {type(problem).__name__}: {problem}"[:500]
                 act.tracer.notes.append(error)
+        _observe(eager, outcome, losses)
         verdict = self._compare(outcome, roots)
         exact = not error and not verdict["different"]
         trace = act.tracer.finish(eager.step, "replay", exact=exact)
@@ -116,7 +119,9 @@ class Performance:
         seconds = round((time.perf_counter_ns() - began) * 1e-9, 4)
         eager.session.note("replayed", step=eager.step, trigger=self.document["trigger"], exact=exact, ops=len(trace.ops), notes=list(trace.notes), seconds=seconds)  # fmt: skip
         if self.attach is not None:
+            self._announce(exact, found)
             self.attach(eager)
+            live(eager, entries, losses)
         install.close()
         eager.session.close(exit={"exception": None}, coverage={})
         return {
@@ -130,6 +135,15 @@ class Performance:
             "settings": differences(self.document["settings"], self.document["framework"]),
             **verdict,
         }
+
+    def _announce(self, exact: bool, found: dict[str, Any] | None) -> None:
+        how = "comes out bit for bit as it was" if exact else "does not come out bit for bit as it was"
+        what = ""
+        if found is not None:
+            source = found["source"]
+            place = f" ({source['file']}:{source['line']})" if source else ""
+            what = f"; {found['op']} at {found['site']}{place} is the first that is not finite"
+        print(f"sonde: step {self.document['step']} {how}{what}", file=sys.stderr, flush=True)
 
     # -- the tape --------------------------------------------------------------------------------
 
@@ -211,12 +225,25 @@ class Performance:
         """Says how it went, and ends the process. Where a script starts several, the first one speaks."""
         try:
             with open(Path(self.options.run) / RESULT, "x") as file:
-                file.write(json.dumps(outcome, indent=1) + "\n")
+                file.write(dump_json(outcome, indent=1).decode() + "\n")
         except FileExistsError:
             pass
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
+
+
+def _observe(eager: Eager, outcome: Outcome, losses: Losses) -> None:
+    """The loss and the gradients go into the recording as in a training."""
+    for scaled, plain, _ in losses:
+        loss = outcome.values.get(plain, outcome.values.get(scaled))
+        if loss is not None:
+            eager.add(eager.session.site("loss", Role.VALUE, Kind.LOSS, shape=tuple(loss.shape)), loss.detach())
+    for leaf, gradient in (pair for pairs in outcome.gradients for pair in pairs):
+        name = eager.parameters.names.get(id(leaf))
+        if name is not None:
+            facts: dict[str, Any] = {"trainable": True, "shape": tuple(leaf.shape), "dtype": dtype_name(leaf)}
+            eager.add(eager.session.site(name[0], Role.GRAD, Kind.PARAMETER, **facts), gradient.detach())
 
 
 def _place(call: dict[str, Any]) -> Place:
