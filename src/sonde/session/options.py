@@ -64,3 +64,20 @@ def parse_budget(text: str) -> float | None:
             f"the budget {text!r} is not a share of the step time; give e.g. 5%, 0 (sentinel only) or off."
         )
     return share
+
+
+_UNITS = {"": 1, "B": 1, "K": 1 << 10, "KB": 1 << 10, "M": 1 << 20, "MB": 1 << 20, "G": 1 << 30, "GB": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """`500MB`, `2GB`, a number of bytes, or `off` (0)."""
+    upper = text.strip().upper()
+    number = upper.rstrip("KMGB")
+    unit = upper[len(number) :].strip()
+    try:
+        size = 0.0 if upper == "OFF" else float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        size = -1.0
+    if not 0 <= size < 1 << 62:
+        raise UsageError(f"{text!r} is not a size; give e.g. 500MB, 2GB or off.")
+    return int(size)

@@ -128,6 +128,8 @@ def put(value: Any, values: dict[Slot, Tensor]) -> Any:
         return kind([put(item, values) for item in value])
     if kind is dict:
         return {name: put(item, values) for name, item in value.items()}
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        return tuple.__new__(kind, [put(item, values) for item in value])
     return value
 
 

@@ -263,6 +263,8 @@ class Tape:
             return kind([self._hold(item) for item in value])
         if kind is dict:
             return {name: self._hold(item) for name, item in value.items()}
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):  # a packed sequence, for one
+            return tuple.__new__(kind, [self._hold(item) for item in value])
         return value
 
     def _make(self, tensor: Tensor) -> Slot:

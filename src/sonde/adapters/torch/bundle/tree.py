@@ -196,7 +196,8 @@ class Decoder:
         return self.contents.tensor(content).numpy()[()]
 
     def _packed(self, content: Any) -> PackedSequence:
-        return PackedSequence(*(self.decode(item) for item in content))
+        data, sizes, order, back = (self.decode(item) for item in content)
+        return tuple.__new__(PackedSequence, (data, sizes, order, back))
 
     def _namedtuple(self, content: Any) -> Any:
         module, name, items = content
