@@ -63,7 +63,8 @@ def set_up_log() -> None:
 
 def _install(options: Options) -> None:
     if options.replay is not None:
-        _replay(options)
+        if options.factory is None:
+            _replay(options)
         return
     try:
         from sonde.adapters.torch.install import install

@@ -26,6 +26,7 @@ class Plan:
     folder: Path
     shown: str
     changed: tuple[str, ...] = ()
+    factory: str | None = None
 
 
 def with_factory(name: str) -> Plan:
@@ -33,11 +34,11 @@ def with_factory(name: str) -> Plan:
     if not module.replace(".", "_").isidentifier() or not attribute.replace(".", "_").isidentifier():
         raise UsageError(f"the factory {name!r} is not of the form package.module:function.")
     code = (
-        "import sys; from sonde.session.options import Options; "
+        "from sonde.session.options import Options; "
         "from sonde.adapters.torch.bundle.perform import perform_with_factory; "
-        "perform_with_factory(Options.from_environment(), sys.argv[1])"
+        "perform_with_factory(Options.from_environment())"
     )
-    return Plan([sys.executable, "-c", code, name], Path.cwd(), name)
+    return Plan([sys.executable, "-c", code], Path.cwd(), name, factory=name)
 
 
 def with_script(bundle: Path, document: dict[str, Any], given: Path | None) -> Plan:

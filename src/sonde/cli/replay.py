@@ -64,7 +64,7 @@ def replay(
     document = read_bundle(bundle)
     plan = with_factory(factory) if factory is not None else with_script(bundle, document, script)
     err = Console(stderr=True, highlight=False, soft_wrap=True)
-    err.print(f"sonde: step {document['step']} ({document['trigger']}): running `{plan.shown}` in {_shown(plan.folder)} up to its first call of the model", markup=False)  # fmt: skip
+    err.print(f"sonde: step {document['step']} ({document['trigger']}): {_said(plan)}", markup=False)  # fmt: skip
     for path in plan.changed[:5]:
         err.print(f"sonde: {path} has changed since the bundle was made", style="yellow", markup=False)
     with tempfile.TemporaryDirectory(prefix="sonde-replay-") as scratch:
@@ -83,7 +83,7 @@ def replay(
 
 def perform(plan: Plan, bundle: Path, folder: Path, *, debug: bool) -> dict[str, Any]:
     """What came out; UsageError where the step did not run at all."""
-    options = Options(run=str(folder.absolute()), budget=None, replay=str(bundle.absolute()), quiet=True, debug=debug, bundle_bytes=0)  # fmt: skip
+    options = Options(run=str(folder.absolute()), budget=None, replay=str(bundle.absolute()), quiet=True, debug=debug, bundle_bytes=0, factory=plan.factory)  # fmt: skip
     code = supervise(plan.command, options, extra=_alone(), quiet_output=not debug, folder=plan.folder)
     path = folder / RESULT
     if not path.exists():
@@ -146,5 +146,8 @@ def _new_run(output: Path | None, scratch: Path, document: dict[str, Any], plan:
         raise UsageError(f"the recording cannot be made in {output}: {problem.strerror}.") from None
 
 
-def _shown(folder: Path) -> str:
-    return "." if folder == Path.cwd() else str(folder)
+def _said(plan: Plan) -> str:
+    if plan.factory is not None:
+        return f"with the model that {plan.factory} gives"
+    folder = "." if plan.folder == Path.cwd() else str(plan.folder)
+    return f"running `{plan.shown}` in {folder} up to its first call of the model"

@@ -30,6 +30,8 @@ class Options:
     """Steps to be saved in any case."""
     replay: str | None = None
     """The bundle that this process is to run again, instead of training."""
+    factory: str | None = None
+    """What builds the model for that, `package.module:function`; else the script does."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}

@@ -263,11 +263,12 @@ def _what(built: Any) -> str:
     return f"a {type(built).__name__}"
 
 
-def perform_with_factory(options: Options, name: str) -> None:
+def perform_with_factory(options: Options) -> None:
     """Runs the bundle with the module that `package.module:function` gives."""
     from importlib import import_module
 
     performance = Performance(options)
+    name = options.factory or ""
     module, _, attribute = name.partition(":")
     sys.path.insert(0, os.getcwd())
     try:

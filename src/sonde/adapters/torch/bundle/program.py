@@ -42,9 +42,10 @@ def relative(path: str) -> str:
 
 def _files(script: str | None) -> dict[str, str]:
     paths = {script} if script else set()
+    beside = os.path.dirname(os.path.abspath(script)) if script else os.getcwd()
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
-        if isinstance(path, str) and path.endswith(".py") and len(paths) < MOST_FILES and _is_own(path):
+        if isinstance(path, str) and path.endswith(".py") and len(paths) < MOST_FILES and _is_own(path, beside):
             paths.add(path)
     found = {}
     for path in sorted(paths):
@@ -54,9 +55,10 @@ def _files(script: str | None) -> dict[str, str]:
     return found
 
 
-def _is_own(path: str) -> bool:
-    """The user's: neither a library's nor ours, and in or under the working directory or beside it."""
-    return is_user(compile("", path, "exec"))
+def _is_own(path: str, beside: str) -> bool:
+    """The user's, and part of this program: under the working directory or beside the script."""
+    here = os.path.abspath(path)
+    return here.startswith((os.getcwd() + os.sep, beside + os.sep)) and is_user(compile("", path, "exec"))
 
 
 def checksum_of(path: str) -> str:
