@@ -64,7 +64,7 @@ def set_up_log() -> None:
 def _install(options: Options) -> None:
     if options.replay is not None:
         if options.factory is None:
-            _replay(options)
+            replay(options)
         return
     try:
         from sonde.adapters.torch.install import install
@@ -81,12 +81,18 @@ def _install(options: Options) -> None:
         )
 
 
-def _replay(options: Options) -> None:
-    """This process is only to build the model; should that be impossible to watch, it must not train."""
+def replay(options: Options | None = None) -> None:
+    """This process is only to build the model, by its script or by a factory; it must not train, whatever happens."""
     try:
         from sonde.adapters.torch.bundle.perform import Performance
 
-        Performance(options, (lambda eager: _attach_console(eager, options)) if options.debug else None).wait()
+        chosen = options or Options.from_environment()
+        assert chosen is not None
+        performance = Performance(chosen, (lambda eager: _attach_console(eager, chosen)) if chosen.debug else None)
+        if chosen.factory is None:
+            performance.wait()
+        else:
+            performance.build(chosen.factory)
     except Exception as problem:
         print(f"sonde: the bundle cannot be replayed here: {problem}", file=sys.stderr, flush=True)
         os._exit(2)

@@ -33,11 +33,7 @@ def with_factory(name: str) -> Plan:
     module, _, attribute = name.partition(":")
     if not module.replace(".", "_").isidentifier() or not attribute.replace(".", "_").isidentifier():
         raise UsageError(f"the factory {name!r} is not of the form package.module:function.")
-    code = (
-        "from sonde.session.options import Options; "
-        "from sonde.adapters.torch.bundle.perform import perform_with_factory; "
-        "perform_with_factory(Options.from_environment())"
-    )
+    code = "from sonde.cli.child import replay; replay()"
     return Plan([sys.executable, "-c", code], Path.cwd(), name, factory=name)
 
 

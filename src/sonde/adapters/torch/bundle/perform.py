@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,17 +58,27 @@ class Performance:
     def give_up(self, why: str) -> None:
         self._end({"outcome": "not_built", "why": why})
 
-    def run_with(self, built: Any) -> None:
-        """With what a factory gave: one module, or several by name."""
+    def build(self, name: str) -> None:
+        """With what the function `package.module:function` gives: one module, or several by name."""
+        module, _, attribute = name.partition(":")
+        sys.path.insert(0, os.getcwd())
+        built: Any = None
+        try:
+            factory: Any = import_module(module)
+            for part in attribute.split("."):
+                factory = getattr(factory, part)
+            built = factory()
+        except Exception as problem:
+            self.give_up(f"the factory {name} failed: {type(problem).__name__}: {problem}")
         names = [entry["name"] for entry in self.document["roots"]]
         if isinstance(built, nn.Module):
             built = {names[0]: built} if len(names) == 1 else {}
         if not isinstance(built, dict) or not all(isinstance(built.get(name), nn.Module) for name in names):
             self.give_up(f"the factory gives {_what(built)}, and the bundle needs {' and '.join(names)}")
         for entry in self.document["roots"]:
-            problem = differs(entry, built[entry["name"]])
-            if problem:
-                self.give_up(problem)
+            difference = differs(entry, built[entry["name"]])
+            if difference:
+                self.give_up(difference)
         self.run({name: built[name] for name in names})
 
     def run(self, roots: Found) -> None:
@@ -261,21 +272,3 @@ def _what(built: Any) -> str:
     if isinstance(built, dict):
         return f"{' and '.join(map(str, built)) or 'nothing'}"
     return f"a {type(built).__name__}"
-
-
-def perform_with_factory(options: Options) -> None:
-    """Runs the bundle with the module that `package.module:function` gives."""
-    from importlib import import_module
-
-    performance = Performance(options)
-    name = options.factory or ""
-    module, _, attribute = name.partition(":")
-    sys.path.insert(0, os.getcwd())
-    try:
-        factory: Any = import_module(module)
-        for part in attribute.split("."):
-            factory = getattr(factory, part)
-        built = factory()
-    except Exception as problem:
-        performance.give_up(f"the factory {name} failed: {type(problem).__name__}: {problem}")
-    performance.run_with(built)
