@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite, nan
 from typing import Any
 
 from rich.console import Console
@@ -107,7 +108,7 @@ def _row(op: OpRecord) -> list[str]:
 
 
 def _number(stats: Mapping[str, float], name: str) -> str:
-    return f"{stats[name]:.3g}" if name in stats else ""
+    return f"{stats[name]:.3g}" if isfinite(stats.get(name, nan)) else ""
 
 
 def _count(stats: Mapping[str, float], *names: str) -> str:
