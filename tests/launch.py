@@ -161,6 +161,7 @@ class Foundry:
         record: Path | None = None,
         debug: bool = False,
         stdin: str = "",
+        **more: Any,
     ) -> Ran:
         folder = create_run(record or cwd, None, {"script": "script.py", "argv": []})
         options = Options(
@@ -171,9 +172,15 @@ class Foundry:
             steps=steps,
             recommended=recommended,
             debug=debug,
+            **more,
         )
         (cwd / "stdin").write_text(stdin)
         return self._run(script, cwd, argv, {**options.to_environment(), **(env or {})}, folder, strict=strict)
+
+    def ran(self, script: Path, cwd: Path, options: Options, folder: Path) -> Ran:
+        """With options of any kind."""
+        (cwd / "stdin").write_text("")
+        return self._run(script, cwd, (), options.to_environment(), folder, strict=True)
 
     def _run(
         self,

@@ -62,6 +62,10 @@ def set_up_log() -> None:
 
 
 def _install(options: Options) -> None:
+    if options.replay is not None:
+        if options.factory is None:
+            replay(options)
+        return
     try:
         from sonde.adapters.torch.install import install
 
@@ -75,6 +79,23 @@ def _install(options: Options) -> None:
         logging.getLogger("sonde").warning(
             "could not be installed into torch (%s); the program runs unwatched", problem
         )
+
+
+def replay(options: Options | None = None) -> None:
+    """This process is only to build the model, by its script or by a factory; it must not train, whatever happens."""
+    try:
+        from sonde.adapters.torch.bundle.perform import Performance
+
+        chosen = options or Options.from_environment()
+        assert chosen is not None
+        performance = Performance(chosen, (lambda eager: _attach_console(eager, chosen)) if chosen.debug else None)
+        if chosen.factory is None:
+            performance.wait()
+        else:
+            performance.build(chosen.factory)
+    except Exception as problem:
+        print(f"sonde: the bundle cannot be replayed here: {problem}", file=sys.stderr, flush=True)
+        os._exit(2)
 
 
 def _open(options: Options) -> Eager | None:

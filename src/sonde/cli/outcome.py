@@ -15,6 +15,7 @@ from sonde.diagnose.diagnose import diagnose
 from sonde.diagnose.report import report
 from sonde.errors import RecordingError
 from sonde.model.finding import Finding
+from sonde.store.bundles import bundles_in
 from sonde.store.claim import note_exit
 from sonde.store.reader import Recording
 from sonde.store.writer import write_findings
@@ -84,6 +85,13 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
     show_findings(console, findings, verbose=verbose)
     if not findings:
         console.print("sonde: no problem found", markup=False)
+    saved = [bundle for rank in recording.ranks for bundle in bundles_in(rank.folder)]
+    if saved:
+        console.print(
+            f"sonde: step {saved[0].name.removeprefix('step')} is saved; `sonde replay {where}` runs it again",
+            style="dim",
+            markup=False,
+        )
     console.print(f"sonde: recording {where}  (sonde show {where})", style="dim", markup=False)
 
 

@@ -13,7 +13,7 @@ from sonde.cli.outcome import finish
 from sonde.cli.supervise import supervise
 from sonde.cli.target import command_line
 from sonde.errors import UsageError
-from sonde.session.options import Options, parse_budget
+from sonde.session.options import Options, parse_budget, parse_size
 from sonde.store.claim import create_run
 
 BLOCKING = {
@@ -53,6 +53,20 @@ BLOCKING = {
 @click.option(
     "--blocking", is_flag=True, help="Synchronous mode: an error of an accelerator surfaces at the line that caused it."
 )
+@click.option(
+    "--save-step",
+    "save_steps",
+    multiple=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Save step N as a bundle for `sonde replay`, whatever happens in it; repeatable.",
+)
+@click.option(
+    "--bundles",
+    metavar="1GB|off",
+    default="1GB",
+    help="The largest bundle that a step which went wrong is saved to (default 1GB).",
+)
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(
     watch_texts: tuple[str, ...],
@@ -65,6 +79,8 @@ def run(
     quiet: bool,
     verbose: bool,
     blocking: bool,
+    save_steps: tuple[int, ...],
+    bundles: str,
     target: tuple[str, ...],
 ) -> None:
     """Run a training under Sonde; the script, its output and its exit code stay as they are.
@@ -79,6 +95,7 @@ def run(
     code = run_target(
         target, watch_texts=watch_texts, on_hit=on_hit, budget=budget, record=record, report_file=report_file,
         steps=steps, recommended=not no_recommended, quiet=quiet, verbose=verbose, blocking=blocking,
+        save_steps=save_steps, bundles=bundles,
     )  # fmt: skip
     sys.exit(code)
 
@@ -97,6 +114,8 @@ def run_target(
     debug: bool = False,
     verbose: bool = False,
     blocking: bool = False,
+    save_steps: tuple[int, ...] = (),
+    bundles: str = "1GB",
 ) -> int:
     command, script = command_line(target)
     content = from_file(Path(FILE))
@@ -121,6 +140,8 @@ def run_target(
         recommended=recommended and bool(content.get("recommended", True)),
         debug=debug,
         quiet=quiet,
+        bundle_bytes=parse_size(bundles),
+        save_steps=save_steps,
     )
     code = supervise(command, options, extra=BLOCKING if blocking else None)
     outcome = finish(folder, code, quiet=quiet, verbose=verbose)

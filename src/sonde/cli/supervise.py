@@ -20,7 +20,12 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def supervise(
-    command: list[str], options: Options, *, extra: Mapping[str, str] | None = None, quiet_output: bool = False
+    command: list[str],
+    options: Options,
+    *,
+    extra: Mapping[str, str] | None = None,
+    quiet_output: bool = False,
+    folder: Path | None = None,
 ) -> int:
     """The exit code as a shell would see it: 128 + n after signal n.
 
@@ -36,6 +41,7 @@ def supervise(
     child = subprocess.Popen(
         command,
         env=environment,
+        cwd=folder,
         stdout=2 if quiet_output else None,
         preexec_fn=lambda: signal.signal(signal.SIGINT, before),
     )

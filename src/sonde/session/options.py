@@ -24,6 +24,14 @@ class Options:
     recommended: bool = True
     debug: bool = False
     quiet: bool = False
+    bundle_bytes: int = 1 << 30
+    """The largest bundle that a step is saved to when it is replayed; 0: none."""
+    save_steps: tuple[int, ...] = ()
+    """Steps to be saved in any case."""
+    replay: str | None = None
+    """The bundle that this process is to run again, instead of training."""
+    factory: str | None = None
+    """What builds the model for that, `package.module:function`; else the script does."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}
@@ -36,6 +44,7 @@ class Options:
         try:
             fields = json.loads(text)
             fields["watches"] = tuple(tuple(entry) for entry in fields["watches"])
+            fields["save_steps"] = tuple(fields.get("save_steps", ()))
             return Options(**fields)
         except (ValueError, KeyError, TypeError) as problem:
             raise UsageError(
@@ -57,3 +66,20 @@ def parse_budget(text: str) -> float | None:
             f"the budget {text!r} is not a share of the step time; give e.g. 5%, 0 (sentinel only) or off."
         )
     return share
+
+
+_UNITS = {"": 1, "B": 1, "K": 1 << 10, "KB": 1 << 10, "M": 1 << 20, "MB": 1 << 20, "G": 1 << 30, "GB": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """`500MB`, `2GB`, a number of bytes, or `off` (0)."""
+    upper = text.strip().upper()
+    number = upper.rstrip("KMGB")
+    unit = upper[len(number) :].strip()
+    try:
+        size = 0.0 if upper == "OFF" else float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        size = -1.0
+    if not 0 <= size < 1 << 62:
+        raise UsageError(f"{text!r} is not a size; give e.g. 500MB, 2GB or off.")
+    return int(size)

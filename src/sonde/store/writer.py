@@ -18,7 +18,9 @@ from sonde.model.moment import Moment
 from sonde.model.site import Site
 from sonde.model.trace import Trace
 from sonde.model.watchpoint import Hit
+from sonde.store import bundles
 from sonde.store import format as fmt
+from sonde.store.bundles import Stored, write_bundle
 from sonde.store.codec import finding_out, hit_out, site_out
 from sonde.store.columns import digest_batch, scalar_batch
 from sonde.store.compactor import Compactor
@@ -160,6 +162,14 @@ class RecordingWriter:
     def trace(self, trace: Trace) -> None:
         """Add a step that was recorded op by op."""
         write_trace(self.folder, trace)
+
+    @_turn
+    def bundle(self, step: int, document: Mapping[str, Any], tensors: Iterable[Stored]) -> tuple[Path, int]:
+        """Add a step as data, to be run again elsewhere. Its folder and size. Raises OSError."""
+        parent = self.folder / bundles.FOLDER
+        names = (f"step{step}", *(f"step{step}-{k}" for k in range(2, 1000)))
+        folder = next(parent / name for name in names if not (parent / name).exists())
+        return folder, write_bundle(folder, document, tensors)
 
     @_turn
     def value(

@@ -53,7 +53,7 @@ def _find(module: nn.Module, frame: FrameType) -> tuple[str, nn.Module, int]:
     """The variable that holds the module (or an owner of it), that owner, and how many trainable roots stand beside it."""
     nameless: nn.Module | None = None
     for candidate in foreign_frames(frame):
-        bound = dict(_bindings(candidate))
+        bound = dict(bindings(candidate))
         own = bound.pop("self", None)
         if nameless is None and own is not None and any(part is module for part in own.modules()):
             nameless = own  # a method that calls a part: some frame further out has a name for the whole
@@ -67,7 +67,7 @@ def _find(module: nn.Module, frame: FrameType) -> tuple[str, nn.Module, int]:
     return "", nameless or module, 1
 
 
-def _bindings(frame: FrameType) -> Iterator[tuple[str, nn.Module]]:
+def bindings(frame: FrameType) -> Iterator[tuple[str, nn.Module]]:
     """Modules that the frame can name: its variables, and the attributes of its `self`."""
     scopes: list[Mapping[str, Any]] = [frame.f_locals]
     if frame.f_globals is not frame.f_locals and frame.f_globals.get("__name__") == "__main__":

@@ -7,29 +7,26 @@ counter), and nothing else is touched: gradients are taken with `autograd.grad`,
 from __future__ import annotations
 
 import contextlib
-import io
-import linecache
 import logging
-import random
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from sonde.adapters.torch import batches
-from sonde.adapters.torch.frames import display_path
-from sonde.adapters.torch.modes import push, remove
-from sonde.adapters.torch.stops import OBSERVED_BY_NOBODY
-from sonde.adapters.torch.tape import Entry, Slot, Tape
+from sonde.adapters.torch.bundle.save import save
+from sonde.adapters.torch.bundle.tensors import Unsaveable
+from sonde.adapters.torch.reenact import Outcome, Reenactment, same
+from sonde.adapters.torch.tape import Tape
+from sonde.adapters.torch.taped import Entry, Slot
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.adapters.torch.trace import Tracer, transforming
-from sonde.model.moment import Phase
-from sonde.model.site import Kind, Role, SourceLine
+from sonde.adapters.torch.undisturbed import undisturbed
+from sonde.model.site import Kind, Role
+from sonde.model.trace import Trace
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
 MOST_REPLAYS = 3
 _STATE_BYTES = 1 << 20
 """Buffers of a module that its forward reads and writes, other than running statistics, are copied up to this size."""
-_COPY_BYTES = 1 << 30
 
 log = logging.getLogger("sonde.session")
 
@@ -68,13 +64,19 @@ class Replay:
         self._began = 0
         self._stateful: dict[int, list[str]] = {}
         self._watched: list[tuple[nn.Module, str, Tensor, int]] | None = None
-        self._foreign_random: tuple[Any, Any] | None = None
         self._poisoned = False
         """A parameter is not finite: whatever comes now follows from that."""
-        if eager.session.options.budget != 0:
+        if eager.session.options.replay is not None:
+            self.off = "this is a replay"
+        elif eager.session.options.budget != 0 and not self._is_to_be_saved(0):
             self._trace_live()
         else:
             self.tape.wanted = True
+            if self._is_to_be_saved(0):
+                self.tape.resume()
+
+    def _is_to_be_saved(self, step: int) -> bool:
+        return step in self.eager.session.options.save_steps
 
     # -- alarms ----------------------------------------------------------------------------------
 
@@ -104,6 +106,8 @@ class Replay:
 
     def gradients(self) -> None:
         """The gradients have been digested, the optimizer has not stepped yet."""
+        if self._is_to_be_saved(self.eager.step):
+            self.run("asked for", None, asked=True)
         bad, self._bad = self._bad, None
         if bad == "gradient" and not self.eager.session.engine.loss_scaling:
             self.run("a gradient is not finite", None)
@@ -213,6 +217,7 @@ class Replay:
             return
         affordable = not eager.session.policy.overdrawn
         tape.wanted = not self.off and self.done < MOST_REPLAYS and not self._poisoned and affordable
+        tape.wanted |= self._is_to_be_saved(step + 1) and not self.off
         if behind:
             return
         if tape.wanted:
@@ -275,40 +280,44 @@ class Replay:
 
     # -- running the step again ------------------------------------------------------------------
 
-    def run(self, why: str, target: Tensor | None) -> None:
-        """`target` is the value that is wrong; None when it is a gradient."""
+    def run(self, why: str, target: Tensor | None, *, asked: bool = False) -> None:
+        """`target` is the value that is wrong; None when it is a gradient, or when the user asked for this step."""
         eager = self.eager
-        if self.active or self.off or eager.tracer is not None or self._poisoned or self.done >= MOST_REPLAYS:
+        if self.active or eager.tracer is not None:
             return
-        if eager.step in (self._last_step, self._last_step + 1):
+        if not asked:
+            if self.off or self._poisoned or self.done >= MOST_REPLAYS:
+                return
+            if eager.step in (self._last_step, self._last_step + 1):
+                self._last_step = eager.step
+                return  # the same trouble goes on
             self._last_step = eager.step
-            return  # the same trouble goes on
-        self._last_step = eager.step
         began = time.perf_counter_ns()
         tape = self.tape
-        cannot = tape.trouble or self._forbidden()
+        cannot = self.off or tape.trouble or self._forbidden()
         if not cannot and not tape.entries:
             cannot = "nothing of the step was recorded"
         if not cannot and target is not None and tape.slot(target) is None:
             cannot = "the value was not made in code that was recorded"
         if cannot:
-            self._follow = True
+            self._follow = not asked
             eager.session.note("replay_impossible", step=eager.step, trigger=why, why=cannot)
             return
-        self.done += 1
-        tracer = Tracer(eager, boundary=Replay._execute.__code__)
+        self.done += not asked
+        act = Reenactment(eager, tape.entries, tape.losses)
+        tracer = act.tracer
         problem: Exception | None = None
-        exact = False
-        with self._undisturbed(tracer):
+        exact, outcome = False, None
+        with undisturbed(eager, tape.entries, tracer):
             try:
-                exact = self._again(tracer, target)
+                exact, outcome = self._again(act, target, asked=asked)
             except Exception as caught:
                 problem = caught
                 tracer.notes.append(f"running the step again failed: {type(caught).__name__}: {caught}"[:500])
         trace = tracer.finish(eager.step, "replay", exact=exact)
         self._write(trace)
         self._note_batch(eager.step)
-        self._follow = not exact and self.done < MOST_REPLAYS
+        self._follow = not exact and not asked and self.done < MOST_REPLAYS
         spent = time.perf_counter_ns() - began
         eager.session.note(
             "replayed",
@@ -322,6 +331,31 @@ class Replay:
         eager.session.uncounted()
         if problem is not None:
             log.debug("replay failed", exc_info=problem)
+        if outcome is not None:
+            self._save(act, outcome, tape.slot(target) if target is not None else None, trace, why)
+
+    def _save(self, act: Reenactment, outcome: Outcome, wanted: Slot | None, trace: Trace, why: str) -> None:
+        """Keeps the step as a bundle, while everything that it began with is still as it was."""
+        session = self.eager.session
+        if not session.options.bundle_bytes:
+            return
+        began = time.perf_counter_ns()
+        try:
+            if not self.tape.unchanged():
+                raise Unsaveable("tensors that were changed since the step began")
+            batch = batches.latest.facts() if batches.latest is not None else None
+            path, size = save(self.eager, act, outcome, wanted, trace, why, batch)
+        except (Unsaveable, OSError) as problem:
+            reason = f"it has {problem}" if isinstance(problem, Unsaveable) else f"it could not be written: {problem}"
+            session.note("bundle_declined", step=trace.step, why=reason)
+        except Exception as problem:
+            session.guard.contain("saving a bundle", problem)
+            session.note(
+                "bundle_declined", step=trace.step, why=f"saving it failed: {type(problem).__name__}: {problem}"
+            )
+        else:
+            seconds = (time.perf_counter_ns() - began) * 1e-9
+            session.note("bundle_saved", step=trace.step, path=path, bytes=size, seconds=round(seconds, 4))
 
     def _forbidden(self) -> str:
         distributed = torch.distributed
@@ -336,180 +370,27 @@ class Replay:
                     return "the model communicates with other ranks in its forward"
         return ""
 
-    def _again(self, tracer: Tracer, target: Tensor | None) -> bool:
-        """Whether what came out is what the training had computed."""
-        tape = self.tape
-        values: dict[Slot, Tensor] = {}
+    def _again(self, act: Reenactment, target: Tensor | None, *, asked: bool) -> tuple[bool, Outcome]:
+        """Whether what came out is what the training had computed, and what came out."""
+        tape, notes = self.tape, act.tracer.notes
         exact = tape.unchanged()
         if not exact:
-            tracer.notes.append("tensors that the step began with were changed since")
+            notes.append("tensors that the step began with were changed since")
         wanted = tape.slot(target) if target is not None else None
-        tracer.begin()
-        try:
-            for entry in tape.entries:
-                values |= self._execute(entry, values, tracer)
-                if wanted is not None and wanted in values:
-                    break
-        finally:
-            tracer.pause()
-        if wanted is not None and target is not None:
-            made = values[wanted]
-            tracer.differentiated(made)
-            if not _same(made.detach(), target.detach()):
-                exact = False
-                tracer.notes.append("the value that came out is not the one that the training had computed")
-        bad_gradient = False
-        for scaled, plain, gradient in tape.losses:
-            if scaled in values:
-                tracer.differentiated(values[plain if plain in values else scaled])
-                bad_gradient |= self._differentiate(values[scaled], gradient, tracer)
-        if target is None and not bad_gradient:
+        outcome = act.run(wanted)
+        if wanted is not None and target is not None and not same(outcome.values[wanted].detach(), target.detach()):
             exact = False
-            tracer.notes.append("the gradients that came out are finite, unlike those of the training")
-        return exact
-
-    def _execute(self, entry: Entry, values: dict[Slot, Tensor], tracer: Tracer) -> dict[Slot, Tensor]:
-        """One call, with the values of this time in the place of those of then. A boundary in the stack: see
-        `Tracer`."""
-        source = None
-        if entry.code is not None:
-            path = entry.code.co_filename
-            source = SourceLine(display_path(path), entry.line, linecache.getline(path, entry.line).strip())
-        owner = entry.owner
-        known = self.eager.entries.get(id(owner)) if owner is not None else None
-        tracer.outside = (source, known.name if known else "", type(owner).__name__ if owner is not None else "")
-        if entry.random is not None:
-            torch.default_generator.set_state(entry.random)
-        for buffer, content in entry.buffers:
-            buffer.copy_(content)
-        args, kwargs = _put(entry.args, values), _put(entry.kwargs, values)
-        call = entry.call
-        if type(call).__name__ in ("DistributedDataParallel", "DataParallel"):
-            call = call.module
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.set_grad_enabled(entry.grad))
-            for device, dtype in entry.autocast:
-                stack.enter_context(torch.autocast(device, dtype=dtype))
-            out = call(*args, **kwargs)
-        return dict(zip(entry.outputs, tensors_in(out), strict=False))
-
-    def _differentiate(self, loss: Tensor, gradient: Any, tracer: Tracer) -> bool:
-        """The backward pass. Whether a gradient is not finite."""
-        leaves: dict[int, Tensor] = {}
-        for entry in self.tape.entries:
-            if isinstance(entry.call, nn.Module):
-                leaves |= {id(p): p for p in entry.call.parameters() if p.requires_grad}
-            for tensor in tensors_in((entry.args, entry.kwargs)):
-                if tensor.requires_grad and tensor.is_leaf:
-                    leaves[id(tensor)] = tensor
-        if loss.requires_grad and leaves:
-            seed = gradient if isinstance(gradient, Tensor) else None
-            self.eager.phase = Phase.BACKWARD
-            try:
-                found = torch.autograd.grad(
-                    loss, list(leaves.values()), grad_outputs=seed, retain_graph=True, allow_unused=True
-                )
-                return any(made is not None and not bool(torch.isfinite(_dense(made)).all()) for made in found)
-            except RuntimeError as problem:  # reentrant checkpointing, for one, does not allow it
-                tracer.notes.append(f"the backward pass could not be run again: {problem}"[:300])
-            finally:
-                self.eager.phase = Phase.FORWARD
-        return False
-
-    @contextlib.contextmanager
-    def _undisturbed(self, tracer: Tracer) -> Iterator[None]:
-        eager = self.eager
-        thread, strangers, phase, stack = eager.thread, eager.other_threads, eager.phase, eager.stack
-        tape_recording = self.tape.recording
-        self.tape.recording = False
-        self.active = True
-        eager.thread, eager.phase, eager.stack, eager.tracer = OBSERVED_BY_NOBODY, Phase.FORWARD, [], tracer
-        modules = {id(m): m for e in self.tape.entries if isinstance(e.call, nn.Module) for m in e.call.modules()}
-        buffers = {id(b): b for m in modules.values() for _, b in m.named_buffers(recurse=False)}
-        size = sum(b.numel() * b.element_size() for b in buffers.values())
-        held = tuple(buffers.values()) if size <= _COPY_BYTES else ()
-        copies = [buffer.detach().clone() for buffer in held]
-        names = [(m, n, b) for m in modules.values() for n, b in list(m._buffers.items())]
-        hidden = remove(self.tape.mode)
-        states = _random_states()
-        disabled = logging.root.manager.disable
-        try:
-            with (
-                contextlib.redirect_stdout(io.StringIO()),
-                contextlib.redirect_stderr(io.StringIO()),
-                warnings.catch_warnings(),
-                torch.enable_grad(),
-                torch.autograd._unsafe_preserve_version_counter(held),
-            ):
-                warnings.simplefilter("ignore")
-                logging.disable(logging.CRITICAL)
-                try:
-                    yield
-                finally:
-                    with torch.no_grad():
-                        for module, name, buffer in names:
-                            module._buffers[name] = buffer
-                        for buffer, copy in zip(held, copies, strict=True):
-                            buffer.copy_(copy)
-        finally:
-            logging.disable(disabled)
-            _restore(states)
-            if hidden:
-                push(self.tape.mode)
-            eager.tracer = None
-            eager.thread, eager.other_threads, eager.phase, eager.stack = thread, strangers, phase, stack
-            self.active = False
-            self.tape.recording = tape_recording
+            notes.append("the value that came out is not the one that the training had computed")
+        if target is None and not asked and not outcome.bad_gradient:
+            exact = False
+            notes.append("the gradients that came out are finite, unlike those of the training")
+        for slot, value in tape.alive([loss[0] for loss in tape.losses] if asked else []):
+            if slot in outcome.values and not same(outcome.values[slot].detach(), value.detach()):
+                exact = False
+                notes.append("the loss that came out is not the one that the training had computed")
+        return exact, outcome
 
 
 def _changed(owner: nn.Module, name: str, buffer: Tensor, version: int) -> bool:
     held: Any = getattr(owner, name, None)
     return held is not buffer or buffer._version != version
-
-
-def _dense(tensor: Tensor) -> Tensor:
-    return tensor if tensor.layout is torch.strided else tensor.coalesce().values()
-
-
-def _put(value: Any, values: dict[Slot, Tensor]) -> Any:
-    if isinstance(value, Slot):
-        return values[value]
-    if isinstance(value, Tensor):
-        if value.grad_fn is not None:  # of an earlier step: its graph may be gone
-            return value.detach().requires_grad_()
-        return value
-    kind = type(value)
-    if kind is tuple or kind is list:
-        return kind([_put(item, values) for item in value])
-    if kind is dict:
-        return {name: _put(item, values) for name, item in value.items()}
-    return value
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | (a.isnan() & b.isnan())).all())
-
-
-def _random_states() -> list[tuple[Literal["torch", "cuda", "python", "numpy"], Any]]:
-    states: list[tuple[Literal["torch", "cuda", "python", "numpy"], Any]] = [
-        ("torch", torch.default_generator.get_state()),
-        ("python", random.getstate()),
-    ]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        states.append(("cuda", torch.cuda.get_rng_state_all()))
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        states.append(("numpy", numpy.random.get_state()))
-    return states
-
-
-def _restore(states: list[tuple[Literal["torch", "cuda", "python", "numpy"], Any]]) -> None:
-    for kind, state in states:
-        if kind == "torch":
-            torch.default_generator.set_state(state)
-        elif kind == "python":
-            random.setstate(state)
-        elif kind == "cuda":
-            torch.cuda.set_rng_state_all(state)
-        else:
-            sys.modules["numpy"].random.set_state(state)

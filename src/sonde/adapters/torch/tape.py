@@ -11,19 +11,17 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from math import isfinite
 from time import perf_counter_ns
-from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from sonde.adapters.torch.frames import rank_of
 from sonde.adapters.torch.modes import push, remove
+from sonde.adapters.torch.taped import Entry, Slot
+from sonde.adapters.torch.tapemode import MOST_UNLEARNED, TapeMode
 from sonde.adapters.torch.tensors import tensors_in
-from sonde.adapters.torch.trace import module_of, transforming
+from sonde.adapters.torch.trace import transforming
 from sonde.model.moment import Phase
 
 if TYPE_CHECKING:
@@ -31,36 +29,6 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 2000
 MOST_ROOTS = 256
-DISPATCH_NS = 1500
-"""What torch takes to hand an op to a mode."""
-MOST_UNLEARNED = 8
-"""Calls of modules without gradients in one step, from which on they are an evaluation."""
-_RANDOM = frozenset(
-    {
-        "dropout",
-        "dropout_",
-        "alpha_dropout",
-        "feature_dropout",
-        "feature_alpha_dropout",
-        "dropout1d",
-        "dropout2d",
-        "dropout3d",
-        "bernoulli",
-        "bernoulli_",
-        "multinomial",
-        "normal",
-        "normal_",
-        "uniform_",
-        "rrelu",
-        "gumbel_softmax",
-        "poisson",
-        "random_",
-        "exponential_",
-        "scaled_dot_product_attention",
-        "multi_head_attention_forward",
-    }
-)
-_QUESTIONS = frozenset({"isnan", "isfinite", "isinf"})
 _FRESH = frozenset(
     {
         "zeros",
@@ -79,91 +47,16 @@ _FRESH = frozenset(
 )
 """Make the same again from nothing; a loss may be added up in what they give."""
 _grad_enabled = torch.is_grad_enabled
-_any_autocast = torch._C._is_any_autocast_enabled
-_functorch_level = torch._C._functorch.maybe_current_level
-_jit_state = torch._C._get_tracing_state
 _generator = torch.default_generator
 _hidden = torch._C.DisableTorchFunction
 _length = torch._C._len_torch_function_stack
 _OPEN = contextlib.nullcontext()
 
 
-class Slot(int):
-    """Stands for a tensor that the tape can make again: the number of the value."""
-
-
 class _Made(weakref.ref[Tensor]):
     __slots__ = ("key", "slot")
     key: int
     slot: Slot
-
-
-class Entry:
-    """`call` is a module or a function. `outputs` are the slots of what it gave, in the order of `tensors_in`.
-
-    `code` and `instruction` tell the user's line, which is worked out only when it is wanted.
-    """
-
-    __slots__ = (
-        "args",
-        "autocast",
-        "buffers",
-        "call",
-        "code",
-        "grad",
-        "instruction",
-        "kwargs",
-        "outputs",
-        "owner",
-        "random",
-    )
-
-    def __init__(self, call: Any, args: Any, kwargs: Any, random: Tensor | None, frame: FrameType | None) -> None:
-        self.call = call
-        self.args = args
-        self.kwargs = kwargs
-        self.random = random
-        self.grad = _grad_enabled()
-        self.outputs: list[Slot] | tuple[Slot, ...] = ()
-        self.buffers: tuple[tuple[Tensor, Tensor], ...] = ()
-        self.autocast = _autocast() if _any_autocast() else ()
-        self.code: CodeType | None = None
-        self.instruction = -1
-        self.owner: nn.Module | None = None
-        fallback: FrameType | None = None
-        while frame is not None:
-            rank = rank_of(frame.f_code)
-            if rank == 2:
-                break
-            if rank == 1 and fallback is None:
-                fallback = frame
-            frame = frame.f_back
-        frame = frame or fallback
-        if frame is not None:
-            code = self.code = frame.f_code
-            self.instruction = frame.f_lasti
-            method = _methods.get(code)
-            if method is None:
-                method = _methods[code] = code.co_varnames[:1] == ("self",)
-            if method:
-                self.owner = module_of(frame)
-
-    @property
-    def line(self) -> int:
-        if self.code is not None:
-            for start, end, line in self.code.co_lines():
-                if start <= self.instruction < end and line is not None:
-                    return line
-        return 0
-
-
-_methods: dict[CodeType, bool] = {}
-
-
-def _autocast() -> tuple[tuple[str, torch.dtype], ...]:
-    return tuple(
-        (device, torch.get_autocast_dtype(device)) for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)
-    )
 
 
 class Tape:
@@ -343,6 +236,11 @@ class Tape:
         made = self._made.get(id(tensor))
         return made.slot if made is not None else None
 
+    def alive(self, slots: list[Slot]) -> list[tuple[Slot, Tensor]]:
+        """The tensors of these slots that the training still holds."""
+        held = [(made.slot, made()) for made in list(self._made.values()) if made.slot in slots]
+        return [(slot, value) for slot, value in held if value is not None]
+
     def unchanged(self) -> bool:
         """Whether everything that came from outside still holds the values of then."""
         return all(version < 0 or tensor._version == version for tensor, version in self._given.values())
@@ -365,6 +263,8 @@ class Tape:
             return kind([self._hold(item) for item in value])
         if kind is dict:
             return {name: self._hold(item) for name, item in value.items()}
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):  # a packed sequence, for one
+            return tuple.__new__(kind, [self._hold(item) for item in value])
         return value
 
     def _make(self, tensor: Tensor) -> Slot:
@@ -410,50 +310,6 @@ class Tape:
         return True
 
 
-class TapeMode(TorchFunctionMode):  # type: ignore[misc]
-    def __init__(self, tape: Tape) -> None:
-        super().__init__()
-        self.tape = tape
-        self.inside = 0
-        """How many ops run now from which torch has hidden this mode."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        self.inside += 1
-        try:
-            return self._pass(func, args, kwargs)
-        finally:
-            self.inside -= 1
-
-    def _pass(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-        tape = self.tape
-        if not tape.recording or _jit_state() is not None:
-            return func(*args, **kwargs) if kwargs else func(*args)
-        name: str = getattr(func, "__name__", "")
-        random = _generator.get_state() if name in _RANDOM else None
-        out = func(*args, **kwargs) if kwargs else func(*args)
-        if not tape.recording or name == "backward" or (tape._unlearned >= MOST_UNLEARNED and not _grad_enabled()):
-            return out
-        try:
-            if type(out) is Tensor or isinstance(out, Tensor | tuple | list) or name == "__setitem__":
-                if name == "__get__" and getattr(getattr(func, "__self__", None), "__name__", "") in ("grad", "shape"):
-                    return out
-                if _functorch_level() is not None:
-                    tape.stop("torch.func is used outside of modules")
-                    return out
-                began = perf_counter_ns()
-                tape.note(func, args, kwargs or {}, out, random)
-                tape.cost_ns += perf_counter_ns() - began + DISPATCH_NS
-                if name in _QUESTIONS and isinstance(out, Tensor) and isinstance(args[0], Tensor):
-                    _answered(tape, args[0])
-            elif name == "item" and type(out) is float and not isfinite(out):
-                _answered(tape, args[0])
-        except Exception as problem:
-            tape.eager.session.guard.contain("taping an op", problem)
-        return out
-
-
 def _leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, tuple | list):
         for item in value:
@@ -463,14 +319,6 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(item)
     elif isinstance(value, Tensor | Slot):
         yield value
-
-
-def _answered(tape: Tape, tensor: Tensor) -> None:
-    """The script looks at a loss: so do we, where that costs nothing."""
-    if tensor.device.type != "cpu" or tensor.numel() != 1 or not tensor.requires_grad or tape.slot(tensor) is None:
-        return
-    if not bool(torch.isfinite(tensor.detach())):
-        tape.asked(tensor)
 
 
 def in_place(name: str) -> bool:

@@ -48,5 +48,6 @@ def raw_bytes(tensor: Tensor) -> tuple[bytes, str, tuple[int, ...]]:
     if plain.is_sparse or plain.layout is not torch.strided:
         plain = plain.to_dense()
     plain = plain.resolve_conj().resolve_neg().cpu().contiguous()
-    flat = plain.view(torch.uint8) if plain.ndim else plain.reshape(1).view(torch.uint8)
+    # A dimension of 1 may have any stride and still be contiguous, which a view as bytes does not like.
+    flat = plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
     return flat.numpy().tobytes(), dtype_name(plain), tuple(plain.shape)
