@@ -138,7 +138,7 @@ def test_variables_of_ones_own_and_a_stop() -> None:
     log: list[str] = []
     in_model([Counting(), Log(log)])
     assert log == ["begin", "epoch_begin", *["step_begin", "step_end"] * 3, "epoch_end", "end"]
-    with pytest.raises(AttributeError, match="no 'nothing'; it has .*cur_step_num"):
+    with pytest.raises(AttributeError, match=r"no 'nothing'; it has .*cur_step_num"):
         RunContext(sonde.train.context.arguments()).original_args().nothing  # noqa: B018
 
 

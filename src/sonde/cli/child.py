@@ -12,6 +12,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from sonde.log import set_up_log
 from sonde.session.options import Options
 
 if TYPE_CHECKING:
@@ -48,17 +49,6 @@ def start_here() -> None:
         run = create_run(Path(".sonde") / "runs", None, {"script": script, "argv": sys.argv})
         options = Options(run=str(run.absolute()))
     _install(options)
-
-
-def set_up_log() -> None:
-    """Sonde's own lines go to standard error, in one recognisable form."""
-    log = logging.getLogger("sonde")
-    if not log.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("sonde: %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.WARNING)
-        log.propagate = False
 
 
 def _install(options: Options) -> None:

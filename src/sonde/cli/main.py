@@ -69,6 +69,9 @@ def cli() -> None:
 def main() -> None:
     """Wrong use is one sentence and exit code 2."""
     try:
+        from sonde.log import set_up_log
+
+        set_up_log(strict=True)
         cli.main(prog_name="sonde", standalone_mode=False)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
