@@ -21,6 +21,9 @@ class Lazy(click.Group):
         "show": "sonde.cli.show:show",
         "query": "sonde.cli.query:query",
         "diagnose": "sonde.cli.diagnose:diagnose_command",
+        "tune": "sonde.cli.tune:tune_command",
+        "lr": "sonde.cli.lr:lr",
+        "export": "sonde.cli.export:export",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -30,7 +30,7 @@ _PLACES = {
     "loop": "loop",
     "save_checkpoint": "weights",
     "schedule_curve": "curve",
-    "tune": "tune",
+    "tune": "tuning.function",
     "warm_up": "schedules",
 }
 
