@@ -61,6 +61,10 @@ def _install(options: Options) -> None:
             from sonde.adapters.torch.blocking import launch_blocking
 
             launch_blocking()
+        if os.environ.get("SONDE_LR"):
+            from sonde.train.rehearsal import rehearse
+
+            rehearse()
     except Exception as problem:
         logging.getLogger("sonde").warning(
             "could not be installed into torch (%s); the program runs unwatched", problem
