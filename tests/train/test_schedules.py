@@ -163,6 +163,7 @@ def test_by_epoch_and_in_the_wrong_order(foundry: Foundry, tmp_path: Path) -> No
 
 def test_one_that_goes_by_a_metric(foundry: Foundry, tmp_path: Path) -> None:
     text = EXAMPLE.read_text().replace("CosineAnnealingLR(optimizer, T_max=60)", "ReduceLROnPlateau(optimizer)")
+    text = text.replace("scheduler.step()", "scheduler.step(loss.item())")
     assert "goes by a metric" in rehearsed(foundry, tmp_path, text)["unknown"]
 
 
