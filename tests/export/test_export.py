@@ -75,7 +75,7 @@ def test_csv_and_parquet(demo: Path, tmp_path: Path) -> None:
     assert export(demo, tmp_path / "d.parquet", "--what", "hits").exit_code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.companions
 def test_wandb_offline(demo: Path, tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason="wandb is not installed (dependency group companions)")
     result = export(demo, tmp_path / "offline", "--to", "wandb")

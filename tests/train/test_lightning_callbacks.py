@@ -25,6 +25,8 @@ from sonde.train import (
     load_checkpoint,
 )
 
+pytestmark = pytest.mark.companions
+
 
 class Net(pl.LightningModule):  # type: ignore[misc,name-defined,unused-ignore]
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from train_sample import equal, parts, weights
 import sonde
 from sonde.train import Callback, EarlyStopping, LossMonitor, ModelCheckpoint, RunContext, SaveBest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.companions]
 
 
 def bert() -> Any:

@@ -213,6 +213,7 @@ def test_a_function_in_this_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.companions
 def test_on_ray(tmp_path: Path) -> None:
     pytest.importorskip("ray.tune", reason="ray is not installed (dependency group companions)")
     ran, found = study(

@@ -16,7 +16,7 @@ from sonde.train.context import RunContext, arguments
 def transformers(*callbacks: Callback) -> Any:
     """One TrainerCallback that calls ours, in the order given. A requested stop becomes `should_training_stop`."""
     try:
-        from transformers import TrainerCallback  # type: ignore[import-not-found,unused-ignore]
+        from transformers import TrainerCallback
     except ModuleNotFoundError:
         raise UsageError(
             "sonde.transformers needs transformers, which is not installed; run: pip install 'transformers[torch]'"
