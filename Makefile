@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test lint bench corpus docs setup clean
+.PHONY: demo test test-companions lint bench corpus docs setup clean
 
 setup: $(VENV)/.ready
 
@@ -13,7 +13,7 @@ $(VENV)/.ready: pyproject.toml constraints/dev.txt hatch_build.py $(wildcard src
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade 'pip>=25.1'
 	$(PIP) --constraint constraints/dev.txt torch numpy
-	SONDE_KERNEL=$${SONDE_KERNEL:-try} $(PIP) --constraint constraints/dev.txt --group dev --editable '.[torch]'
+	SONDE_KERNEL=$${SONDE_KERNEL:-try} $(PIP) --constraint constraints/dev.txt --group dev --editable '.[torch,train,tune]'
 	@touch $@
 
 demo: setup ## a bundled training that goes wrong, diagnosed
@@ -23,6 +23,10 @@ demo: setup ## a bundled training that goes wrong, diagnosed
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
+
+test-companions: setup ## the tests with Lightning, Transformers, Accelerate, Ray and W&B, which `make test` skips
+	$(PIP) --constraint constraints/dev.txt --group companions
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m companions
 
 lint: setup
 	$(BIN)/ruff format --check .

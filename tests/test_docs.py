@@ -7,7 +7,9 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,11 +18,25 @@ PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
+NEEDS = re.compile(r"^# needs: (\w+)$", re.MULTILINE)
+"""In a block: a package of the dependency group companions, without which the block is passed over."""
+
+
 def blocks(page: Path) -> list[tuple[str, str]]:
-    return BLOCK.findall(page.read_text())
+    return [
+        (language, text)
+        for language, text in BLOCK.findall(page.read_text())
+        if all(find_spec(name) for name in NEEDS.findall(text))
+    ]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
+def pages() -> list[Any]:
+    with_blocks = [page for page in PAGES if BLOCK.search(page.read_text())]
+    marks = {page: [pytest.mark.companions] if NEEDS.search(page.read_text()) else [] for page in with_blocks}
+    return [pytest.param(page, id=page.stem, marks=marks[page]) for page in with_blocks]
+
+
+@pytest.mark.parametrize("page", pages())
 @pytest.mark.timeout(300)
 def test_every_block_runs(page: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")

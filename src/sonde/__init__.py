@@ -6,12 +6,55 @@
     watch("**:grad", "norm > 1e3")  the same language as on the command line
     breakpoint()                  stop here, if a debugger is attached
     launch_blocking()             every op synchronous, so that an error surfaces at its line
+    report("accuracy", 0.9)       a number of your own, in the recording and for `sonde tune`
+
+    hook(tensor, fn), hook_backward(module, fn), HookBackward(fn)   look at gradients, or change them
+    loop(loader, callbacks=...)   callbacks in a plain loop; lightning(cb) and transformers(cb) in theirs
+    train                         Model, callbacks, metrics, schedules, tune
 
 Importing Sonde imports neither a framework nor the server.
 """
 
+from typing import TYPE_CHECKING, Any
+
 import sonde.watch  # noqa: F401  first the package, so that its import cannot take the function's name later
-from sonde.api import attach, breakpoint, launch_blocking, watch
+from sonde.api import attach, breakpoint, launch_blocking, report, watch
 from sonde.version import __version__
 
-__all__ = ["__version__", "attach", "breakpoint", "launch_blocking", "watch"]
+if TYPE_CHECKING:
+    from sonde.train.hooks import HookBackward as HookBackward
+    from sonde.train.hooks import hook as hook
+    from sonde.train.hooks import hook_backward as hook_backward
+    from sonde.train.lightning import lightning as lightning
+    from sonde.train.loop import loop as loop
+    from sonde.train.transformers import transformers as transformers
+
+_COMPANIONS = {
+    "HookBackward": "sonde.train.hooks",
+    "hook": "sonde.train.hooks",
+    "hook_backward": "sonde.train.hooks",
+    "lightning": "sonde.train.lightning",
+    "loop": "sonde.train.loop",
+    "transformers": "sonde.train.transformers",
+}
+"""Loaded when they are asked for: they stand on torch."""
+
+__all__ = [
+    "__version__",
+    "attach",
+    "watch",
+    "breakpoint",
+    "launch_blocking",
+    "report",
+    *_COMPANIONS,
+]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "train":
+        return import_module("sonde.train")
+    if name in _COMPANIONS:
+        return getattr(import_module(_COMPANIONS[name]), name)
+    raise AttributeError(f"module 'sonde' has no attribute {name!r}")

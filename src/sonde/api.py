@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -49,6 +50,34 @@ def launch_blocking() -> None:
     from sonde.adapters.torch.blocking import launch_blocking as begin
 
     begin()
+
+
+def report(name: str, value: float, step: int | None = None) -> None:
+    """Notes a number of the training's own, such as an accuracy: in the recording, and for `sonde tune`.
+
+    `step` is the optimizer step that it belongs to (default: the current one). Without a recording it does nothing.
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"report({name!r}, ...) was given {value!r}, which is no number.") from None
+    eager = _session(begin="SONDE_OPTIONS" in os.environ and "torch" in sys.modules)
+    if eager is not None:
+        session = eager.session
+        try:
+            session.writer.scalars(session.steps.step if step is None else int(step), {str(name): number})
+        except Exception as problem:
+            session.guard.contain("writing the recording", problem)
+        if step is None:
+            step = session.steps.step
+    from sonde.model.reported import note
+
+    note(str(name), number, step)
+
+
+def current() -> Any:
+    """The adapter of this process, if a session is open; its `session` holds hits and watchpoints."""
+    return _session(begin=False)
 
 
 def _session(*, begin: bool) -> Any:

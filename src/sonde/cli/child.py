@@ -12,6 +12,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from sonde.log import set_up_log
 from sonde.session.options import Options
 
 if TYPE_CHECKING:
@@ -50,17 +51,6 @@ def start_here() -> None:
     _install(options)
 
 
-def set_up_log() -> None:
-    """Sonde's own lines go to standard error, in one recognisable form."""
-    log = logging.getLogger("sonde")
-    if not log.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("sonde: %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.WARNING)
-        log.propagate = False
-
-
 def _install(options: Options) -> None:
     if options.replay is not None:
         if options.factory is None:
@@ -75,6 +65,10 @@ def _install(options: Options) -> None:
             from sonde.adapters.torch.blocking import launch_blocking
 
             launch_blocking()
+        if os.environ.get("SONDE_LR"):
+            from sonde.train.rehearsal import rehearse
+
+            rehearse()
     except Exception as problem:
         logging.getLogger("sonde").warning(
             "could not be installed into torch (%s); the program runs unwatched", problem

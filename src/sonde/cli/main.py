@@ -22,6 +22,9 @@ class Lazy(click.Group):
         "query": "sonde.cli.query:query",
         "diagnose": "sonde.cli.diagnose:diagnose_command",
         "replay": "sonde.cli.replay:replay",
+        "tune": "sonde.cli.tune:tune_command",
+        "lr": "sonde.cli.lr:lr",
+        "export": "sonde.cli.export:export",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -71,6 +74,9 @@ def cli() -> None:
 def main() -> None:
     """Wrong use is one sentence and exit code 2."""
     try:
+        from sonde.log import set_up_log
+
+        set_up_log(strict=True)
         cli.main(prog_name="sonde", standalone_mode=False)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)

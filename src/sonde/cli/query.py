@@ -64,7 +64,9 @@ def query(
     elif as_json:
         click.echo(_json(result))
     elif as_csv:
-        click.echo(_csv(result).decode(), nl=False)
+        from sonde.store.rows import csv_bytes
+
+        click.echo(csv_bytes(result).decode(), nl=False)
     else:
         _print(result, limit)
 
@@ -78,59 +80,24 @@ def _check_output(output: Path, force: bool) -> None:
 
 def _write(result: pa.Table, output: Path) -> None:
     from sonde.store.files import replace_file
+    from sonde.store.rows import csv_bytes, parquet_bytes
 
     suffix = output.suffix.lower()
     if suffix == ".parquet":
-        content = _parquet(result)
+        content = parquet_bytes(result)
     else:
-        content = _csv(result) if suffix == ".csv" else _json(result).encode()
+        content = csv_bytes(result) if suffix == ".csv" else _json(result).encode()
     try:
         replace_file(output, content)
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error}") from error
 
 
-def _parquet(result: pa.Table) -> bytes:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = pa.BufferOutputStream()
-    pq.write_table(result, sink, compression="zstd")
-    return bytes(sink.getvalue())
-
-
-def _rows(result: pa.Table) -> list[dict[str, Any]]:
-    """As Python values; a map, which Arrow gives as pairs, as a dictionary."""
-    import pyarrow as pa
-
-    maps = [field.name for field in result.schema if pa.types.is_map(field.type)]
-    rows: list[dict[str, Any]] = result.to_pylist()
-    for row in rows:
-        row.update((name, dict(row[name])) for name in maps if row[name] is not None)
-    return rows
-
-
 def _json(result: pa.Table) -> str:
     from sonde.store.files import dump_json
+    from sonde.store.rows import rows_of
 
-    return dump_json(_rows(result), indent=2).decode()
-
-
-def _csv(result: pa.Table) -> bytes:
-    """As programs expect it: a header, an empty cell for NULL, lists and maps as JSON."""
-    import csv
-    import io
-
-    from sonde.store.files import dump_json
-
-    def cell(value: Any) -> Any:
-        return dump_json(value).decode() if isinstance(value, list | dict) else "" if value is None else value
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(result.column_names)
-    writer.writerows([cell(value) for value in row.values()] for row in _rows(result))
-    return text.getvalue().encode()
+    return dump_json(rows_of(result), indent=2).decode()
 
 
 def _print(result: pa.Table, limit: int) -> None:
@@ -139,6 +106,7 @@ def _print(result: pa.Table, limit: int) -> None:
     from sonde.cli.plot import number
     from sonde.cli.screen import console, table
     from sonde.store.files import dump_json
+    from sonde.store.rows import rows_of
 
     def cell(value: Any) -> str:
         if isinstance(value, list | dict):
@@ -146,7 +114,7 @@ def _print(result: pa.Table, limit: int) -> None:
         return number(value) if value is None or isinstance(value, float) else str(value)
 
     shown = result.slice(0, limit) if limit else result
-    rows = [[cell(value) for value in row.values()] for row in _rows(shown)]
+    rows = [[cell(value) for value in row.values()] for row in rows_of(shown)]
     types = pa.types
     right = [f.name for f in result.schema if types.is_integer(f.type) or types.is_floating(f.type)]
     out = console()

@@ -6,14 +6,13 @@ child processes behave as always; the start-up file on PYTHONPATH lets Sonde in.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-import sonde
+from sonde.session.launch import watched_environment
 from sonde.session.options import Options
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -32,15 +31,11 @@ def supervise(
     `extra` joins the child's environment. With `quiet_output`, what the script prints goes to standard error, for
     standard output is to be read by a program.
     """
-    environment = {**os.environ, **options.to_environment(), **(extra or {})}
-    startup = str(Path(sonde.__file__).parent / "startup")
-    inherited = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = startup + (os.pathsep + inherited if inherited else "")
     # Ctrl-C reaches the child by the terminal; the supervisor waits for what the child makes of it.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     child = subprocess.Popen(
         command,
-        env=environment,
+        env=watched_environment(options, extra),
         cwd=folder,
         stdout=2 if quiet_output else None,
         preexec_fn=lambda: signal.signal(signal.SIGINT, before),

@@ -34,6 +34,7 @@ from sonde.watch.recommended import recommended
 from sonde.watch.suggest import nearest
 
 log = logging.getLogger("sonde.session")
+watch_log = logging.getLogger("sonde.watch")
 
 CAPACITY = 16384
 FLUSH_NS = 500_000_000
@@ -81,6 +82,7 @@ class Session:
         self._announced: set[int] = set()
         self._skip_timing = True
         self._loss_ids: set[int] = set()
+        log.info("recording to %s, budget %s, %d watchpoints", folder, options.budget, len(self.engine.watchpoints))
 
     def _initial_watchpoints(self) -> list[Watchpoint]:
         points: list[Watchpoint] = []
@@ -147,6 +149,7 @@ class Session:
             f"{sites} {condition}", id=max(used, default=0) + 1, action=action or self.options.on_hit
         )
         self.engine.add(point)
+        watch_log.info("watchpoint %d: %s", point.id, point)
         self._watchpoints_changed()
         return point
 
@@ -212,6 +215,8 @@ class Session:
         if hit.watchpoint not in self._announced and not self.options.quiet:
             self._announced.add(hit.watchpoint)
             log.warning("hit: %s %s at step %d (%s)", hit.site, hit.condition, hit.moment.step, hit.moment.phase)
+        else:
+            watch_log.debug("hit: %s %s at step %d", hit.site, hit.condition, hit.moment.step)
         key = (hit.watchpoint, newest.id)
         if tensor is not None and newest.address == hit.site and key not in self._captured:
             self._captured.add(key)

@@ -7,6 +7,7 @@ written whole.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ import pyarrow as pa
 
 from sonde.store.files import Appender
 from sonde.store.format import CLOSED, LIVE, TEMPORARY
+
+log = logging.getLogger("sonde.store")
 
 ROW_GROUP = 1 << 16
 _DAMAGE = (pa.ArrowException, OSError, ValueError, MemoryError)
@@ -111,6 +114,7 @@ def compact(path: Path) -> Path:
             draft.unlink()
         raise
     path.unlink()
+    log.debug("%s: %d rows, %d bytes", target, table.num_rows, target.stat().st_size)
     return target
 
 

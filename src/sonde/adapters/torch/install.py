@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import weakref
 from collections.abc import Callable, Iterator
@@ -61,6 +62,7 @@ def install(opener: Opener) -> None:
     birthplace.install()
     observe_facts(current)
     os.register_at_fork(after_in_child=_forked)
+    logging.getLogger("sonde.adapters").debug("installed into torch %s", torch.__version__)
 
 
 def _forked() -> None:
