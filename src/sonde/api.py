@@ -51,6 +51,18 @@ def launch_blocking() -> None:
     begin()
 
 
+def print(*things: Any, sep: str = " ", precision: int = 4, most: int = 1000, gradient: bool = False) -> Any:
+    """Prints strings and tensors, also from compiled code (in program order, without a graph break), forward or backward.
+
+    A tensor of more than `most` elements is shown by its corners and its digest. Goes to standard output, as it is
+    the script's own. With `gradient=True` nothing is printed now: what comes back is the tensor (a tuple of them),
+    passed on unchanged, and its gradient is printed in the backward pass: `h = sonde.print("grad of h", h, gradient=True)`.
+    """
+    from sonde.adapters.torch.printing import show
+
+    return show(*things, sep=sep, precision=precision, most=most, gradient=gradient)
+
+
 def _session(*, begin: bool) -> Any:
     """The adapter of this process; opened, or begun on the spot, where `begin` asks for it."""
     if "torch" not in sys.modules and not begin:
