@@ -6,13 +6,14 @@
     watch("**:grad", "norm > 1e3")  the same language as on the command line
     breakpoint()                  stop here, if a debugger is attached
     print("attn", scores)         strings and tensors, also from compiled code, forward and backward
+    inspect(fn, *args)            every intermediate and gradient of one call
     launch_blocking()             every op synchronous, so that an error surfaces at its line
 
 Importing Sonde imports neither a framework nor the server.
 """
 
 import sonde.watch  # noqa: F401  first the package, so that its import cannot take the function's name later
-from sonde.api import attach, breakpoint, launch_blocking, print, watch
+from sonde.api import attach, breakpoint, inspect, launch_blocking, print, watch
 from sonde.version import __version__
 
-__all__ = ["__version__", "attach", "breakpoint", "launch_blocking", "print", "watch"]
+__all__ = ["__version__", "attach", "breakpoint", "inspect", "launch_blocking", "print", "watch"]

@@ -63,6 +63,17 @@ def print(*things: Any, sep: str = " ", precision: int = 4, most: int = 1000, gr
     return show(*things, sep=sep, precision=precision, most=most, gradient=gradient)
 
 
+def inspect(fn: Any, *args: Any, wrt: Any = None, **kwargs: Any) -> Any:
+    """Calls an op, a function or a module and gives back every op of the call, with values, digests, source lines and gradients.
+
+    `inspect(torch.mul, x, y, wrt="all").gradients`; `print(inspect(model, batch))`. `wrt` names the inputs whose gradients are
+    wanted (by name, by position, the tensor itself, or "all"); those of parameters always come. No session is needed.
+    """
+    from sonde.adapters.torch.inspection import inspect as look
+
+    return look(fn, args, kwargs, wrt, sys._getframe(1))
+
+
 def _session(*, begin: bool) -> Any:
     """The adapter of this process; opened, or begun on the spot, where `begin` asks for it."""
     if "torch" not in sys.modules and not begin:
