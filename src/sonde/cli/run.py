@@ -13,7 +13,7 @@ from sonde.cli.outcome import finish
 from sonde.cli.supervise import supervise
 from sonde.cli.target import command_line
 from sonde.errors import UsageError
-from sonde.session.options import Options, parse_budget
+from sonde.session.options import GraphMode, Options, parse_budget
 from sonde.store.claim import create_run
 
 BLOCKING = {
@@ -53,6 +53,15 @@ BLOCKING = {
 @click.option(
     "--blocking", is_flag=True, help="Synchronous mode: an error of an accelerator surfaces at the line that caused it."
 )
+@click.option(
+    "--graph",
+    type=click.Choice(["auto", "nodes", "full", "exact"]),
+    default="auto",
+    show_default=True,
+    help="What torch.compile's graphs digest by themselves: nodes watched by name, every node (NaN, Inf, absmax), "
+    "every node with min, max and norm, or nothing.",
+)
+@click.option("--exact", "graph", flag_value="exact", help="Short for --graph exact: compiled code stays as it is.")
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(
     watch_texts: tuple[str, ...],
@@ -65,6 +74,7 @@ def run(
     quiet: bool,
     verbose: bool,
     blocking: bool,
+    graph: GraphMode,
     target: tuple[str, ...],
 ) -> None:
     """Run a training under Sonde; the script, its output and its exit code stay as they are.
@@ -79,6 +89,7 @@ def run(
     code = run_target(
         target, watch_texts=watch_texts, on_hit=on_hit, budget=budget, record=record, report_file=report_file,
         steps=steps, recommended=not no_recommended, quiet=quiet, verbose=verbose, blocking=blocking,
+        graph=graph,
     )  # fmt: skip
     sys.exit(code)
 
@@ -97,6 +108,7 @@ def run_target(
     debug: bool = False,
     verbose: bool = False,
     blocking: bool = False,
+    graph: GraphMode = "auto",
 ) -> int:
     command, script = command_line(target)
     content = from_file(Path(FILE))
@@ -121,6 +133,7 @@ def run_target(
         recommended=recommended and bool(content.get("recommended", True)),
         debug=debug,
         quiet=quiet,
+        graph=graph,
     )
     code = supervise(command, options, extra=BLOCKING if blocking else None)
     outcome = finish(folder, code, quiet=quiet, verbose=verbose)

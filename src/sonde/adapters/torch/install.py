@@ -25,6 +25,8 @@ from sonde.adapters.torch import birthplace
 from sonde.adapters.torch.batches import watch_batches
 from sonde.adapters.torch.eager import Eager
 from sonde.adapters.torch.facts.patches import made, observe_facts
+from sonde.adapters.torch.graph import backend
+from sonde.adapters.torch.graph.graphs import Graphs
 from sonde.model.moment import Phase
 
 Opener = Callable[[], Eager | None]
@@ -57,6 +59,7 @@ def install(opener: Opener) -> None:
     _wrap_scaler()
     _wrap_loader()
     _wrap_compile()
+    backend.install(_graphs)
     watch_batches(current)
     birthplace.install()
     observe_facts(current)
@@ -367,6 +370,13 @@ def _wrap_loader() -> None:
         return original(self)
 
     torch.utils.data.DataLoader.__iter__ = iterate
+
+
+def _graphs() -> Graphs | None:
+    eager = _eager
+    if eager is None and (not _pending or (eager := begin()) is None):
+        return None
+    return eager.graphs if eager.thread == get_ident() else None
 
 
 def _wrap_compile() -> None:

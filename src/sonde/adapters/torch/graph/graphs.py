@@ -1,0 +1,195 @@
+"""All compiled graphs of a training: how each is watched, and what was seen when it was compiled.
+
+By default a graph is compiled as it is, and its outputs and what it keeps for the backward pass are digested as the budget
+allows. Nodes that the user watches by name, or all of them (`--graph nodes`, `--graph full`), are digested by the graph itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._guards import TracingContext
+from torch.fx import GraphModule, Node
+
+from sonde.adapters.torch.frames import foreign_frames, user_line
+from sonde.adapters.torch.graph.compiled import CompiledGraph
+from sonde.adapters.torch.graph.names import Names
+from sonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
+from sonde.model.site import Kind, Site, SourceLine
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.eager import Eager
+
+log = logging.getLogger("sonde.graph")
+
+Compiler = Callable[[GraphModule, Sequence[Any]], Any]
+
+
+class Region:
+    """One piece of code that was compiled: its forward (or only) graph, and its backward one."""
+
+    def __init__(self, number: int, names: Names, source: SourceLine | None, backend: str) -> None:
+        self.number, self.names, self.source, self.backend = number, names, source, backend
+        self.forward: CompiledGraph | None = None
+        self.backward: CompiledGraph | None = None
+
+
+class Graphs:
+    """Belongs to the training thread; graphs that other threads call pass through."""
+
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.session = eager.session
+        self.guard = eager.session.guard
+        self.regions: list[Region] = []
+        self.count = 0
+        self.active = True
+        self.modules: set[str] = set()
+        """Modules that run inside of compiled graphs."""
+
+    # -- compiling -------------------------------------------------------------------------------
+
+    def region(self, backend: str) -> Region:
+        """A region is about to be compiled."""
+        stack = self.eager.stack
+        entry = stack[-1] if stack else None
+
+        def owner(variable: str) -> str:
+            if entry is not None:
+                return self.eager.parameters.prefix_of(entry.name) if entry.name in self.eager.roots else f"{entry.name}."
+            own = self._meet(variable)
+            return self.eager.parameters.prefix_of(own) if own else ""
+
+        def own(variable: str) -> str:
+            return entry.name if entry is not None else self._meet(variable) or variable
+
+        compiled = entry.ref() if entry is not None else None
+        inner = self.eager.entries.get(id(getattr(compiled, "_orig_mod", None)))
+        if inner is not None:
+            self.modules.add(inner.name)
+        made = Region(len(self.regions), Names(owner, own), user_line(), backend)
+        self.regions.append(made)
+        return made
+
+    def _meet(self, variable: str) -> str | None:
+        """The name of a root that a compiled function uses by this variable."""
+        for frame in foreign_frames(None):
+            for scope in (frame.f_locals, frame.f_globals):
+                found = scope.get(variable)
+                if isinstance(found, torch.nn.Module):
+                    if id(found) not in self.eager.entries:
+                        self.eager.meet_root(found)
+                    return self.eager.entries[id(found)].name
+        return None
+
+    def compile(
+        self, region: Region, compiler: Compiler, gm: GraphModule, inputs: Sequence[Any], *, backward: bool
+    ) -> Any:
+        """What `compiler` makes of the graph, watched. Where that fails, what it makes of the graph alone."""
+        began = time.perf_counter()
+        try:
+            graph = CompiledGraph(
+                self, region, self.count, *self._named(region, gm, backward=backward), backward=backward
+            )
+            watched, columns = self._watched(graph, gm)
+        except Exception as problem:
+            self.guard.contain("looking at a compiled graph", problem)
+            return compiler(gm, inputs)
+        if columns:
+            try:
+                made = compiler(watched, inputs)
+                graph.columns = columns
+                _cut_strides(len(graph.outputs))
+            except Exception as problem:
+                self.guard.contain("compiling a watched graph", problem)
+                made = compiler(gm, inputs)
+        else:
+            made = compiler(gm, inputs)
+        graph.run = made if getattr(made, "_boxed_call", False) else lambda args: made(*args)
+        self.count += 1
+        self.modules.update(region.names.modules)
+        if backward:
+            region.backward = graph
+        else:
+            region.forward = graph
+        self._note(graph, time.perf_counter() - began)
+
+        def run(args: list[Any]) -> Any:
+            return graph(args)
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    def _named(self, region: Region, gm: GraphModule, *, backward: bool) -> tuple[GraphModule, dict[Node, Any]]:
+        plain = _copy(gm)
+        return plain, region.names.of(plain, backward=backward)
+
+    def _watched(self, graph: CompiledGraph, gm: GraphModule) -> tuple[GraphModule, list[Column]]:
+        forward = graph.region.forward
+        known = forward.nodes if graph.backward and forward is not None else ()
+        wanted = [(node, self.depth(graph, node)) for node in watchable(graph.plain, known)]
+        chosen = {node.name: depth for node, depth in wanted if depth}
+        if not chosen:
+            return gm, []
+        watched = _copy(gm)
+        return watched, instrument(watched, [(node, chosen[node.name]) for node in watched.graph.nodes if node.name in chosen])
+
+    def depth(self, graph: CompiledGraph, node: Node) -> Depth:
+        """How much the user wants to know of a node from the graph itself."""
+        options = self.session.options
+        if options.graph == "exact":
+            return Depth.NONE
+        if options.graph == "full":
+            return Depth.RANGE
+        name = graph.names[node]
+        site = Site(-1, name.name, name.role, Kind.OP, type=name.aten, source=name.source)
+        if self.session.user_watched(site):
+            return Depth.RANGE
+        return Depth.LARGEST if options.graph == "nodes" else Depth.NONE
+
+    def _note(self, graph: CompiledGraph, seconds: float) -> None:
+        self.session.note(
+            "graph_compiled", graph=graph.number, region=graph.region.number, backward=graph.backward, step=self.eager.step,
+            backend=graph.region.backend, nodes=len(graph.names), watched=len(graph.columns), seconds=round(seconds, 3),
+        )  # fmt: skip
+        self.session.uncounted()
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def observing(self) -> bool:
+        from sonde.adapters.torch import install
+
+        return self.active and install.current() is self.eager and self.eager.thread == get_ident()
+
+    def before(self, graph: CompiledGraph, args: list[Any]) -> Any:
+        """Keeps what is needed to look closer. Not None: the outputs, where the call was made in another way."""
+        graph.keep(args)
+        return None
+
+    def after(self, graph: CompiledGraph, made: Any) -> None: ...
+
+    def finish_step(self) -> None:
+        """Nothing of a step is kept beyond it."""
+        for region in self.regions:
+            for graph in (region.forward, region.backward):
+                if graph is not None:
+                    graph.kept = None
+
+
+def _copy(gm: GraphModule) -> GraphModule:
+    made = GraphModule(gm, copy.deepcopy(gm.graph), type(gm).__name__)
+    made.meta.update(gm.meta)
+    return made
+
+
+def _cut_strides(count: int) -> None:
+    """The strides of the outputs are reported to AOTAutograd, which knows nothing of one more."""
+    context = TracingContext.try_get()
+    if context is not None and context.output_strides:
+        del context.output_strides[count:]
