@@ -376,7 +376,7 @@ def _graphs() -> Graphs | None:
     eager = _eager
     if eager is None and (not _pending or (eager := begin()) is None):
         return None
-    return eager.graphs if eager.thread == get_ident() else None
+    return eager.graphs if eager.thread == get_ident() and eager.graphs.active else None
 
 
 def _wrap_compile() -> None:

@@ -10,6 +10,7 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
 from sonde.adapters.torch.frames import foreign_frames, user_line
+from sonde.adapters.torch.graph import interpret, verify
 from sonde.adapters.torch.graph.compiled import CompiledGraph
 from sonde.adapters.torch.graph.names import Names
 from sonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
@@ -52,6 +54,8 @@ class Graphs:
         self.active = True
         self.modules: set[str] = set()
         """Modules that run inside of compiled graphs."""
+        self._first: list[Any] | None = None
+        self._expected: Any = None
 
     # -- compiling -------------------------------------------------------------------------------
 
@@ -59,6 +63,12 @@ class Graphs:
         """A region is about to be compiled."""
         stack = self.eager.stack
         entry = stack[-1] if stack else None
+        compiled = entry.ref() if entry is not None else None
+        inner = self.eager.entries.get(id(getattr(compiled, "_orig_mod", None)))
+        if inner is not None:
+            self.modules.add(inner.name)
+            if inner.name in self.eager.roots:  # it is also called uncompiled, and has its names from there
+                entry = inner
 
         def owner(variable: str) -> str:
             if entry is not None:
@@ -69,10 +79,6 @@ class Graphs:
         def own(variable: str) -> str:
             return entry.name if entry is not None else self._meet(variable) or variable
 
-        compiled = entry.ref() if entry is not None else None
-        inner = self.eager.entries.get(id(getattr(compiled, "_orig_mod", None)))
-        if inner is not None:
-            self.modules.add(inner.name)
         made = Region(len(self.regions), Names(owner, own), user_line(), backend)
         self.regions.append(made)
         return made
@@ -128,7 +134,7 @@ class Graphs:
 
     def _named(self, region: Region, gm: GraphModule, *, backward: bool) -> tuple[GraphModule, dict[Node, Any]]:
         plain = _copy(gm)
-        return plain, region.names.of(plain, backward=backward)
+        return plain, region.names.of(plain, backward=backward, returned=_returned())
 
     def _watched(self, graph: CompiledGraph, gm: GraphModule) -> tuple[GraphModule, list[Column]]:
         forward = graph.region.forward
@@ -170,9 +176,43 @@ class Graphs:
     def before(self, graph: CompiledGraph, args: list[Any]) -> Any:
         """Keeps what is needed to look closer. Not None: the outputs, where the call was made in another way."""
         graph.keep(args)
+        if graph.calls == 1 and self.session.options.budget != 0 and verify.affordable(graph.plain, random=graph.random):
+            self._first = interpret.fresh(graph.plain, args)
+            self._expected = interpret.run(graph.plain, args)
         return None
 
-    def after(self, graph: CompiledGraph, made: Any) -> None: ...
+    def after(self, graph: CompiledGraph, made: Any) -> None:
+        """The call is over. The first of every graph is compared with what the graph should give."""
+        args, expected, self._first, self._expected = self._first, self._expected, None, None
+        if args is None:
+            return
+        found = verify.first_departure(graph.plain, expected, made)
+        if found is None:
+            return
+        log.warning(
+            "the compiled result of graph %d departs from the graph itself; looking for the first node", graph.number
+        )
+        self.active = False
+        try:
+            with torch.random.fork_rng(devices=[]), torch.no_grad():
+                if graph.region.backend == "inductor":
+                    found = verify.located(graph.plain, found, args)
+        except Exception as problem:  # a part of a graph may be beyond the compiler; the output's name is known
+            log.debug("the first departing node could not be found: %s", problem, exc_info=problem)
+        finally:
+            self.active = True
+        self._departed(graph, found)
+
+    def _departed(self, graph: CompiledGraph, found: verify.Departure) -> None:
+        node = graph.nodes[found.node]
+        name = graph.names.get(node)
+        source = name.source if name is not None else None
+        self.session.note(
+            "compiled_departs", graph=graph.number, region=graph.region.number, backend=graph.region.backend,
+            backward=graph.backward, step=self.eager.step, node=node.name, target=str(node.target),
+            site=name.address if name is not None else None, distance=found.distance, max_abs=found.max_abs,
+            exact=found.exact, source=asdict(source) if source is not None else None,
+        )  # fmt: skip
 
     def finish_step(self) -> None:
         """Nothing of a step is kept beyond it."""
@@ -186,6 +226,16 @@ def _copy(gm: GraphModule) -> GraphModule:
     made = GraphModule(gm, copy.deepcopy(gm.graph), type(gm).__name__)
     made.meta.update(gm.meta)
     return made
+
+
+def _returned() -> slice:
+    """Before what the program returns come inputs that it changed; after it, what the backward pass needs."""
+    context = TracingContext.try_get()
+    facts = context.fw_metadata if context is not None else None
+    if facts is None:
+        return slice(None)
+    first = facts.num_mutated_inp_runtime_indices
+    return slice(first, first + facts.num_outputs)
 
 
 def _cut_strides(count: int) -> None:

@@ -59,8 +59,10 @@ class Names:
         self.modules: dict[str, str] = {}
         """Path and type of every module that was met."""
 
-    def of(self, gm: GraphModule, *, backward: bool) -> dict[Node, NodeName]:
-        """The name of every node that computes something."""
+    def of(self, gm: GraphModule, *, backward: bool, returned: slice = slice(None)) -> dict[Node, NodeName]:
+        """The name of every node that computes something. `returned`: which outputs the program itself asked for."""
+        (out,) = (node for node in gm.graph.nodes if node.op == "output")
+        asked = frozenset(node for node in out.args[0][returned] if isinstance(node, Node))
         nodes = [node for node in gm.graph.nodes if node.op == "call_function"]
         last: dict[tuple[str, str], Node] = {}
         left: dict[str, tuple[Node, str]] = {}
@@ -68,10 +70,10 @@ class Names:
             if _side_result(node):
                 continue
             call = self._call(node)
-            if call not in last or any(self._call(user) != call for user in _readers(node)):
+            if call not in last or node in asked or any(self._call(user) != call for user in _readers(node)):
                 last[call] = node
             for path, kind in self._stack(node):
-                if path not in left or any(path not in dict(self._stack(user)) for user in _readers(node)):
+                if path not in left or node in asked or any(path not in dict(self._stack(u)) for u in _readers(node)):
                     left[path] = (node, kind)
         outputs: defaultdict[Node, list[tuple[str, str]]] = defaultdict(list)
         for path, (node, kind) in left.items():
@@ -81,7 +83,7 @@ class Names:
         for node in nodes:
             module, call = key = self._call(node)
             stack = self._stack(node)
-            op, aten = _NUMBERED.sub("", call), aten_name(node)
+            op, aten = _NUMBERED.sub("", call).removesuffix("_default"), aten_name(node)
             whole = last.get(key) is node
             number = self._number(module, call, op)
             role = Role.GRAD_IN if backward and not _recomputed(node) else Role.OUT
@@ -137,6 +139,9 @@ def aten_name(node: Node) -> str:
     if schema is not None:
         return str(schema.name).rpartition("::")[2].strip("_")
     bare = str(getattr(node.target, "__name__", node.target))
+    if bare.startswith(("auto_functionalized", "with_effects")):  # an op inside of another
+        inner = next((arg for arg in node.args if hasattr(arg, "_schema")), None)
+        return bare if inner is None else str(inner._schema.name).rpartition("::")[2].strip("_")
     if bare == "getitem" and isinstance(node.args[0], Node) and node.args[0].op == "call_function":
         return aten_name(node.args[0])
     return bare
