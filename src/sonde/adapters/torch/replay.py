@@ -278,12 +278,20 @@ class Replay:
     def run(self, why: str, target: Tensor | None) -> None:
         """`target` is the value that is wrong; None when it is a gradient."""
         eager = self.eager
-        if self.active or self.off or eager.tracer is not None or self._poisoned or self.done >= MOST_REPLAYS:
+        if self.active or eager.tracer is not None or self._poisoned or self.done >= MOST_REPLAYS:
             return
         if eager.step in (self._last_step, self._last_step + 1):
             self._last_step = eager.step
             return  # the same trouble goes on
         self._last_step = eager.step
+        if self.off:  # compiled code is not on the tape, but its graphs are at hand
+            self.done += 1
+            trace = eager.graphs.retrace(why)
+            if trace is not None:
+                self._write(trace)
+                self._note_batch(eager.step)
+            eager.session.uncounted()
+            return
         began = time.perf_counter_ns()
         tape = self.tape
         cannot = tape.trouble or self._forbidden()

@@ -6,8 +6,11 @@ allows. Nodes that the user watches by name, or all of them (`--graph nodes`, `-
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import logging
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -22,8 +25,10 @@ from sonde.adapters.torch.frames import foreign_frames, user_line
 from sonde.adapters.torch.graph import interpret, verify
 from sonde.adapters.torch.graph.compiled import CompiledGraph
 from sonde.adapters.torch.graph.names import Names
+from sonde.adapters.torch.graph.retrace import Retrace
 from sonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
 from sonde.model.site import Kind, Site, SourceLine
+from sonde.model.trace import Trace
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -85,7 +90,7 @@ class Graphs:
 
     def _meet(self, variable: str) -> str | None:
         """The name of a root that a compiled function uses by this variable."""
-        for frame in foreign_frames(None):
+        for frame in foreign_frames(sys._getframe(1)):
             for scope in (frame.f_locals, frame.f_globals):
                 found = scope.get(variable)
                 if isinstance(found, torch.nn.Module):
@@ -213,6 +218,29 @@ class Graphs:
             site=name.address if name is not None else None, distance=found.distance, max_abs=found.max_abs,
             exact=found.exact, source=asdict(source) if source is not None else None,
         )  # fmt: skip
+
+    def retrace(self, why: str) -> Trace | None:
+        """The compiled calls of this step again, node by node; None where there were none."""
+        called = [region for region in self.regions if region.forward is not None and region.forward.kept is not None]
+        if not called:
+            return None
+        began = time.perf_counter()
+        again = Retrace({key: name for key, (name, _) in self.eager.parameters.names.items()})
+        self.active = False
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # a print of the program's own was seen already
+                made = [(region, again.forward(region.forward)) for region in called if region.forward is not None]
+                for region, values in reversed(made):
+                    if region.backward is not None and again.loss is None:
+                        again.backward(region.backward, values)
+        finally:
+            self.active = True
+        trace = again.trace(self.eager.step)
+        self.session.note(
+            "replayed", step=self.eager.step, trigger=why, exact=trace.exact, ops=len(trace.ops), compiled=True,
+            notes=list(trace.notes), seconds=round(time.perf_counter() - began, 4),
+        )  # fmt: skip
+        return trace
 
     def finish_step(self) -> None:
         """Nothing of a step is kept beyond it."""
