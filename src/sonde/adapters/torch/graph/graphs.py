@@ -22,7 +22,7 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
 from sonde.adapters.torch.frames import foreign_frames, user_line
-from sonde.adapters.torch.graph import interpret, verify
+from sonde.adapters.torch.graph import interpret, record, verify
 from sonde.adapters.torch.graph.compiled import CompiledGraph
 from sonde.adapters.torch.graph.names import Names
 from sonde.adapters.torch.graph.retrace import Retrace
@@ -43,6 +43,9 @@ class Region:
 
     def __init__(self, number: int, names: Names, source: SourceLine | None, backend: str) -> None:
         self.number, self.names, self.source, self.backend = number, names, source, backend
+        self.guards: list[str] = []
+        self.reason = ""
+        """Why this code was compiled once more."""
         self.forward: CompiledGraph | None = None
         self.backward: CompiledGraph | None = None
 
@@ -59,6 +62,7 @@ class Graphs:
         self.active = True
         self.modules: set[str] = set()
         """Modules that run inside of compiled graphs."""
+        self._breaks = record.Breaks()
         self._first: list[Any] | None = None
         self._expected: Any = None
 
@@ -85,6 +89,10 @@ class Graphs:
             return entry.name if entry is not None else self._meet(variable) or variable
 
         made = Region(len(self.regions), Names(owner, own), user_line(), backend)
+        made.guards = record.guards_now()
+        same = [region for region in self.regions if region.source is not None and region.source == made.source]
+        if same:
+            made.reason = "compiled again from the same line: a guard failed, or there are several graphs"
         self.regions.append(made)
         return made
 
@@ -129,7 +137,7 @@ class Graphs:
             region.backward = graph
         else:
             region.forward = graph
-        self._note(graph, time.perf_counter() - began)
+        self._note(graph, inputs, time.perf_counter() - began)
 
         def run(args: list[Any]) -> Any:
             return graph(args)
@@ -164,7 +172,16 @@ class Graphs:
             return Depth.RANGE
         return Depth.LARGEST if options.graph == "nodes" else Depth.NONE
 
-    def _note(self, graph: CompiledGraph, seconds: float) -> None:
+    def _note(self, graph: CompiledGraph, inputs: Sequence[Any], seconds: float) -> None:
+        try:
+            self.session.writer.graph(
+                record.recorded(
+                    graph, graph.region.names.modules, step=self.eager.step, seconds=seconds,
+                    guards=graph.region.guards, dynamic=record.is_dynamic(inputs),
+                )
+            )  # fmt: skip
+        except Exception as problem:
+            self.guard.contain("writing the recording", problem)
         self.session.note(
             "graph_compiled", graph=graph.number, region=graph.region.number, backward=graph.backward, step=self.eager.step,
             backend=graph.region.backend, nodes=len(graph.names), watched=len(graph.columns), seconds=round(seconds, 3),
@@ -244,6 +261,10 @@ class Graphs:
 
     def finish_step(self) -> None:
         """Nothing of a step is kept beyond it."""
+        if not self.regions:
+            return
+        for kind, fields in self._breaks.news():
+            self.session.note(kind, step=self.eager.step, **fields)
         for region in self.regions:
             for graph in (region.forward, region.backward):
                 if graph is not None:
