@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from sonde.adapters.torch import batches
+from sonde.adapters.torch.entry import is_compiled
 from sonde.adapters.torch.frames import display_path
 from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.stops import OBSERVED_BY_NOBODY
@@ -143,9 +144,7 @@ class Replay:
         known = eager.entries.get(id(module))
         if known is not None:
             tracer.entered(known)
-        compiled = (
-            type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
-        )
+        compiled = is_compiled(module)
         if not compiled and not transforming():
             return observed(eager, module, args, kwargs)
         note = f"{type(module).__name__} is {'compiled' if compiled else 'transformed'}, so its ops were not traced"
@@ -179,6 +178,8 @@ class Replay:
         self.off = f"{what} is compiled"
         self.tape.wanted = False
         self.tape.rest()
+        self.eager.stops.ops.forbidden = True
+        self.eager.stops.ops.activate(False)
         if self.eager.tracer is not None and not self.active:
             self.eager.tracer.pause()
             self.eager.tracer = None

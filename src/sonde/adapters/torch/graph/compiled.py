@@ -71,7 +71,12 @@ class CompiledGraph:
             before = None
         if before is not None:
             return before
-        given = self.run(args)
+        eager = graphs.eager
+        resting, eager.inside_idle = eager.inside_idle, True  # a backend may call the graph as a module
+        try:
+            given = self.run(args)
+        finally:
+            eager.inside_idle = resting
         made = self._strip(given)
         began = time.perf_counter_ns()
         counted = graphs.session.block.nanos

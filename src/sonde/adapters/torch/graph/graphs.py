@@ -26,6 +26,7 @@ from sonde.adapters.torch.graph import interpret, record, verify
 from sonde.adapters.torch.graph.compiled import CompiledGraph
 from sonde.adapters.torch.graph.names import Names
 from sonde.adapters.torch.graph.retrace import Retrace
+from sonde.adapters.torch.graph.stepping import Stepping
 from sonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
 from sonde.model.site import Kind, Site, SourceLine
 from sonde.model.trace import Trace
@@ -63,6 +64,7 @@ class Graphs:
         self.modules: set[str] = set()
         """Modules that run inside of compiled graphs."""
         self._breaks = record.Breaks()
+        self._stepping = Stepping(eager)
         self._first: list[Any] | None = None
         self._expected: Any = None
 
@@ -197,7 +199,12 @@ class Graphs:
 
     def before(self, graph: CompiledGraph, args: list[Any]) -> Any:
         """Keeps what is needed to look closer. Not None: the outputs, where the call was made in another way."""
+        if self.eager.entry_pending:  # a compiled function is the first thing that runs
+            self.eager.entry_pending = False
+            self.eager.stops.stop("entry")
         graph.keep(args)
+        if self._stepping.wanted(graph):
+            return self._stepping.run(graph, args)
         if graph.calls == 1 and self.session.options.budget != 0 and verify.affordable(graph.plain, random=graph.random):
             self._first = interpret.fresh(graph.plain, args)
             self._expected = interpret.run(graph.plain, args)
