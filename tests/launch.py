@@ -161,6 +161,7 @@ class Foundry:
         record: Path | None = None,
         debug: bool = False,
         stdin: str = "",
+        graph: str = "auto",
     ) -> Ran:
         folder = create_run(record or cwd, None, {"script": "script.py", "argv": []})
         options = Options(
@@ -171,6 +172,7 @@ class Foundry:
             steps=steps,
             recommended=recommended,
             debug=debug,
+            graph=graph,  # type: ignore[arg-type]
         )
         (cwd / "stdin").write_text(stdin)
         return self._run(script, cwd, argv, {**options.to_environment(), **(env or {})}, folder, strict=strict)
