@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -13,6 +14,8 @@ from models import build
 model, batches = build(sys.argv[1])
 torch.set_num_threads(int(sys.argv[2]))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+if os.environ.get("COMPILED"):
+    model = torch.compile(model)
 criterion = torch.nn.CrossEntropyLoss()
 done = 0
 losses = []

@@ -5,6 +5,8 @@
     attach(model, optimizer)      names for what Sonde would otherwise have to guess
     watch("**:grad", "norm > 1e3")  the same language as on the command line
     breakpoint()                  stop here, if a debugger is attached
+    print("attn", scores)         strings and tensors, also from compiled code, forward and backward
+    inspect(fn, *args)            every intermediate and gradient of one call
     launch_blocking()             every op synchronous, so that an error surfaces at its line
     report("accuracy", 0.9)       a number of your own, in the recording and for `sonde tune`
 
@@ -18,7 +20,7 @@ Importing Sonde imports neither a framework nor the server.
 from typing import TYPE_CHECKING, Any
 
 import sonde.watch  # noqa: F401  first the package, so that its import cannot take the function's name later
-from sonde.api import attach, breakpoint, launch_blocking, report, watch
+from sonde.api import attach, breakpoint, inspect, launch_blocking, print, report, watch
 from sonde.version import __version__
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ __all__ = [
     "attach",
     "watch",
     "breakpoint",
+    "print",
+    "inspect",
     "launch_blocking",
     "report",
     *_COMPANIONS,

@@ -80,6 +80,29 @@ def current() -> Any:
     return _session(begin=False)
 
 
+def print(*things: Any, sep: str = " ", precision: int = 4, most: int = 1000, gradient: bool = False) -> Any:
+    """Prints strings and tensors, also from compiled code (in program order, without a graph break), forward or backward.
+
+    A tensor of more than `most` elements is shown by its corners and its digest. Goes to standard output, as it is
+    the script's own. With `gradient=True` nothing is printed now: what comes back is the tensor (a tuple of them),
+    passed on unchanged, and its gradient is printed in the backward pass: `h = sonde.print("grad of h", h, gradient=True)`.
+    """
+    from sonde.adapters.torch.printing import show
+
+    return show(*things, sep=sep, precision=precision, most=most, gradient=gradient)
+
+
+def inspect(fn: Any, *args: Any, wrt: Any = None, **kwargs: Any) -> Any:
+    """Calls an op, a function or a module and gives back every op of the call, with values, digests, source lines and gradients.
+
+    `inspect(torch.mul, x, y, wrt="all").gradients`; `print(inspect(model, batch))`. `wrt` names the inputs whose gradients are
+    wanted (by name, by position, the tensor itself, or "all"); those of parameters always come. No session is needed.
+    """
+    from sonde.adapters.torch.inspection import inspect as look
+
+    return look(fn, args, kwargs, wrt, sys._getframe(1))
+
+
 def _session(*, begin: bool) -> Any:
     """The adapter of this process; opened, or begun on the spot, where `begin` asks for it."""
     if "torch" not in sys.modules and not begin:

@@ -13,7 +13,7 @@ from sonde.cli.outcome import finish
 from sonde.cli.supervise import supervise
 from sonde.cli.target import command_line
 from sonde.errors import UsageError
-from sonde.session.options import Options, parse_budget, parse_size
+from sonde.session.options import GraphMode, Options, parse_budget, parse_size
 from sonde.store.claim import create_run
 
 BLOCKING = {
@@ -67,6 +67,15 @@ BLOCKING = {
     default="1GB",
     help="The largest bundle that a step which went wrong is saved to (default 1GB).",
 )
+@click.option(
+    "--graph",
+    type=click.Choice(["auto", "nodes", "full", "exact"]),
+    default="auto",
+    show_default=True,
+    help="What torch.compile's graphs digest by themselves: nodes watched by name, every node (NaN, Inf, absmax), "
+    "every node with min, max and norm, or nothing.",
+)
+@click.option("--exact", "graph", flag_value="exact", help="Short for --graph exact: compiled code stays as it is.")
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(
     watch_texts: tuple[str, ...],
@@ -81,6 +90,7 @@ def run(
     blocking: bool,
     save_steps: tuple[int, ...],
     bundles: str,
+    graph: GraphMode,
     target: tuple[str, ...],
 ) -> None:
     """Run a training under Sonde; the script, its output and its exit code stay as they are.
@@ -96,6 +106,7 @@ def run(
         target, watch_texts=watch_texts, on_hit=on_hit, budget=budget, record=record, report_file=report_file,
         steps=steps, recommended=not no_recommended, quiet=quiet, verbose=verbose, blocking=blocking,
         save_steps=save_steps, bundles=bundles,
+        graph=graph,
     )  # fmt: skip
     sys.exit(code)
 
@@ -116,6 +127,7 @@ def run_target(
     blocking: bool = False,
     save_steps: tuple[int, ...] = (),
     bundles: str = "1GB",
+    graph: GraphMode = "auto",
 ) -> int:
     command, script = command_line(target)
     content = from_file(Path(FILE))
@@ -142,6 +154,7 @@ def run_target(
         quiet=quiet,
         bundle_bytes=parse_size(bundles),
         save_steps=save_steps,
+        graph=graph,
     )
     code = supervise(command, options, extra=BLOCKING if blocking else None)
     outcome = finish(folder, code, quiet=quiet, verbose=verbose)

@@ -24,6 +24,7 @@ FIELDS = ("norm", "absmax", "absmean", "mean", "std", "min", "max", "nan", "zero
 @click.option("--field", type=click.Choice(FIELDS), default="norm", show_default=True, help="What to plot of SITE.")
 @click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Rows a table; 0 is all.")
 @click.option("--plot/--no-plot", default=None, help="Plots, or sparklines (default: plots on a terminal).")
+@click.option("--graphs", is_flag=True, help="The compiled graphs, recompilations and graph breaks.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 def show(
     recording: str,
@@ -33,6 +34,7 @@ def show(
     field: str,
     limit: int,
     plot: bool | None,
+    graphs: bool,
     as_json: bool,
 ) -> None:
     """Show what a run recorded, or the history of a SITE in it.
@@ -45,6 +47,7 @@ def show(
       sonde show .sonde/runs/demo
       sonde show demo 'fc1:out' --steps 10-20
       sonde show demo '**:grad' --field absmax --plot
+      sonde show demo --graphs
       sonde show demo --json | jq .findings
     """
     from sonde.cli.screen import is_terminal
@@ -53,7 +56,11 @@ def show(
     opened = _only_rank(Recording.open(recording), rank)
     steps = parse_steps(span)
     plots = is_terminal() if plot is None else plot
-    if site is None:
+    if graphs:
+        from sonde.cli.graphs import show_graphs
+
+        show_graphs(opened, as_json=as_json, limit=limit)
+    elif site is None:
         _show_run(opened, steps, limit, plots, as_json)
     else:
         _show_site(opened, site, steps, limit, field, plots, as_json)

@@ -35,6 +35,12 @@ ROW = np.dtype(
 )
 assert ROW.itemsize == 192
 
+PARTIAL = 1
+"""In `flags`: computed by a compiled graph. Only `count`, `absmax` and maybe `min`, `max`, `norm` are known (others are NaN
+or 0), and `nan`, `pos_inf`, `neg_inf` are 1 where there are any."""
+UNSIGNED = 2
+"""In `flags`: the sign of the infinities is not known; they are counted under `neg_inf`."""
+
 DTYPES = (
     "float64", "float32", "float16", "bfloat16",
     "int64", "int32", "int16", "int8", "uint8", "bool",

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 from sonde.errors import UsageError
 from sonde.model.watchpoint import Action
 
 ENVIRONMENT = "SONDE_OPTIONS"
+
+GraphMode = Literal["auto", "exact", "nodes", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class Options:
     """The bundle that this process is to run again, instead of training."""
     factory: str | None = None
     """What builds the model for that, `package.module:function`; else the script does."""
+    graph: GraphMode = "auto"
+    """What compiled graphs digest by themselves: what is watched by name (auto), nothing (exact), every node (nodes, full)."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}

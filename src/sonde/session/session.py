@@ -181,6 +181,11 @@ class Session:
             except Exception as problem:
                 self.guard.contain("evaluating watchpoints", problem)
 
+    def found_nonfinite(self, site: int) -> None:
+        """A digest that somebody else computed has NaN or Inf."""
+        self.on_nonfinite(site)
+        self._went_nonfinite.add(site)
+
     def note(self, kind: str, **fields: Any) -> None:
         """Adds an event to the recording."""
         try:

@@ -14,12 +14,15 @@ import pyarrow as pa
 
 from sonde.errors import RecordingError
 from sonde.model.finding import Finding
+from sonde.model.graph import GraphRecord
 from sonde.model.site import Site
 from sonde.model.trace import Trace
 from sonde.model.watchpoint import Hit
 from sonde.store import format as fmt
 from sonde.store.codec import finding_in, hit_in, site_in
 from sonde.store.documents import json_lines, json_objects, read_json
+from sonde.store.graphs import FOLDER as GRAPHS
+from sonde.store.graphs import read_graph
 from sonde.store.liveness import alive
 from sonde.store.resolve import resolve
 from sonde.store.tables import StoredTable
@@ -147,6 +150,17 @@ class Rank:
                 found.append(read_trace(path))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 self._problem(f"{self.name}/{TRACES}/{path.name} cannot be read: {error!r}")
+        return found
+
+    @cached_property
+    def graphs(self) -> list[GraphRecord]:
+        """The graphs that were compiled, in the order that they were."""
+        found = []
+        for path in sorted((self.folder / GRAPHS).glob("*.json")):
+            try:
+                found.append(read_graph(path))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                self._problem(f"{self.name}/{GRAPHS}/{path.name} cannot be read: {error!r}")
         return found
 
     @cached_property

@@ -14,6 +14,7 @@ import numpy as np
 
 from sonde.errors import UsageError
 from sonde.model.finding import Finding
+from sonde.model.graph import GraphRecord
 from sonde.model.moment import Moment
 from sonde.model.site import Site
 from sonde.model.trace import Trace
@@ -25,6 +26,7 @@ from sonde.store.codec import finding_out, hit_out, site_out
 from sonde.store.columns import digest_batch, scalar_batch
 from sonde.store.compactor import Compactor
 from sonde.store.files import JsonLines, dump_json, replace_file
+from sonde.store.graphs import write_graph
 from sonde.store.liveness import identity
 from sonde.store.segments import SegmentLog
 from sonde.store.traces import write_trace
@@ -170,6 +172,11 @@ class RecordingWriter:
         names = (f"step{step}", *(f"step{step}-{k}" for k in range(2, 1000)))
         folder = next(parent / name for name in names if not (parent / name).exists())
         return folder, write_bundle(folder, document, tensors)
+
+    @_turn
+    def graph(self, graph: GraphRecord) -> None:
+        """Add a compiled graph."""
+        write_graph(self.folder, graph)
 
     @_turn
     def value(

@@ -21,6 +21,7 @@ from sonde.adapters.torch.entry import MOST_CALLS, Entry, Tap, is_container
 from sonde.adapters.torch.explain.latest import LatestCall
 from sonde.adapters.torch.facts import Facts
 from sonde.adapters.torch.frames import user_line
+from sonde.adapters.torch.graph.graphs import Graphs
 from sonde.adapters.torch.hooks import hook
 from sonde.adapters.torch.naming import clean, name_inside, name_root
 from sonde.adapters.torch.parameters import Parameters
@@ -78,6 +79,7 @@ class Eager:
         self.tracer: Tracer | None = None
         """The trace that is under way."""
         self.replay = Replay(self)
+        self.graphs = Graphs(self)
         session.on_nonfinite = self.replay.alarm
         session.gate.changed = self.refresh
         session.on_stop = self.stops.hit
@@ -359,6 +361,7 @@ class Eager:
         if behind:
             self._count_anew()
         self.replay.finish_step(self.step, behind=behind)
+        self.graphs.finish_step()
         session.cost_ns += self.accounting.finish_step(full=self.level == Level.FULL)
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step
@@ -415,6 +418,7 @@ class Eager:
             if not is_container(module)
         }
         seen = {entry.name for entry in self.entries.values() if entry.step >= 0 or entry.eval_step >= 0}
+        seen |= self.graphs.modules
         missing = {name: self.unsupported.get(name, "was never called") for name in named if name not in seen}
         return {
             "modules": len(named),

@@ -37,3 +37,8 @@ class Entry:
 def is_container(module: nn.Module) -> bool:
     """Holds modules but is never called itself."""
     return isinstance(module, nn.ModuleList | nn.ModuleDict | nn.ParameterList | nn.ParameterDict)
+
+
+def is_compiled(module: nn.Module) -> bool:
+    """By `torch.compile(module)` or `module.compile()`."""
+    return type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None

@@ -25,16 +25,20 @@ _owner: dict[
 
 def rank_of(code: CodeType) -> int:
     """Whose code it is: 0 Sonde's or torch's, 1 another library's, 2 the user's."""
-    known = _owner.get(code.co_filename)
+    return rank_of_file(code.co_filename)
+
+
+def rank_of_file(name: str) -> int:
+    known = _owner.get(name)
     if known is None:
-        path = os.path.abspath(code.co_filename)
-        if path.startswith((_OURS, _TORCH)) or code.co_filename.startswith("<frozen"):
+        path = os.path.abspath(name)
+        if path.startswith((_OURS, _TORCH)) or name.startswith("<frozen"):
             known = 0
         elif path.startswith(_LIBRARIES):
             known = 1
         else:
             known = 2
-        _owner[code.co_filename] = known
+        _owner[name] = known
     return known
 
 

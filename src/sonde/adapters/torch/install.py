@@ -19,13 +19,17 @@ from typing import Any
 import torch
 import torch.utils.data
 from torch import is_grad_enabled, nn
+from torch._C._dynamo import eval_frame
 from torch.compiler import is_dynamo_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from sonde.adapters.torch import birthplace
 from sonde.adapters.torch.batches import watch_batches
 from sonde.adapters.torch.eager import Eager
+from sonde.adapters.torch.entry import is_compiled
 from sonde.adapters.torch.facts.patches import made, observe_facts
+from sonde.adapters.torch.graph import backend
+from sonde.adapters.torch.graph.graphs import Graphs
 from sonde.model.moment import Phase
 
 Opener = Callable[[], Eager | None]
@@ -50,6 +54,8 @@ def install(opener: Opener) -> None:
         return
     _installed = True
     nn.Module.__call__ = _observed_call
+    skipped = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)
+    eval_frame.set_code_exec_strategy(_observed_call.__code__, skipped)  # as torch's own, which dynamo leaves out
     torch.autograd.backward = _observing(torch.autograd.backward, losses=True)
     torch.autograd.grad = _observing(torch.autograd.grad, losses=False)
     register_optimizer_step_pre_hook(_before_optimizer)
@@ -58,6 +64,7 @@ def install(opener: Opener) -> None:
     _wrap_scaler()
     _wrap_loader()
     _wrap_compile()
+    backend.install(_graphs)
     watch_batches(current)
     birthplace.install()
     observe_facts(current)
@@ -118,8 +125,12 @@ def suspended() -> Iterator[None]:
 _original_call = nn.Module.__call__
 
 
+_compiling_frames = eval_frame.get_eval_frame_callback
+"""Set while dynamo looks at every frame that begins: inside of a compiled module, and after a graph break in it."""
+
+
 def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    if is_dynamo_compiling():
+    if is_dynamo_compiling() or _compiling_frames():
         return _original_call(self, *args, **kwargs)
     eager = _eager
     if eager is None and (not _pending or (eager := begin()) is None):
@@ -151,7 +162,11 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
     eager.stack.append(entry)
     eager.inside_idle = eager.idle and eager.tracer is None
     try:
-        out = _original_call(self, *args, **kwargs)
+        if eager.stops.ops.pushed and is_compiled(self):
+            with eager.stops.ops.aside():
+                out = _original_call(self, *args, **kwargs)
+        else:
+            out = _original_call(self, *args, **kwargs)
     finally:
         eager.inside_idle = eager.resting
         eager.stack.pop()
@@ -374,6 +389,13 @@ def _wrap_loader() -> None:
         return original(self)
 
     torch.utils.data.DataLoader.__iter__ = iterate
+
+
+def _graphs() -> Graphs | None:
+    eager = _eager
+    if eager is None and (not _pending or (eager := begin()) is None):
+        return None
+    return eager.graphs if eager.thread == get_ident() and eager.graphs.active else None
 
 
 def _wrap_compile() -> None:

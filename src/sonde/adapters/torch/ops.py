@@ -30,26 +30,46 @@ class OpMode(TorchFunctionMode):  # type: ignore[misc]
         self.stops = stops
         self.active = False
         self._inside = 0
-        self._pushed = False
+        self._away = False
+        self.pushed = False
+        self.forbidden = False
+        """A compiled function would see the mode; its own nodes are places to stop, the ops around it are not."""
         self.counts: dict[int, Counter[str]] = {}
 
     def activate(self, wanted: bool) -> None:
+        wanted = wanted and not self.forbidden
         self.active = wanted
+        if self._away:
+            return
         if self._inside:
             return  # torch has taken the mode off for the time of the call, and puts it back: see `new_step`
-        if wanted and not self._pushed:
+        if wanted and not self.pushed:
             push(self)
-        elif self._pushed and not wanted:
+        elif self.pushed and not wanted:
             remove(self)
-        self._pushed = wanted
+        self.pushed = wanted
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         with torch._C.DisableTorchFunction():
             yield
 
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Off the stack meanwhile: a compiled module is called, and the compiler must not see it."""
+        remove(self)
+        self.pushed = False
+        self._away = True
+        try:
+            yield
+        finally:
+            self._away = False
+            self.activate(self.active)
+
     def new_step(self) -> None:
         self.counts.clear()
+        remove(self)  # wherever it is: what changed during a backward pass, autograd has put back since
+        self.pushed = False
         self.activate(self.active)
 
     def __torch_function__(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from sonde.adapters.torch import batches
 from sonde.adapters.torch.bundle.save import save
 from sonde.adapters.torch.bundle.tensors import Unsaveable
+from sonde.adapters.torch.entry import is_compiled
 from sonde.adapters.torch.reenact import Outcome, Reenactment, same
 from sonde.adapters.torch.tape import Tape
 from sonde.adapters.torch.taped import Entry, Slot
@@ -147,9 +148,7 @@ class Replay:
         known = eager.entries.get(id(module))
         if known is not None:
             tracer.entered(known)
-        compiled = (
-            type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
-        )
+        compiled = is_compiled(module)
         if not compiled and not transforming():
             return observed(eager, module, args, kwargs)
         note = f"{type(module).__name__} is {'compiled' if compiled else 'transformed'}, so its ops were not traced"
@@ -183,6 +182,8 @@ class Replay:
         self.off = f"{what} is compiled"
         self.tape.wanted = False
         self.tape.rest()
+        self.eager.stops.ops.forbidden = True
+        self.eager.stops.ops.activate(False)
         if self.eager.tracer is not None and not self.active:
             self.eager.tracer.pause()
             self.eager.tracer = None
@@ -286,12 +287,20 @@ class Replay:
         if self.active or eager.tracer is not None:
             return
         if not asked:
-            if self.off or self._poisoned or self.done >= MOST_REPLAYS:
+            if self._poisoned or self.done >= MOST_REPLAYS:
                 return
             if eager.step in (self._last_step, self._last_step + 1):
                 self._last_step = eager.step
                 return  # the same trouble goes on
             self._last_step = eager.step
+            if self.off:  # compiled code is not on the tape, but its graphs are at hand
+                self.done += 1
+                trace = eager.graphs.retrace(why)
+                if trace is not None:
+                    self._write(trace)
+                    self._note_batch(eager.step)
+                eager.session.uncounted()
+                return
         began = time.perf_counter_ns()
         tape = self.tape
         cannot = self.off or tape.trouble or self._forbidden()

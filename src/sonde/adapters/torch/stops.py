@@ -41,6 +41,8 @@ class Stops:
         self.debugging = False
         self.attentive = False
         self.inputs_wanted = False
+        self.inside: tuple[str, ...] | None = None
+        """The module whose node of a compiled graph runs now."""
 
     def refresh(self) -> None:
         self.debugging = self.gate.controller is not None
@@ -154,8 +156,9 @@ class Stops:
         eager = self.eager
         frame = bare.frame or user_frame(sys._getframe(2))
         backward = eager.phase is Phase.BACKWARD
-        source = bare.site.source if backward and bare.site is not None else line_of(frame)
-        modules = tuple(entry.name for entry in eager.stack)
+        at_node = backward or self.inside is not None  # the line that runs now says nothing there
+        source = bare.site.source if at_node and bare.site is not None else line_of(frame)
+        modules = (*(entry.name for entry in eager.stack), *(self.inside or ()))
         stop = Stop(
             bare.reason, bare.moment, bare.site, bare.tensor, modules, source, frame, bare.hits, bare.breakpoint
         )

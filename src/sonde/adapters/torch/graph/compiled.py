@@ -1,0 +1,247 @@
+"""One compiled graph at run time: it is called in the place of what the backend made, and reports what passed.
+
+What the graph computed for Sonde is taken off its outputs before anybody sees them. Nothing else is changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from sonde.adapters.torch.graph.interpret import has_random, written_inputs
+from sonde.adapters.torch.graph.names import NodeName
+from sonde.adapters.torch.graph.watching import Column, Depth, base
+from sonde.adapters.torch.tensors import dtype_name
+from sonde.digest.layout import DTYPES, PARTIAL, UNSIGNED
+from sonde.model.site import Kind, Role
+from sonde.session.policy import Level
+from sonde.session.session import CAPACITY
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.graph.graphs import Graphs, Region
+
+_STATE_BYTES = 1 << 20
+
+
+class CompiledGraph:
+    """`plain` is the graph as AOTAutograd made it, `names` those of its nodes; `backward` says which of the two it is."""
+
+    def __init__(
+        self,
+        graphs: Graphs,
+        region: Region,
+        number: int,
+        plain: GraphModule,
+        names: dict[Node, NodeName],
+        *,
+        backward: bool,
+    ) -> None:
+        self.graphs, self.region, self.number, self.plain, self.names = graphs, region, number, plain, names
+        self.backward = backward
+        self.columns: list[Column] = []
+        self.run: Callable[[list[Any]], Any] = _not_compiled
+        self.calls = 0
+        self.kept: Kept | None = None
+        """What it was last called with in this step."""
+        self.random = has_random(plain)
+        self.written = written_inputs(plain)
+        self.nodes = {node.name: node for node in plain.graph.nodes}
+        self.placeholders = [node.name for node in plain.graph.nodes if node.op == "placeholder"]
+        self.outputs = self._outputs()
+        self._taps: list[tuple[int, list[int]]] | None = None
+        self._table: Table | None = None
+        self._step = -1
+        self._calls_in_step = 0
+
+    def _outputs(self) -> list[str | None]:
+        (out,) = (node for node in self.plain.graph.nodes if node.op == "output")
+        return [node.name if isinstance(node, Node) else None for node in out.args[0]]
+
+    # -- the call --------------------------------------------------------------------------------
+
+    def __call__(self, args: list[Any]) -> Any:
+        graphs = self.graphs
+        if not graphs.observing():
+            return self._strip(self.run(args))
+        self.calls += 1
+        try:
+            before = graphs.before(self, args)
+        except Exception as problem:
+            graphs.guard.contain("keeping the inputs of a compiled graph", problem)
+            before = None
+        if before is not None:
+            return before
+        eager = graphs.eager
+        resting, eager.inside_idle = eager.inside_idle, True  # a backend may call the graph as a module
+        try:
+            given = self.run(args)
+        finally:
+            eager.inside_idle = resting
+        made = self._strip(given)
+        began = time.perf_counter_ns()
+        counted = graphs.session.block.nanos
+        try:
+            self._observe(given, made)
+            graphs.after(self, made)
+        except Exception as problem:
+            graphs.guard.contain("observing a compiled graph", problem)
+        graphs.session.cost_ns += time.perf_counter_ns() - began - (graphs.session.block.nanos - counted)
+        return made
+
+    def _strip(self, given: Any) -> Any:
+        return given[: len(self.outputs)] if self.columns else given
+
+    def _observe(self, given: Any, made: Any) -> None:
+        eager = self.graphs.eager
+        if self._step != eager.step:
+            self._step, self._calls_in_step = eager.step, 0
+        call = self._calls_in_step
+        self._calls_in_step += 1
+        if self.columns:
+            if self._table is None:
+                self._table = Table(self)
+            self._table.fill(given[len(self.outputs)], call)
+        if eager.level == Level.FULL and not self.backward:
+            if self._taps is None:
+                self._taps = self._tapped()
+            for k, sites in self._taps:
+                for site in sites:
+                    eager.add(site, made[k].detach(), call)
+
+    def _tapped(self) -> list[tuple[int, list[int]]]:
+        """The outputs (with what is kept for the backward pass) that the graph itself does not digest, and their sites."""
+        known = {column.node for column in self.columns}
+        found = []
+        for k, name in enumerate(self.outputs):
+            node = self.nodes[name] if name is not None else None
+            if node is None or node.op != "call_function" or base(node).name in known or base(node) not in self.names:
+                continue
+            value = node.meta.get("val")
+            if isinstance(value, Tensor) and value.is_floating_point():
+                known.add(base(node).name)
+                found.append((k, self.sites(base(node))))
+        return found
+
+    def sites(self, node: Node) -> list[int]:
+        """The sites that show what this node gives: its own, and the modules' whose output it is."""
+        name, value = self.names[node], node.meta["val"]
+        facts: dict[str, Any] = {
+            "shape": tuple(size if isinstance(size, int) else -1 for size in value.shape),
+            "dtype": dtype_name(value),
+            "source": name.source,
+        }
+        session = self.graphs.session
+        made = [session.site(name.name, name.role, Kind.OP, type=name.aten, **facts)]
+        modules = dict(name.modules)
+        for user in self.nodes.values():  # the module's last node may be a view of this one
+            if user in self.names and self.names[user].modules and base(user) is node:
+                modules |= dict(self.names[user].modules)
+        if not self.backward:
+            for path, kind in modules.items():
+                made.append(session.site(path, Role.OUT, Kind.MODULE, type=kind, **facts))
+        return made
+
+    # -- inputs ----------------------------------------------------------------------------------
+
+    def keep(self, args: list[Any]) -> None:
+        """What is needed to run this call again. Of a backward graph only what came from outside."""
+        if self.backward:
+            held = [
+                arg if name.startswith("tangents") else None for name, arg in zip(self.placeholders, args, strict=True)
+            ]
+            self.kept = Kept(held, None)
+            return
+        held = list(args)
+        for k in self.written:
+            if isinstance(held[k], Tensor) and held[k].numel() * held[k].element_size() <= _STATE_BYTES:
+                held[k] = held[k].detach().clone()
+        self.kept = Kept(held, torch.default_generator.get_state() if self.random else None)
+
+
+class Kept:
+    """The arguments of a call, by reference, with their versions."""
+
+    def __init__(self, args: list[Any], random: Tensor | None) -> None:
+        self.args, self.random = args, random
+        self.versions = [_version(arg) for arg in args]
+
+    @property
+    def unchanged(self) -> bool:
+        return [_version(arg) for arg in self.args] == self.versions
+
+
+class Table:
+    """From the packed output to rows of digests: which number is which field of which site."""
+
+    def __init__(self, graph: CompiledGraph) -> None:
+        self._session = graph.graphs.session
+        sites: list[int] = []
+        columns: list[Column] = []
+        for column in graph.columns:
+            for site in graph.sites(graph.nodes[column.node]):
+                sites.append(site)
+                columns.append(column)
+        values = [graph.nodes[column.node].meta["val"] for column in columns]
+        self._sites = sites
+        self._first = np.array([column.first for column in columns])
+        self._range = np.array([column.depth is Depth.RANGE for column in columns])
+        self._dtypes = [DTYPES.index(dtype_name(value)) for value in values]
+        self._counts = np.array([_count(value) for value in values])
+        self._immediate = any(site in self._session.immediate for site in sites)
+
+    def fill(self, packed: Tensor, call: int) -> None:
+        session, block = self._session, self._session.block
+        numbers = packed.detach().to(torch.float64).numpy()
+        size = len(self._sites)
+        if len(block) + size > CAPACITY:
+            session.flush()
+        first = len(block)
+        for site in self._sites:
+            block.reserve(site, call)
+        rows = session.rows[first : first + size]
+        with np.errstate(all="ignore"):
+            low, high = numbers[self._first], numbers[np.minimum(self._first + self._range, len(numbers) - 1)]
+            square = np.where(self._range, numbers[np.minimum(self._first + 2, len(numbers) - 1)], np.nan)
+            nan = np.isnan(low) | np.isnan(high)
+            largest = np.where(self._range, np.maximum(np.abs(low), np.abs(high)), high)
+            infinite = np.isinf(largest) & ~nan
+            fine = ~nan & ~infinite
+            rows["count"] = self._counts
+            rows["nan"] = nan
+            rows["pos_inf"] = infinite & self._range & (high == np.inf)
+            rows["neg_inf"] = infinite & (~self._range | (low == -np.inf))
+            rows["zero"] = np.where(largest == 0, self._counts, 0)
+            rows["negative"] = 0
+            rows["absmax"] = np.where(fine, largest, np.nan)
+            rows["min"] = np.where(fine & self._range, low, np.nan)
+            rows["max"] = np.where(fine & self._range, high, np.nan)
+            rows["norm"] = np.where(fine & np.isfinite(square), np.sqrt(square), np.nan)
+        for name in ("mean", "std", "absmean"):
+            rows[name] = np.nan
+        rows["exponents"] = 0
+        rows["dtype"] = self._dtypes
+        rows["flags"] = PARTIAL | np.where(infinite & ~self._range, UNSIGNED, 0)
+        bad = np.flatnonzero(nan | infinite)
+        for k in bad.tolist():
+            session.found_nonfinite(self._sites[k])
+        if self._immediate or len(bad):
+            session.evaluate()
+
+
+def _count(value: Tensor) -> int:
+    count: Any = value.numel()
+    return count if isinstance(count, int) else int(count.node.hint or 1)  # a dynamic shape: as it was when compiled
+
+
+def _version(arg: Any) -> int:
+    return arg._version if isinstance(arg, Tensor) and not arg.is_inference() else 0
+
+
+def _not_compiled(args: list[Any]) -> Any:
+    raise RuntimeError("the graph was not compiled yet")

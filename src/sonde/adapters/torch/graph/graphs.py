@@ -1,0 +1,309 @@
+"""All compiled graphs of a training: how each is watched, and what was seen when it was compiled.
+
+By default a graph is compiled as it is, and its outputs and what it keeps for the backward pass are digested as the budget
+allows. Nodes that the user watches by name, or all of them (`--graph nodes`, `--graph full`), are digested by the graph itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._guards import TracingContext
+from torch.fx import GraphModule, Node
+
+from sonde.adapters.torch.frames import foreign_frames, user_line
+from sonde.adapters.torch.graph import interpret, record, verify
+from sonde.adapters.torch.graph.compiled import CompiledGraph
+from sonde.adapters.torch.graph.names import Names
+from sonde.adapters.torch.graph.retrace import Retrace
+from sonde.adapters.torch.graph.stepping import Stepping
+from sonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
+from sonde.model.site import Kind, Site, SourceLine
+from sonde.model.trace import Trace
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.eager import Eager
+
+log = logging.getLogger("sonde.graph")
+
+Compiler = Callable[[GraphModule, Sequence[Any]], Any]
+
+
+class Region:
+    """One piece of code that was compiled: its forward (or only) graph, and its backward one."""
+
+    def __init__(self, number: int, names: Names, source: SourceLine | None, backend: str) -> None:
+        self.number, self.names, self.source, self.backend = number, names, source, backend
+        self.guards: list[str] = []
+        self.reason = ""
+        """Why this code was compiled once more."""
+        self.forward: CompiledGraph | None = None
+        self.backward: CompiledGraph | None = None
+
+
+class Graphs:
+    """Belongs to the training thread; graphs that other threads call pass through."""
+
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.session = eager.session
+        self.guard = eager.session.guard
+        self.regions: list[Region] = []
+        self.count = 0
+        self.active = True
+        self.modules: set[str] = set()
+        """Modules that run inside of compiled graphs."""
+        self._breaks = record.Breaks()
+        self._stepping = Stepping(eager)
+        self._first: list[Any] | None = None
+        self._expected: Any = None
+
+    # -- compiling -------------------------------------------------------------------------------
+
+    def region(self, backend: str) -> Region:
+        """A region is about to be compiled."""
+        stack = self.eager.stack
+        entry = stack[-1] if stack else None
+        compiled = entry.ref() if entry is not None else None
+        inner = self.eager.entries.get(id(getattr(compiled, "_orig_mod", None)))
+        if inner is not None:
+            self.modules.add(inner.name)
+            if inner.name in self.eager.roots:  # it is also called uncompiled, and has its names from there
+                entry = inner
+
+        def owner(variable: str) -> str:
+            if entry is not None:
+                return (
+                    self.eager.parameters.prefix_of(entry.name) if entry.name in self.eager.roots else f"{entry.name}."
+                )
+            own = self._meet(variable)
+            return self.eager.parameters.prefix_of(own) if own else ""
+
+        def own(variable: str) -> str:
+            return entry.name if entry is not None else self._meet(variable) or variable
+
+        made = Region(len(self.regions), Names(owner, own), user_line(), backend)
+        made.guards = record.guards_now()
+        same = [region for region in self.regions if region.source is not None and region.source == made.source]
+        if same:
+            made.reason = "compiled again from the same line: a guard failed, or there are several graphs"
+        self.regions.append(made)
+        return made
+
+    def _meet(self, variable: str) -> str | None:
+        """The name of a root that a compiled function uses by this variable."""
+        for frame in foreign_frames(sys._getframe(1)):
+            for scope in (frame.f_locals, frame.f_globals):
+                found = scope.get(variable)
+                if isinstance(found, torch.nn.Module):
+                    if id(found) not in self.eager.entries:
+                        self.eager.meet_root(found)
+                    return self.eager.entries[id(found)].name
+        return None
+
+    def compile(
+        self, region: Region, compiler: Compiler, gm: GraphModule, inputs: Sequence[Any], *, backward: bool
+    ) -> Any:
+        """What `compiler` makes of the graph, watched. Where that fails, what it makes of the graph alone."""
+        began = time.perf_counter()
+        try:
+            graph = CompiledGraph(
+                self, region, self.count, *self._named(region, gm, backward=backward), backward=backward
+            )
+            watched, columns = self._watched(graph, gm)
+        except Exception as problem:
+            self.guard.contain("looking at a compiled graph", problem)
+            return compiler(gm, inputs)
+        if columns:
+            try:
+                made = compiler(watched, inputs)
+                graph.columns = columns
+                _cut_strides(len(graph.outputs))
+            except Exception as problem:
+                self.guard.contain("compiling a watched graph", problem)
+                made = compiler(gm, inputs)
+        else:
+            made = compiler(gm, inputs)
+        graph.run = made if getattr(made, "_boxed_call", False) else lambda args: made(*args)
+        self.count += 1
+        self.modules.update(region.names.modules)
+        if backward:
+            region.backward = graph
+        else:
+            region.forward = graph
+        self._note(graph, inputs, time.perf_counter() - began)
+
+        def run(args: list[Any]) -> Any:
+            return graph(args)
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    def _named(self, region: Region, gm: GraphModule, *, backward: bool) -> tuple[GraphModule, dict[Node, Any]]:
+        plain = _copy(gm)
+        return plain, region.names.of(plain, backward=backward, returned=_returned())
+
+    def _watched(self, graph: CompiledGraph, gm: GraphModule) -> tuple[GraphModule, list[Column]]:
+        forward = graph.region.forward
+        known = forward.nodes if graph.backward and forward is not None else ()
+        wanted = [(node, self.depth(graph, node)) for node in watchable(graph.plain, known)]
+        chosen = {node.name: depth for node, depth in wanted if depth}
+        if not chosen:
+            return gm, []
+        watched = _copy(gm)
+        return watched, instrument(
+            watched, [(node, chosen[node.name]) for node in watched.graph.nodes if node.name in chosen]
+        )
+
+    def depth(self, graph: CompiledGraph, node: Node) -> Depth:
+        """How much the user wants to know of a node from the graph itself."""
+        options = self.session.options
+        if options.graph == "exact":
+            return Depth.NONE
+        if options.graph == "full":
+            return Depth.RANGE
+        name = graph.names[node]
+        site = Site(-1, name.name, name.role, Kind.OP, type=name.aten, source=name.source)
+        if self.session.user_watched(site):
+            return Depth.RANGE
+        return Depth.LARGEST if options.graph == "nodes" else Depth.NONE
+
+    def _note(self, graph: CompiledGraph, inputs: Sequence[Any], seconds: float) -> None:
+        try:
+            self.session.writer.graph(
+                record.recorded(
+                    graph, graph.region.names.modules, step=self.eager.step, seconds=seconds,
+                    guards=graph.region.guards, dynamic=record.is_dynamic(inputs),
+                )
+            )  # fmt: skip
+        except Exception as problem:
+            self.guard.contain("writing the recording", problem)
+        self.session.note(
+            "graph_compiled", graph=graph.number, region=graph.region.number, backward=graph.backward, step=self.eager.step,
+            backend=graph.region.backend, nodes=len(graph.names), watched=len(graph.columns), seconds=round(seconds, 3),
+        )  # fmt: skip
+        self.session.uncounted()
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def observing(self) -> bool:
+        from sonde.adapters.torch import install
+
+        return self.active and install.current() is self.eager and self.eager.thread == get_ident()
+
+    def before(self, graph: CompiledGraph, args: list[Any]) -> Any:
+        """Keeps what is needed to look closer. Not None: the outputs, where the call was made in another way."""
+        if self.eager.entry_pending:  # a compiled function is the first thing that runs
+            self.eager.entry_pending = False
+            self.eager.stops.stop("entry")
+        graph.keep(args)
+        if self._stepping.wanted(graph):
+            return self._stepping.run(graph, args)
+        if (
+            graph.calls == 1
+            and self.session.options.budget != 0
+            and verify.affordable(graph.plain, random=graph.random)
+        ):
+            self._first = interpret.fresh(graph.plain, args)
+            self._expected = interpret.run(graph.plain, args)
+        return None
+
+    def after(self, graph: CompiledGraph, made: Any) -> None:
+        """The call is over. The first of every graph is compared with what the graph should give."""
+        args, expected, self._first, self._expected = self._first, self._expected, None, None
+        if args is None:
+            return
+        found = verify.first_departure(graph.plain, expected, made)
+        if found is None:
+            return
+        log.warning(
+            "the compiled result of graph %d departs from the graph itself; looking for the first node", graph.number
+        )
+        self.active = False
+        try:
+            with torch.random.fork_rng(devices=[]), torch.no_grad():
+                if graph.region.backend == "inductor":
+                    found = verify.located(graph.plain, found, args)
+        except Exception as problem:  # a part of a graph may be beyond the compiler; the output's name is known
+            log.debug("the first departing node could not be found: %s", problem, exc_info=problem)
+        finally:
+            self.active = True
+        self._departed(graph, found)
+
+    def _departed(self, graph: CompiledGraph, found: verify.Departure) -> None:
+        node = graph.nodes[found.node]
+        name = graph.names.get(node)
+        source = name.source if name is not None else None
+        self.session.note(
+            "compiled_departs", graph=graph.number, region=graph.region.number, backend=graph.region.backend,
+            backward=graph.backward, step=self.eager.step, node=node.name, target=str(node.target),
+            site=name.address if name is not None else None, distance=found.distance, max_abs=found.max_abs,
+            exact=found.exact, source=asdict(source) if source is not None else None,
+        )  # fmt: skip
+
+    def retrace(self, why: str) -> Trace | None:
+        """The compiled calls of this step again, node by node; None where there were none."""
+        called = [region for region in self.regions if region.forward is not None and region.forward.kept is not None]
+        if not called:
+            return None
+        began = time.perf_counter()
+        again = Retrace({key: name for key, (name, _) in self.eager.parameters.names.items()})
+        self.active = False
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # a print of the program's own was seen already
+                made = [(region, again.forward(region.forward)) for region in called if region.forward is not None]
+                for region, values in reversed(made):
+                    if region.backward is not None and again.loss is None:
+                        again.backward(region.backward, values)
+        finally:
+            self.active = True
+        trace = again.trace(self.eager.step)
+        self.session.note(
+            "replayed", step=self.eager.step, trigger=why, exact=trace.exact, ops=len(trace.ops), compiled=True,
+            notes=list(trace.notes), seconds=round(time.perf_counter() - began, 4),
+        )  # fmt: skip
+        return trace
+
+    def finish_step(self) -> None:
+        """Nothing of a step is kept beyond it."""
+        if not self.regions:
+            return
+        for kind, fields in self._breaks.news():
+            self.session.note(kind, step=self.eager.step, **fields)
+        for region in self.regions:
+            for graph in (region.forward, region.backward):
+                if graph is not None:
+                    graph.kept = None
+
+
+def _copy(gm: GraphModule) -> GraphModule:
+    made = GraphModule(gm, copy.deepcopy(gm.graph), type(gm).__name__)
+    made.meta.update(gm.meta)
+    return made
+
+
+def _returned() -> slice:
+    """Before what the program returns come inputs that it changed; after it, what the backward pass needs."""
+    context = TracingContext.try_get()
+    facts = context.fw_metadata if context is not None else None
+    if facts is None:
+        return slice(None)
+    first = facts.num_mutated_inp_runtime_indices
+    return slice(first, first + facts.num_outputs)
+
+
+def _cut_strides(count: int) -> None:
+    """The strides of the outputs are reported to AOTAutograd, which knows nothing of one more."""
+    context = TracingContext.try_get()
+    if context is not None and context.output_strides:
+        del context.output_strides[count:]

@@ -1,0 +1,63 @@
+"""A graph run node by node, by the framework's own kernels: to step through it, to trace it, to compare with what was compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Interpreter, Node
+
+from sonde.adapters.torch.graph.watching import is_random
+
+Visit = Callable[[Node, Any], None]
+"""Called with each node and what it gave, while its inputs are still there."""
+
+
+class NodeByNode(Interpreter):
+    """`visit` sees every node after it ran."""
+
+    def __init__(self, gm: GraphModule, visit: Visit | None = None, *, keep: bool = False) -> None:
+        super().__init__(gm, garbage_collect_values=not keep)
+        self.extra_traceback = False
+        self._visit = visit
+
+    def run_node(self, n: Node) -> Any:
+        result = super().run_node(n)
+        if self._visit is not None and n.op == "call_function":
+            self._visit(n, result)
+        return result
+
+    def inputs_of(self, node: Node) -> list[Tensor]:
+        """The tensors that a node was given; to be asked while it is visited."""
+        values = [self.env.get(source) for source in node.all_input_nodes]
+        return [value for value in values if isinstance(value, Tensor)]
+
+
+def run(gm: GraphModule, args: Sequence[Any], visit: Visit | None = None) -> Any:
+    """What the graph gives, without changing its inputs."""
+    with torch.no_grad(), torch._C._DisableAutocast():
+        return NodeByNode(gm, visit).run(*fresh(gm, args))
+
+
+def fresh(gm: GraphModule, args: Sequence[Any]) -> list[Any]:
+    """The arguments, those that the graph writes to as copies."""
+    written = written_inputs(gm)
+    return [arg.clone() if k in written and isinstance(arg, Tensor) else arg for k, arg in enumerate(args)]
+
+
+def written_inputs(gm: GraphModule) -> frozenset[int]:
+    """The positions of the inputs that the graph changes."""
+    places = {node: k for k, node in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
+    found = set()
+    for node in gm.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.op == "call_function" and schema is not None and schema.is_mutable:
+            found |= {places[source] for source in node.all_input_nodes if source in places}
+    return frozenset(found)
+
+
+def has_random(gm: GraphModule) -> bool:
+    """Compiled random numbers are others than the framework's own, from the same seed."""
+    return any(node.op == "call_function" and is_random(node) for node in gm.graph.nodes)

@@ -1,0 +1,142 @@
+"""Whether the compiler's result is the graph's: the first call of every graph is also made node by node, and compared.
+
+Outputs and what is kept for the backward pass are compared at once. Where they part by more than rounding explains,
+the nodes that lead to the first bad one are compiled in part, to find the first node whose compiled result departs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from sonde.adapters.torch.graph import interpret
+from sonde.adapters.torch.graph.watching import is_random
+
+MOST_BYTES = 1 << 30
+"""Outputs of one graph that are compared."""
+MOST_PARTS = 16
+"""Up to so many parts of a graph are compiled one by one; of more, by halving."""
+TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-2, torch.bfloat16: 0.2, torch.float16: 0.1}
+"""Relative distance (of norms) beyond which rounding and reordering explain nothing; far above what compilers do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """`node` is the first whose compiled result is not the graph's. `exact`: it was found by compiling parts of the graph."""
+
+    node: str
+    distance: float
+    max_abs: float
+    exact: bool
+
+
+def affordable(plain: GraphModule, *, random: bool) -> bool:
+    """Random numbers differ between compiler and framework, and memory is needed for all outputs once more."""
+    if random:
+        return False
+    (out,) = (node for node in plain.graph.nodes if node.op == "output")
+    values = [node.meta.get("val") for node in out.args[0] if isinstance(node, Node)]
+    sizes = [value.numel() * value.element_size() for value in values if isinstance(value, Tensor)]
+    return all(isinstance(size, int) for size in sizes) and sum(sizes) <= MOST_BYTES
+
+
+def first_departure(plain: GraphModule, expected: Sequence[Any], made: Sequence[Any]) -> Departure | None:
+    """The first output in execution order that is not what it should be."""
+    (out,) = (node for node in plain.graph.nodes if node.op == "output")
+    order = {node: k for k, node in enumerate(plain.graph.nodes)}
+    found = []
+    for node, right, got in zip(out.args[0], expected, made, strict=False):
+        if isinstance(node, Node) and isinstance(right, Tensor) and isinstance(got, Tensor):
+            distance, largest = apart(right, got)
+            if distance > TOLERANCE.get(right.dtype, 0.0):
+                found.append((order[node], Departure(node.name, distance, largest, exact=False)))
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def apart(right: Tensor, got: Tensor) -> tuple[float, float]:
+    """The distance relative to the norm, and the largest difference; infinite where NaN or Inf stand in other places."""
+    if right.shape != got.shape or right.dtype != got.dtype:
+        return float("inf"), float("inf")
+    if right.numel() == 0 or not right.is_floating_point():
+        return 0.0, 0.0
+    a, b = right.detach().double(), got.detach().double()
+    fine = torch.isfinite(a)
+    if bool((fine != torch.isfinite(b)).any()):
+        return float("inf"), float("inf")
+    a, b = a[fine], b[fine]
+    difference = (a - b).abs()
+    if not difference.numel():
+        return 0.0, 0.0
+    scale = max(float(a.norm()), float(b.norm()), 1e-6 * a.numel() ** 0.5)
+    return float(difference.norm()) / scale, float(difference.max())
+
+
+def located(plain: GraphModule, departure: Departure, args: Sequence[Any]) -> Departure:
+    """The first node on the way to the departing one whose result departs when inductor compiles the graph up to it."""
+    end = next(node for node in plain.graph.nodes if node.name == departure.node)
+    way = _ancestors(plain, end)
+    values: dict[str, Any] = {}
+    interpret.run(plain, args, lambda node, value: values.__setitem__(node.name, _own(value)))
+    if len(way) <= MOST_PARTS:
+        parts = (_departs(plain, node, args, values[node.name]) for node in way[:-1])
+        return next((found for found in parts if found is not None), departure)
+    low, high, best = 0, len(way) - 1, departure
+    while low < high:
+        middle = (low + high) // 2
+        found = _departs(plain, way[middle], args, values[way[middle].name])
+        if found is None:
+            low = middle + 1
+        else:
+            high, best = middle, found
+    return best
+
+
+def _departs(plain: GraphModule, node: Node, args: Sequence[Any], right: Tensor) -> Departure | None:
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    part = _up_to(plain, node)
+    examples = [place.meta["val"] for place in part.graph.nodes if place.op == "placeholder"]
+    made = compile_fx_inner(part, examples)(list(interpret.fresh(plain, args)))
+    distance, largest = apart(right, made[0])
+    if distance > TOLERANCE.get(right.dtype, 0.0):
+        return Departure(node.name, distance, largest, exact=True)
+    return None
+
+
+def _up_to(plain: GraphModule, last: Node) -> GraphModule:
+    """The graph with `last` as its only output. What it writes to its inputs it still writes: that is part of the problem."""
+    graph = copy.deepcopy(plain.graph)
+    (out,) = (node for node in graph.nodes if node.op == "output")
+    target = next(node for node in graph.nodes if node.name == last.name)
+    out.args = ((target,),)
+    graph.eliminate_dead_code()
+    return GraphModule(plain, graph)
+
+
+def _ancestors(plain: GraphModule, end: Node) -> list[Node]:
+    """The tensors that lead to it, itself included, in execution order."""
+    found, waiting = {end}, [end]
+    while waiting:
+        for source in waiting.pop().all_input_nodes:
+            if source not in found:
+                found.add(source)
+                waiting.append(source)
+    return [
+        node
+        for node in plain.graph.nodes
+        if node in found
+        and node.op == "call_function"
+        and isinstance(node.meta.get("val"), Tensor)
+        and not is_random(node)
+    ]
+
+
+def _own(value: Any) -> Any:
+    """As it is now: a later node may write to it."""
+    return value.detach().clone() if isinstance(value, Tensor) else value
