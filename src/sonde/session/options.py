@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from sonde.errors import UsageError
 from sonde.model.watchpoint import Action
@@ -24,6 +25,8 @@ class Options:
     recommended: bool = True
     debug: bool = False
     quiet: bool = False
+    dump: dict[str, Any] | None = None
+    """The settings of a dump, as `DumpSettings.to_json` gives them."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}

@@ -51,12 +51,17 @@ def step_file(step: int, part: int) -> str:
     return f"{STEPS}/{step:06d}{f'-{part}' if part else ''}.safetensors"
 
 
+def check_free(folder: Path) -> None:
+    """An earlier dump is never overwritten: UsageError."""
+    if (folder / MANIFEST).exists() or any(folder.glob(f"{RANK}*")):
+        raise UsageError(f"{folder} already holds a dump; remove it first, or choose another path or net_name.")
+
+
 def create_dump(folder: Path, facts: Mapping[str, Any]) -> Path:
-    """Make the folder of a dump. An earlier dump is never overwritten: UsageError, also when it cannot be made."""
+    """Make the folder of a dump. Raises UsageError when it cannot be made, or an earlier dump is there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if (folder / MANIFEST).exists() or any(folder.glob(f"{RANK}*")):
-            raise UsageError(f"{folder} already holds a dump; remove it first, or choose another path or net_name.")
+        check_free(folder)
         content = {
             **facts,
             "format": FORMAT_VERSION,

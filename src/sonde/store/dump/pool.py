@@ -28,7 +28,10 @@ class Slot:
 
 
 class Pool:
-    """`take` by the filling thread, `give` by the writing one. A signal handler may call either."""
+    """`take` by the filling thread, `give` by the writing one. A signal handler may call either.
+
+    The slot that came back last goes out first, so no more memory is ever touched than the disk lags behind.
+    """
 
     def __init__(self, size: int, slot: int = SLOT) -> None:
         count = max(2, size // slot)
@@ -40,25 +43,25 @@ class Pool:
                 except OSError:
                     pass
         memory: np.ndarray[Any, Any] = np.frombuffer(self._map, np.uint8)
-        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
-        for k in range(count):
-            self._free.put(Slot(memory[k * slot : (k + 1) * slot]))
+        self._free = [Slot(memory[k * slot : (k + 1) * slot]) for k in reversed(range(count))]
+        self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in self._free:
+            self._tokens.put(None)
         self.size = count * slot
         self.waits = 0
         self.waited_ns = 0
 
     def take(self) -> Slot:
         try:
-            return self._free.get_nowait()
+            self._tokens.get_nowait()
         except queue.Empty:
-            pass
-        began = time.perf_counter_ns()
-        try:
-            return self._free.get()
-        finally:
+            began = time.perf_counter_ns()
+            self._tokens.get()
             self.waits += 1
             self.waited_ns += time.perf_counter_ns() - began
+        return self._free.pop()
 
     def give(self, slot: Slot) -> None:
         slot.filled = 0
-        self._free.put(slot)
+        self._free.append(slot)
+        self._tokens.put(None)
