@@ -21,6 +21,8 @@ class Lazy(click.Group):
         "show": "sonde.cli.show:show",
         "query": "sonde.cli.query:query",
         "diagnose": "sonde.cli.diagnose:diagnose_command",
+        "convert": "sonde.cli.convert:convert_command",
+        "ckpt": "sonde.cli.ckpt:ckpt",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -61,6 +63,8 @@ def cli() -> None:
     sonde check train.py                 two steps: does it train at all?
     sonde show                           what the newest run recorded
     sonde query . 'select * from hits'   SQL over every digest
+    sonde ckpt model.pt [older.pt]       inspect a checkpoint, or diff two
+    sonde convert SRC DST                dumps and checkpoints between formats
 
     Shell completion (bash; also zsh, fish):  eval "$(_SONDE_COMPLETE=bash_source sonde)"
     """

@@ -48,7 +48,13 @@ BLOCKING = {
 )
 @click.option("--report", "report_file", metavar="FILE.json", help="Findings as JSON; - is standard output.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Stop cleanly after N optimizer steps.")
-@click.option("--dump", "dump_sites", multiple=True, metavar="SITE", help="Keep whole tensors: a site pattern, a type or a name; repeatable.")
+@click.option(
+    "--dump",
+    "dump_sites",
+    multiple=True,
+    metavar="SITE",
+    help="Keep whole tensors: a site pattern, a type or a name; repeatable.",
+)
 @click.option("--dump-steps", metavar="0,10-20", help="Steps to dump (default: all).")
 @click.option(
     "--dump-config",

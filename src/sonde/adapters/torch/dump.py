@@ -301,5 +301,3 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 def _has_bytes(tensor: Tensor) -> bool:
     return tensor.device.type != "meta" and not tensor.is_quantized and not tensor.is_nested
-
-

@@ -85,7 +85,9 @@ class Choice:
         self.roles: frozenset[Role] = frozenset(roles)
         self.rules = [rule(text) for text in (*settings.sites, *settings.kernels)]
         self.unmatched = {entry.text for entry in self.rules}
-        self.possible: frozenset[Role] = frozenset().union(*map(self._roles_of, self.rules)) if self.rules else self.roles
+        self.possible: frozenset[Role] = (
+            frozenset().union(*map(self._roles_of, self.rules)) if self.rules else self.roles
+        )
         """Roles that may be wanted at all."""
         self.ops = any(entry.ops for entry in self.rules)
         self._known: dict[tuple[str, Role, int | None, str], bool] = {}

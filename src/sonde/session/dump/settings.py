@@ -15,7 +15,16 @@ from sonde.session.dump.iterations import Ranges, parse_iterations
 
 COMMON, SYNCHRONOUS, ASYNCHRONOUS = "common_dump_settings", "e2e_dump_settings", "async_dump_settings"
 _KEYS = {
-    COMMON: ("dump_mode", "path", "net_name", "iteration", "input_output", "kernels", "support_device", "op_debug_mode"),
+    COMMON: (
+        "dump_mode",
+        "path",
+        "net_name",
+        "iteration",
+        "input_output",
+        "kernels",
+        "support_device",
+        "op_debug_mode",
+    ),
     SYNCHRONOUS: ("enable", "trans_flag"),
     ASYNCHRONOUS: ("enable", "op_debug_mode"),
 }
@@ -66,7 +75,9 @@ def from_file(path: Path, *, said_by: str = "--dump-config") -> DumpSettings | N
     try:
         content = json.loads(path.read_text())
     except OSError as problem:
-        raise UsageError(f"the dump configuration {path} (from {said_by}) cannot be read: {problem.strerror}.") from None
+        raise UsageError(
+            f"the dump configuration {path} (from {said_by}) cannot be read: {problem.strerror}."
+        ) from None
     except (ValueError, RecursionError) as problem:
         raise UsageError(f"the dump configuration {path} (from {said_by}) is not JSON: {problem}.") from None
     return Checked(content, path).settings()
@@ -157,7 +168,9 @@ class Checked:
         given = self.common.get("support_device")
         if given is None:
             return None
-        if not isinstance(given, list) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in given):
+        if not isinstance(given, list) or not all(
+            isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in given
+        ):
             raise UsageError(f"{self.path}: support_device is {given!r}; it should be a list of ranks, such as [0, 1].")
         return tuple(given)
 

@@ -255,7 +255,9 @@ class DumpWriter:
                 if path.exists():
                     close_journal(path)
             except OSError as problem:
-                log.warning("the index of %s could not be written (%s); its journal serves as well", self.folder, problem)
+                log.warning(
+                    "the index of %s could not be written (%s); its journal serves as well", self.folder, problem
+                )
             self._facts.update(self.outcome(), closed=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
             try:
                 self._write_facts()

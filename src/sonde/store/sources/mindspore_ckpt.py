@@ -183,9 +183,15 @@ class MindSporeCheckpoint(TensorSource):
                 self._parts[order] = tensor.parts
             found.append(
                 Entry(
-                    f"{tensor.tag}:value", dtype, shape, nbytes,
-                    self.path if whole else None, tensor.parts[0][0] if whole else 0,
-                    phase="optimizer", order=order, kind="parameter",
+                    f"{tensor.tag}:value",
+                    dtype,
+                    shape,
+                    nbytes,
+                    self.path if whole else None,
+                    tensor.parts[0][0] if whole else 0,
+                    phase="optimizer",
+                    order=order,
+                    kind="parameter",
                 )  # fmt: skip
             )
         return found

@@ -50,7 +50,9 @@ class MindSporeDump(TensorSource):
         files = [named for path in self.path.rglob("*.npy") if (named := self._named(path)) is not None]
         unconverted = sum(1 for path in self.path.rglob("*.output.*") if path.suffix != ".npy" and path.is_file())
         if unconverted:
-            self.problems.append(f"{unconverted} files in {self.path} are in Ascend's own format; convert them with msaccucmp first")
+            self.problems.append(
+                f"{unconverted} files in {self.path} are in Ascend's own format; convert them with msaccucmp first"
+            )
         files.sort(key=lambda named: (named.rank, named.step, named.time, named.op, named.role, named.slot))
         alone = Counter((n.rank, n.step, n.op, n.type, n.role) for n in files)
         found: list[Entry] = []

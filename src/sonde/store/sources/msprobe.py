@@ -23,7 +23,9 @@ from sonde.store.sources.torch_zip import TorchFile
 
 Array = np.ndarray[Any, Any]
 
-MODULE = re.compile(r"(?:Module|Cell)\.(?P<name>.+)\.(?P<type>[^.]+)\.(?P<way>forward|backward|parameters_grad)(?:\.(?P<call>\d+))?")
+MODULE = re.compile(
+    r"(?:Module|Cell)\.(?P<name>.+)\.(?P<type>[^.]+)\.(?P<way>forward|backward|parameters_grad)(?:\.(?P<call>\d+))?"
+)
 API = re.compile(r"(?P<family>[^.]+)\.(?P<type>.+)\.(?P<call>\d+)\.(?P<way>forward|backward)")
 _RANK, _STEP = re.compile(r"(?:rank|proc)(\d+)$"), re.compile(r"step(\d+)$")
 _ROLES = {
@@ -46,7 +48,7 @@ class MsprobeDump(TensorSource):
             self._manifest(path, rank, step, found)
         if not found and not self.problems:
             raise RecordingError(
-                f"{self.path} is a dump of msprobe without tensors (task statistics); dump again with \"task\": \"tensor\"."
+                f'{self.path} is a dump of msprobe without tensors (task statistics); dump again with "task": "tensor".'
             )
         return found
 
@@ -54,7 +56,9 @@ class MsprobeDump(TensorSource):
         try:
             content = read_json(path, dict)
             calls = content["data"]
-            parents = read_json(path.with_name("construct.json"), dict) if path.with_name("construct.json").is_file() else {}
+            parents = (
+                read_json(path.with_name("construct.json"), dict) if path.with_name("construct.json").is_file() else {}
+            )
         except (OSError, ValueError, KeyError) as problem:
             self.problems.append(f"{path} cannot be read: {problem}")
             return

@@ -14,6 +14,7 @@ from numpy.lib import format as npformat
 from sonde.errors import RecordingError
 from sonde.store.dtypes import PLAIN, little, name_of
 from sonde.store.sources.entry import Entry
+from sonde.store.sources.notes import INDEX, in_order, noted, read_notes
 from sonde.store.sources.source import TensorSource
 from sonde.store.sources.zipped import stored_at
 
@@ -73,34 +74,51 @@ class NpyFiles(TensorSource):
     kind, format = "checkpoint", "npy"
 
     def _entries(self) -> list[Entry]:
-        self._paths: dict[int, Path] = {}
+        self._paths: dict[tuple[int, int, str], Path] = {}
         alone = self.path.is_file()
+        notes = {} if alone else read_notes(self._notes())
         found: list[Entry] = []
         for path in [self.path] if alone else sorted(self.path.rglob("*.npy")):
-            name = path.stem if alone else ".".join(path.relative_to(self.path).with_suffix("").parts)
+            name = path.stem if alone else path.relative_to(self.path).with_suffix("").as_posix()
+            told = notes.get(name, {}).get("dtype")
             try:
-                entry = entry_of(path, f"{name}:value", kind="parameter", phase="optimizer", order=len(found))
+                entry = entry_of(
+                    path, f"{name.replace('/', '.')}:value", dtype=told, kind="parameter", phase="optimizer"
+                )
             except RecordingError as problem:
                 if alone:
                     raise
                 self.problems.append(str(problem))
                 continue
-            self._paths[entry.order] = path
+            entry = noted(notes, name, entry)
+            self._paths[entry.rank, entry.step, entry.key] = path
             found.append(entry)
-        return found
+        missing = sorted(
+            set(notes) - {path.relative_to(self.path).with_suffix("").as_posix() for path in self._paths.values()}
+        )
+        if missing:
+            self.problems.append(f"missing or unreadable in {self.path}: {', '.join(missing[:20])}")
+        return in_order(found)
+
+    def _notes(self) -> str | None:
+        try:
+            return (self.path / INDEX).read_text()
+        except OSError:
+            return None
 
     def _made(self, entry: Entry) -> Array:
-        return load(self._paths[entry.order])
+        return load(self._paths[entry.rank, entry.step, entry.key])
 
 
 class NpzFile(TensorSource):
     kind, format = "checkpoint", "npz"
 
     def _entries(self) -> list[Entry]:
-        self._members: dict[int, str] = {}
+        self._members: dict[tuple[int, int, str], str] = {}
         found: list[Entry] = []
         try:
             with zipfile.ZipFile(self.path) as archive, open(self.path, "rb") as file:
+                notes = read_notes(archive.read(INDEX) if INDEX in archive.namelist() else None)
                 for member in archive.infolist():
                     if not member.filename.endswith(".npy"):
                         continue
@@ -109,20 +127,25 @@ class NpzFile(TensorSource):
                         start = io.BytesIO(opened.read(1 << 16))
                     shape, fortran, kind, offset = header_of(start)
                     nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-                    dtype = given_name(kind, None)
-                    entry = Entry(f"{name}:value", dtype, shape, nbytes, kind="parameter", phase="optimizer", order=len(found))
+                    dtype = given_name(kind, notes.get(name, {}).get("dtype"))
+                    entry = noted(
+                        notes, name, Entry(f"{name}:value", dtype, shape, nbytes, kind="parameter", phase="optimizer")
+                    )
                     plain = member.compress_type == zipfile.ZIP_STORED and not fortran and kind.byteorder != ">"
                     if plain:
                         entry = replace(entry, file=self.path, offset=stored_at(file, member) + offset)
-                    self._members[entry.order] = member.filename
+                    self._members[entry.rank, entry.step, entry.key] = member.filename
                     found.append(entry)
         except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as problem:
             raise RecordingError(f"{self.path} cannot be read as a npz file: {problem}.") from None
-        return found
+        return in_order(found)
 
     def _made(self, entry: Entry) -> Array:
         try:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self._members[entry.order]) as member:
+            with (
+                zipfile.ZipFile(self.path) as archive,
+                archive.open(self._members[entry.rank, entry.step, entry.key]) as member,
+            ):
                 return little(npformat.read_array(member, allow_pickle=False)).reshape(-1).view(np.uint8)
         except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
             raise RecordingError(f"{entry.name} of {self.path} cannot be read: {problem}.") from None

@@ -90,7 +90,9 @@ def _folder(path: Path, rank: int | None) -> TensorSource:
     if len(inner) == 1:
         return _folder(inner[0], rank)
     if len(inner) > 1:
-        raise RecordingError(f"{path} holds several dumps: {', '.join(folder.name for folder in inner)}; give one of them.")
+        raise RecordingError(
+            f"{path} holds several dumps: {', '.join(folder.name for folder in inner)}; give one of them."
+        )
     if any(msprobe.looks_like(file) for file in path.rglob("dump.json")):
         return msprobe.MsprobeDump(path)
     if mindspore_dump.looks_like(path):
@@ -100,7 +102,11 @@ def _folder(path: Path, rank: int | None) -> TensorSource:
         from sonde.store.sources.sharded import Sharded
 
         return Sharded(indices[0])
-    weights = [file for suffix in ("safetensors", "bin", "pt", "pth", "ckpt", "npz") for file in sorted(path.glob(f"*.{suffix}"))]
+    weights = [
+        file
+        for suffix in ("safetensors", "bin", "pt", "pth", "ckpt", "npz")
+        for file in sorted(path.glob(f"*.{suffix}"))
+    ]
     if len(weights) == 1:
         return _file(weights[0])
     if weights:
@@ -114,10 +120,11 @@ def _folder(path: Path, rank: int | None) -> TensorSource:
 
 
 def _recording(path: Path, rank: int | None) -> TensorSource | None:
-    """Only where a recording is meant: its folder, a rank's, or a run's bare name."""
-    from sonde.store.resolve import RUNS
+    """Where a recording is meant: its folder, a rank's, a run's bare name, or a folder of runs for its newest."""
+    from sonde.store.resolve import RUNS, runs_in
 
-    if not ((path / MANIFEST).is_file() or (path.parent / MANIFEST).is_file() or (RUNS / path / MANIFEST).is_file()):
+    given = (path, path.absolute().parent, RUNS / path)
+    if not any((folder / MANIFEST).is_file() for folder in given) and not runs_in(path / RUNS) and not runs_in(path):
         return None
     from sonde.store.reader import Recording
     from sonde.store.sources.recorded import RecordedValues

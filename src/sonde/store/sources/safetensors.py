@@ -11,6 +11,7 @@ from typing import Any
 from sonde.errors import RecordingError
 from sonde.store.dtypes import SAFETENSORS, SIZES
 from sonde.store.sources.entry import Entry
+from sonde.store.sources.notes import NOTES, in_order, noted, read_notes
 from sonde.store.sources.source import TensorSource
 
 HEADER_LIMIT = 100_000_000
@@ -44,6 +45,7 @@ def entries_of(path: Path) -> list[Entry]:
     """Every tensor of a file, in the order of its bytes. Raises RecordingError, also when the file is truncated."""
     header, metadata, begin, size = read_header(path)
     found = []
+    notes = read_notes(metadata.get(NOTES) if isinstance(metadata, dict) else None)
     try:
         ordered = sorted(header.items(), key=lambda item: (item[1]["data_offsets"][0], item[0]))
         for key, tensor in ordered:
@@ -56,31 +58,17 @@ def entries_of(path: Path) -> list[Entry]:
                 raise RecordingError(
                     f"{path} is truncated: {key} ends at byte {begin + last}, and the file has {size}."
                 )
-            dtype, shape = _own(key, dtype, shape, metadata)
-            found.append(Entry(f"{key}:value", dtype, shape, last - first, path, begin + first, kind="parameter"))
+            entry = Entry(
+                f"{key}:value", dtype, shape, last - first, path, begin + first, kind="parameter", phase="optimizer"
+            )
+            found.append(noted(notes, key, entry))
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise RecordingError(f"{path} cannot be read as a safetensors file: {problem}.") from None
     return found
-
-
-def _own(key: str, dtype: str, shape: tuple[int, ...], metadata: dict[str, str]) -> tuple[str, tuple[int, ...]]:
-    """`sonde convert` notes what the format has no name for: complex numbers, dtypes kept as raw bytes."""
-    noted = metadata.get(f"sonde.{key}") if isinstance(metadata, dict) else None
-    if noted is None:
-        return dtype, shape
-    true = json.loads(noted)
-    return str(true["dtype"]), tuple(int(n) for n in true["shape"])
 
 
 class SafetensorsFile(TensorSource):
     kind, format = "checkpoint", "safetensors"
 
     def _entries(self) -> list[Entry]:
-        return numbered(entries_of(self.path))
-
-
-def numbered(entries: list[Entry]) -> list[Entry]:
-    """With their order as they stand."""
-    from dataclasses import replace
-
-    return [replace(entry, order=k, phase="optimizer") for k, entry in enumerate(entries)]
+        return in_order(entries_of(self.path))

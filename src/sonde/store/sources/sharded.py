@@ -34,7 +34,9 @@ class Sharded(TensorSource):
         for file in sorted(wanted):
             path = self.path.parent / file
             if Path(file).name != file or not path.is_file():
-                raise RecordingError(f"{self.path} names the shard {file}, which is not there; the checkpoint is not whole.")
+                raise RecordingError(
+                    f"{self.path} names the shard {file}, which is not there; the checkpoint is not whole."
+                )
             shard: TensorSource = SafetensorsFile(path) if path.suffix == ".safetensors" else TorchFile(path)
             there = {entry.name: entry for entry in shard.entries}
             self.problems += shard.problems

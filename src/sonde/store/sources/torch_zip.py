@@ -47,8 +47,15 @@ class TorchFile(TensorSource):
                 self._views[order] = (tensor, begin)
             found.append(
                 Entry(
-                    f"{name}:value", tensor.dtype, tensor.shape, nbytes, self.path if plain else None, begin + offset,
-                    phase="optimizer", order=order, kind="parameter",
+                    f"{name}:value",
+                    tensor.dtype,
+                    tensor.shape,
+                    nbytes,
+                    self.path if plain else None,
+                    begin + offset,
+                    phase="optimizer",
+                    order=order,
+                    kind="parameter",
                 )  # fmt: skip
             )
         return found
@@ -63,7 +70,9 @@ class TorchFile(TensorSource):
                     raise RecordingError(f"{self.path} is a zip file without data.pkl, so no checkpoint of torch.")
                 root = pickles[0].rpartition("data.pkl")[0]
                 if f"{root}constants.pkl" in members and f"{root}code" in {name.rpartition("/")[0] for name in members}:
-                    raise RecordingError(f"{self.path} is a TorchScript program, not a checkpoint; save its state_dict().")
+                    raise RecordingError(
+                        f"{self.path} is a TorchScript program, not a checkpoint; save its state_dict()."
+                    )
                 if f"{root}byteorder" in members and archive.read(f"{root}byteorder") != b"little":
                     raise RecordingError(f"{self.path} was saved on a big-endian machine, which is not supported.")
                 if members[pickles[0]].file_size > PICKLE_LIMIT:

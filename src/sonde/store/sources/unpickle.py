@@ -98,7 +98,9 @@ def _tensor(storage: Storage, offset: int, shape: Any, stride: Any, *rest: Any) 
     return LazyTensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, stride)), storage.dtype)
 
 
-def _tensor_v3(storage: Storage, offset: int, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: DtypeName, *_: Any) -> LazyTensor:
+def _tensor_v3(
+    storage: Storage, offset: int, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: DtypeName, *_: Any
+) -> LazyTensor:
     return LazyTensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, stride)), dtype.name)
 
 
@@ -141,7 +143,9 @@ _KNOWN: dict[str, Any] = {
     **{f"torch.{name}": DtypeName(dtype) for name, dtype in STORAGES.items()},
     **{f"torch.{name}": DtypeName(name) for name in DTYPES},
 }
-_KNOWN |= {name.replace("builtins.", "__builtin__."): kind for name, kind in _KNOWN.items() if name.startswith("builtins.")}
+_KNOWN |= {
+    name.replace("builtins.", "__builtin__."): kind for name, kind in _KNOWN.items() if name.startswith("builtins.")
+}
 
 
 class Reader(pickle.Unpickler):
@@ -178,4 +182,6 @@ def read_pickle(file: IO[bytes], where: str) -> tuple[Any, set[str]]:
     except RecordingError:
         raise
     except Exception as problem:  # any bytes may stand in the file, and each opcode fails its own way
-        raise RecordingError(f"{where} cannot be read as a torch checkpoint: {type(problem).__name__}: {problem}.") from None
+        raise RecordingError(
+            f"{where} cannot be read as a torch checkpoint: {type(problem).__name__}: {problem}."
+        ) from None
