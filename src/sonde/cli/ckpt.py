@@ -88,14 +88,14 @@ def _show_one(source: TensorSource, weights: list[Weight], flagged: bool, as_jso
         }
         print_json({**document, "problems": source.problems})
         return bad
-    rows = [
-        (
+    rows: list[list[str | Text]] = [
+        [
             Text(_name(weight.entry)),
             weight.entry.dtype,
             _shape(weight.entry.shape),
             *_numbers(weight.statistics),
             _flags(weight.statistics),
-        )
+        ]
         for weight in shown
     ]
     out = screen()

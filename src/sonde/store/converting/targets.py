@@ -142,7 +142,7 @@ def write_dump(path: Path, entries: Sequence[Entry], pieces: Pieces) -> None:
 
 def _pour(file: IO[bytes], pieces: Iterator[np.ndarray[Any, Any]]) -> None:
     for piece in pieces:
-        file.write(memoryview(np.ascontiguousarray(piece)))
+        file.write(np.ascontiguousarray(piece).data)
 
 
 WRITERS = {

@@ -58,7 +58,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of the index, corrected; `complete` is what the file's size says. Raises OSError."""
     known = corrections(path)
     sizes: dict[str, int] = {}
-    good = {file: size for file, size in known.lost}
+    good = dict(known.lost)
     for line in _lines(path):
         if "ord" not in line or "file" not in line:
             continue

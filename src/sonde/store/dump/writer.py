@@ -123,7 +123,7 @@ class DumpWriter:
             }
         )  # fmt: skip
         if self._pool is None:
-            file.write(memoryview(content))
+            file.write(content.data)
         else:
             self._fill(self._pool, file, content)
         self._keys.add(key)
@@ -200,7 +200,7 @@ class DumpWriter:
                     if slot is not None and slot.filled:
                         size = -(-slot.filled // PAGE) * PAGE
                         slot.memory[slot.filled : size] = 0
-                        file.write(memoryview(slot.memory)[:size])
+                        file.write(slot.memory[:size].data)
                     if last:
                         self._finish(file)
             except OSError as problem:

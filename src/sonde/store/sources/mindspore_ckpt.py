@@ -192,7 +192,7 @@ class MindSporeCheckpoint(TensorSource):
                     phase="optimizer",
                     order=order,
                     kind="parameter",
-                )  # fmt: skip
+                )
             )
         return found
 

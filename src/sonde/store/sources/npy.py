@@ -48,7 +48,7 @@ def entry_of(path: Path, site: str, *, dtype: str | None = None, **facts: Any) -
     if size < offset + nbytes:
         raise RecordingError(f"{path} is truncated: it should have {offset + nbytes} bytes, and it has {size}.")
     name = given_name(kind, dtype)
-    plain = name in PLAIN and (kind.byteorder != ">" or kind.itemsize == 1) or kind.kind == "V"
+    plain = (name in PLAIN and (kind.byteorder != ">" or kind.itemsize == 1)) or kind.kind == "V"
     file_or_none = path if plain and not (fortran and len(shape) > 1) else None
     return Entry(site, name, shape, nbytes, file_or_none, offset, **facts)
 

@@ -94,7 +94,7 @@ class TensorSource:
                     piece = np.empty(min(size, left), np.uint8)
                     filled = 0
                     while filled < len(piece):
-                        got = file.readinto(memoryview(piece)[filled:])
+                        got = file.readinto(piece[filled:].data)
                         if not got:
                             raise self._short(entry, os.fstat(file.fileno()).st_size)
                         filled += got

@@ -56,7 +56,7 @@ class TorchFile(TensorSource):
                     phase="optimizer",
                     order=order,
                     kind="parameter",
-                )  # fmt: skip
+                )
             )
         return found
 
