@@ -210,7 +210,12 @@ def test_two_ranks_each_dump_their_own(tmp_path: Path) -> None:
         "sys.exit(max(p.wait() for p in all))\n"
     )
     settings = {
-        "common_dump_settings": {"path": str(tmp_path / "d"), "dump_mode": 1, "kernels": ["net:out"], "support_device": [0, 2]},
+        "common_dump_settings": {
+            "path": str(tmp_path / "d"),
+            "dump_mode": 1,
+            "kernels": ["net:out"],
+            "support_device": [0, 2],
+        },
         "e2e_dump_settings": {"enable": True},
     }
     import json

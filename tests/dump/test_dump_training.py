@@ -89,7 +89,11 @@ def test_order_is_that_of_the_training(foundry: Foundry, tmp_path: Path) -> None
     ]:  # fmt: skip
         assert sites.index(earlier) < sites.index(later)
     phases = {entry.site: entry.phase for entry in source.entries}
-    assert (phases["first:out"], phases["first:grad"], phases["first.weight:grad"]) == ("forward", "backward", "backward")
+    assert (phases["first:out"], phases["first:grad"], phases["first.weight:grad"]) == (
+        "forward",
+        "backward",
+        "backward",
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,9 +180,9 @@ def test_bfloat16_float8_and_scalars_survive(foundry: Foundry, tmp_path: Path) -
     ran = foundry.watched(script, tmp_path, dump=config(dump_mode=0, input_output=2))
     source = dumped(ran)
     at = {entry.site: entry for entry in source.entries}
-    assert [at[f"{name}:out"].dtype for name in "bfct"] == ["bfloat16", "float8_e4m3fn", "complex64", "float32"]
+    assert [at[f"net.{name}:out"].dtype for name in "bfct"] == ["bfloat16", "float8_e4m3fn", "complex64", "float32"]
     for name, expected in zip("bfct", ran.result, strict=True):
-        assert source.read(at[f"{name}:out"]).tolist() == expected, name
+        assert source.read(at[f"net.{name}:out"]).tolist() == expected, name
 
 
 def test_a_module_that_is_called_again_is_numbered(foundry: Foundry, tmp_path: Path) -> None:
@@ -214,7 +218,9 @@ def test_the_step_files_are_safetensors_and_the_index_is_parquet(foundry: Foundr
     assert tensors["first:out"].shape == (5, 8)
     assert sorted(path.name for path in (folder / "steps").iterdir()) == ["000000.safetensors", "000003.safetensors"]
     assert not (folder / "journal.jsonl").exists()
-    rows = duckdb.sql(f"select site, shape, complete from '{folder / 'index.parquet'}' where step = 3 order by ord").fetchall()
+    rows = duckdb.sql(
+        f"select site, shape, complete from '{folder / 'index.parquet'}' where step = 3 order by ord"
+    ).fetchall()
     assert {site for site, _, _ in rows} == set(tensors)
     assert all(complete for _, _, complete in rows)
     facts = json.loads((folder / "dump.json").read_text())

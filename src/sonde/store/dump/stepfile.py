@@ -7,7 +7,6 @@ be read again soon.
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from pathlib import Path
@@ -17,7 +16,7 @@ from sonde.store.files import dump_json
 from sonde.store.values import CODES
 
 PAGE = 4096
-FIRST_ROOM = 256 << 10
+FIRST_ROOM, MOST_ROOM = 256 << 10, 4 << 20
 _ROOM_LEFT = 512
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
@@ -65,7 +64,7 @@ class StepFile:
     @property
     def next_room(self) -> int:
         """For the file of the next step, which is probably alike."""
-        return _pages(int(self._used * 1.25) + _ROOM_LEFT)
+        return min(MOST_ROOM, _pages(int(self._used * 1.25) + _ROOM_LEFT))
 
     # -- the thread that writes ------------------------------------------------------------------
 
@@ -78,12 +77,11 @@ class StepFile:
             if not direct or problem.errno == 17:
                 raise
             self._fd = os.open(self.path, flags, 0o644)
-        # The room is written at once: so the header, which comes last, cannot fail for want of space.
-        self._write(memoryview(mmap.mmap(-1, self.room)), 0)
-        self.written = self.room
 
     def write(self, content: memoryview) -> None:
-        """Append whole pages, or, as the last, the rest filled up to a whole page."""
+        """Append: first zeros for the header's room, so that there is space for it when it comes, then the tensors.
+
+        Past the cache only whole pages can be written: the last write is filled up to one."""
         self._write(content, self.written)
         self.written += len(content)
 

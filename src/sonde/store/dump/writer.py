@@ -112,8 +112,7 @@ class DumpWriter:
             facts = {"format": f"sonde-dump-{FORMAT_VERSION}", "step": str(seen.step)}
             room = max(self._room, PAGE * (2 + len(key) // 500))
             self._file = StepFile(self.folder, step_file(seen.step, self._part), facts, room)
-            if self._pool is None:
-                self._file.open(direct=False)
+            self._begin(self._file)
         file = self._file
         self._journal.append(
             {
@@ -130,6 +129,14 @@ class DumpWriter:
         file.add(key, seen.dtype, seen.shape, len(content))
         self.entries += 1
         self.bytes += len(content)
+
+    def _begin(self, file: StepFile) -> None:
+        """Room for the header comes first."""
+        if self._pool is None:
+            file.open(direct=False)
+            file.write(memoryview(bytes(file.room)))
+        else:
+            self._fill(self._pool, file, np.zeros(file.room, np.uint8))
 
     def _key(self, seen: Seen) -> tuple[int, str]:
         """A site that is seen again in the same call gets the next number that is free."""
