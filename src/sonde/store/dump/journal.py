@@ -1,13 +1,14 @@
 """The journal of a dump: a line is written before its tensor's bytes are, so that whatever is lost has a name.
 
-Besides tensors, three kinds of lines: `from`/`step`/`calls` (the step had ended earlier: what came since belongs to the
-next), `lost` (those tensors never reached the disk), and lines that a kill cut off, which are left out.
+Besides tensors there are lines `moved` (the step had ended earlier: what came since belongs to the next, and its calls count
+from 0) and `lost` (of that file only so many bytes are good). A line that a kill cut off is left out.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sonde.store.dump.layout import INDEX, SCHEMA
+from sonde.store.files import Appender
 from sonde.store.format import TEMPORARY
 
 BATCH = 10_000
 _INDEX = re.compile(r"\[(\d+)\]$")
+
+
+class Journal:
+    """The writing side. One thread at a time; raises OSError. A line is whole, or cut off at the end of the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = Appender(path)
+
+    def append(self, line: dict[str, Any]) -> None:
+        mend = b"\n" if self._file.torn else b""
+        self._file.append(mend + json.dumps(line).encode() + b"\n")
+        self._file.torn = False
+
+    def close(self) -> None:
+        self._file.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +76,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
     known = corrections(path)
     sizes: dict[str, int] = {}
     good = dict(known.lost)
+    moved: Counter[tuple[int, str]] = Counter()
     for line in _lines(path):
         if "ord" not in line or "file" not in line:
             continue
@@ -78,7 +96,9 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
             for first, last, step in known.moved:
                 if first <= line["ord"] <= last:
-                    row["step"] = step
+                    key = (first, line["site"])
+                    row |= {"step": step, "call": moved[key]}
+                    moved[key] += 1
         except (KeyError, TypeError, ValueError):
             continue
         yield row

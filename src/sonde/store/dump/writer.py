@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from sonde.store.dump.journal import close_journal
+from sonde.store.dump.journal import Journal, close_journal
 from sonde.store.dump.layout import FORMAT_VERSION, JOURNAL, MANIFEST, step_file
 from sonde.store.dump.pool import Pool, Slot
 from sonde.store.dump.stepfile import FIRST_ROOM, PAGE, StepFile
-from sonde.store.files import JsonLines, dump_json, replace_file
+from sonde.store.files import dump_json, replace_file
 from sonde.store.liveness import identity
 
 log = logging.getLogger("sonde.dump")
@@ -62,7 +62,7 @@ class DumpWriter:
         self.entries = self.bytes = self.lost = 0
         self._pid = os.getpid()
         self._facts = {"format": FORMAT_VERSION, "process": identity(), **facts, "asynchronous": asynchronous}
-        self._journal = JsonLines(folder / JOURNAL)
+        self._journal = Journal(folder / JOURNAL)
         self._lock = threading.RLock()
         self._file: StepFile | None = None
         self._step = -1
@@ -117,7 +117,7 @@ class DumpWriter:
         self._journal.append(
             {
                 "ord": self.entries, "step": seen.step, "phase": seen.phase, "call": call, "site": seen.site,
-                "kind": seen.kind, "type": seen.type, "dtype": seen.dtype, "shape": list(seen.shape),
+                "kind": seen.kind, "type": seen.type, "dtype": seen.dtype, "shape": seen.shape,
                 "file": file.name, "key": key, "offset": file.size, "nbytes": len(content),
             }
         )  # fmt: skip
