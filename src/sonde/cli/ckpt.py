@@ -15,10 +15,10 @@ from sonde.cli.screen import console as screen
 from sonde.cli.screen import print_json, table
 from sonde.errors import UsageError
 from sonde.store.sources import TensorSource, open_source
-from sonde.store.weights import Change, Statistics, Weight, diff, inspect, pair
+from sonde.store.weights import Change, Statistics, Status, Weight, diff, inspect, pair
 
 BAD = ("nan", "inf")
-WORDS = {
+WORDS: dict[Status, str] = {
     "unchanged": "unchanged", "changed": "changed", "new": "new", "missing": "missing",
     "dtype": "dtype changed", "shape": "shape changed",
 }  # fmt: skip
@@ -145,7 +145,7 @@ def _show_two(old: TensorSource, new: TensorSource, changes: list[Change], flagg
     out = screen()
     right = ("update ratio", "largest change")
     out.print(table(("name", "what", *right, "note"), rows, right=right))
-    told = ", ".join(f"{count} {WORDS[status]}" for status, count in counts.items())
+    told = ", ".join(f"{counts[status]} {word}" for status, word in WORDS.items() if counts[status])
     if counts["unchanged"] and not counts["changed"] and len(counts) == 1:
         told += ": between these two nothing was learned"
     out.print(f"{len(changes)} tensors: {told}")

@@ -90,13 +90,13 @@ class Choice:
         )
         """Roles that may be wanted at all."""
         self.ops = any(entry.ops for entry in self.rules)
-        self._known: dict[tuple[str, Role, int | None, str], bool] = {}
+        self._known: dict[tuple[str, Role, int | None, Kind, str], bool] = {}
 
     def _roles_of(self, entry: Rule) -> frozenset[Role]:
         return entry.pattern.roles if entry.with_role and entry.pattern is not None else self.roles
 
     def wants(self, site: Site) -> bool:
-        key = (site.name, site.role, site.index, site.type)
+        key = (site.name, site.role, site.index, site.kind, site.type)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._decide(site)

@@ -17,12 +17,11 @@ def parse_iterations(given: Any, *, key: str) -> Ranges:
     """`key` is what the user calls it. Raises UsageError."""
     if isinstance(given, bool) or given is None:
         raise _wrong(given, key)
-    if isinstance(given, int):
-        given = [given]
-    if isinstance(given, list):
-        if not given or not all(isinstance(step, int) and not isinstance(step, bool) and step >= 0 for step in given):
+    if isinstance(given, int | list):
+        steps = given if isinstance(given, list) else [given]
+        if not steps or not all(isinstance(step, int) and not isinstance(step, bool) and step >= 0 for step in steps):
             raise _wrong(given, key)
-        return tuple((step, step) for step in sorted(set(given)))
+        return tuple((step, step) for step in sorted(set(steps)))
     if not isinstance(given, str):
         raise _wrong(given, key)
     text = given.strip()

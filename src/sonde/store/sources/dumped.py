@@ -25,9 +25,8 @@ NAMED = 20
 class SondeDump(TensorSource):
     kind, format = "dump", "sonde"
 
-    def __init__(self, path: Path, rank: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._rank = rank
         try:
             version = read_json(path / layout.MANIFEST, dict).get("format")
         except (OSError, ValueError) as problem:
@@ -41,8 +40,7 @@ class SondeDump(TensorSource):
         found: list[Entry] = []
         folders = [folder for folder in self.path.iterdir() if folder.is_dir() and _RANK.match(folder.name)]
         for folder in sorted(folders, key=lambda folder: (_number(folder), folder.name)):
-            if self._rank is None or _number(folder) == self._rank:
-                found += self._of_rank(folder)
+            found += self._of_rank(folder)
         return found
 
     def _of_rank(self, folder: Path) -> list[Entry]:

@@ -194,6 +194,8 @@ class MindSporeCheckpoint(TensorSource):
                     kind="parameter",
                 )
             )
+        if not found:
+            raise RecordingError(f"{self.path} is no checkpoint of MindSpore's: there is no tensor in it.")
         return found
 
     def _made(self, entry: Entry) -> Array:

@@ -24,7 +24,7 @@ def open_source(path: str | Path, rank: int | None = None) -> TensorSource:
     Raises RecordingError, never anything else."""
     given = Path(path)
     try:
-        source = _folder(given, rank) if given.is_dir() else _file(given)
+        source = _folder(given) if given.is_dir() else _file(given)
         entries = source.entries
     except OSError as problem:
         raise RecordingError(f"{given} cannot be opened: {problem.strerror}.") from None
@@ -37,7 +37,7 @@ def open_source(path: str | Path, rank: int | None = None) -> TensorSource:
 
 def _file(path: Path) -> TensorSource:
     if not path.exists():
-        found = _recording(path, None)
+        found = _recording(path)
         if found is not None:
             return found
         raise RecordingError(f"{path} does not exist.")
@@ -78,17 +78,17 @@ def _is_npz(path: Path) -> bool:
         return False
 
 
-def _folder(path: Path, rank: int | None) -> TensorSource:
+def _folder(path: Path) -> TensorSource:
     if is_dump(path):
         from sonde.store.sources.dumped import SondeDump
 
-        return SondeDump(path, rank)
-    recording = _recording(path, rank)
+        return SondeDump(path)
+    recording = _recording(path)
     if recording is not None:
         return recording
     inner = [folder for folder in sorted(path.iterdir()) if folder.is_dir() and is_dump(folder)]
     if len(inner) == 1:
-        return _folder(inner[0], rank)
+        return _folder(inner[0])
     if len(inner) > 1:
         raise RecordingError(
             f"{path} holds several dumps: {', '.join(folder.name for folder in inner)}; give one of them."
@@ -119,7 +119,7 @@ def _folder(path: Path, rank: int | None) -> TensorSource:
     raise RecordingError(f"{path} holds nothing that is known here; {KNOWN}.")
 
 
-def _recording(path: Path, rank: int | None) -> TensorSource | None:
+def _recording(path: Path) -> TensorSource | None:
     """Where a recording is meant: its folder, a rank's, a run's bare name, or a folder of runs for its newest."""
     from sonde.store.resolve import RUNS, runs_in
 
@@ -129,4 +129,4 @@ def _recording(path: Path, rank: int | None) -> TensorSource | None:
     from sonde.store.reader import Recording
     from sonde.store.sources.recorded import RecordedValues
 
-    return RecordedValues(path, Recording.open(path), rank)
+    return RecordedValues(path, Recording.open(path))

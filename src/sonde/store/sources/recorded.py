@@ -18,15 +18,13 @@ INNER = "dump"
 class RecordedValues(TensorSource):
     kind, format = "recording", "sonde"
 
-    def __init__(self, path: Path, recording: Recording, rank: int | None = None) -> None:
+    def __init__(self, path: Path, recording: Recording) -> None:
         super().__init__(path)
-        self._recording, self._rank = recording, rank
+        self._recording = recording
 
     def _entries(self) -> list[Entry]:
         found: list[Entry] = []
         for rank in self._recording.ranks:
-            if self._rank is not None and rank.rank != self._rank:
-                continue
             sites = {site.address: site for site in rank.sites.values()}
             for value in rank.values:
                 try:
@@ -45,7 +43,7 @@ class RecordedValues(TensorSource):
             self.problems += rank.problems
         inner = self._recording.path / INNER
         if inner.is_dir():
-            dump = SondeDump(inner, self._rank)
+            dump = SondeDump(inner)
             found += [replace(entry, order=len(found) + k) for k, entry in enumerate(dump.entries)]
             self.problems += dump.problems
         return found
