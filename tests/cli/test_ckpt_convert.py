@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from launch import cli, environment
 from safetensors.torch import save_file
 
+from launch import cli, environment
 from sonde.store.weights import Measure, Statistics
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launch import Foundry, cli
 
+from launch import Foundry, cli
 from sonde.store.sources import TensorSource, open_source
 
 STAMPS = """

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch import cli
 
+from launch import cli
 from sonde.errors import UsageError
 from sonde.model.site import Kind, Role, Site
 from sonde.session.dump.choice import Choice

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launch import Foundry, Ran
 
+from launch import Foundry, Ran
 from sonde.store.sources import TensorSource, open_source
 
 TRAINING = """

@@ -50,7 +50,7 @@ def test_a_dump_that_is_being_written_can_be_read(tmp_path: Path) -> None:
 def test_a_missing_index_is_said(tmp_path: Path) -> None:
     dump(tmp_path / "d")
     (tmp_path / "d" / "rank_0" / "index.parquet").unlink()
-    with pytest.raises(RecordingError, match="the index of .* is missing"):
+    with pytest.raises(RecordingError, match=r"the index of .* is missing"):
         open_source(tmp_path / "d")
 
 
@@ -58,7 +58,7 @@ def test_a_damaged_index_is_said(tmp_path: Path) -> None:
     dump(tmp_path / "d")
     path = tmp_path / "d" / "rank_0" / "index.parquet"
     path.write_bytes(path.read_bytes()[:-30])
-    with pytest.raises(RecordingError, match="the index of .* cannot be read"):
+    with pytest.raises(RecordingError, match=r"the index of .* cannot be read"):
         open_source(tmp_path / "d")
 
 
