@@ -21,6 +21,8 @@ from sonde.store.sources.zipped import stored_at
 Array = np.ndarray[Any, Any]
 PICKLE_LIMIT = 1 << 30
 _DEPTH = 12
+LARGE = 1 << 30
+"""A view that repeats its storage is put together in memory, up to this size."""
 
 
 class TorchFile(TensorSource):
@@ -36,6 +38,10 @@ class TorchFile(TensorSource):
             if size is None or available < 0:
                 self.problems.append(f"{name} of {self.path} has no bytes in the file; it is left out")
                 continue
+            if min((tensor.offset, *tensor.shape, *tensor.stride)) < 0 or len(tensor.shape) != len(tensor.stride):
+                raise RecordingError(
+                    f"{self.path} is damaged: {name} has the shape {tensor.shape} and strides {tensor.stride}."
+                )
             offset, nbytes = tensor.offset * size, math.prod(tensor.shape) * size
             if nbytes and _last(tensor) * size > available:
                 raise RecordingError(
@@ -43,6 +49,9 @@ class TorchFile(TensorSource):
                 )
             order = len(found)
             plain = tensor.contiguous
+            if not plain and nbytes > max(LARGE, 4 * available):
+                self.problems.append(f"{name} of {self.path} is an expanded view of {nbytes} bytes; it is left out")
+                continue
             if not plain:
                 self._views[order] = (tensor, begin)
             found.append(

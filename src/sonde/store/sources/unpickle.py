@@ -10,23 +10,20 @@ from __future__ import annotations
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from sonde.errors import RecordingError
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(NamedTuple):
     """The memory that tensors are views of: the name of its member in the archive, and its dtype's name."""
 
     member: str
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
-class LazyTensor:
-    """A view of a storage, in elements."""
+class LazyTensor(NamedTuple):
+    """A view of a storage, in elements. A tuple, like `Storage`: a pickle can give objects a state, but not change these."""
 
     storage: Storage
     offset: int
@@ -89,9 +86,10 @@ OPAQUE = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class DtypeName:
-    name: str
+class DtypeName(str):
+    """The name of a dtype. Without attributes, so that a pickle cannot set one."""
+
+    __slots__ = ()
 
 
 def _tensor(storage: Storage, offset: int, shape: Any, stride: Any, *rest: Any) -> LazyTensor:
@@ -101,7 +99,7 @@ def _tensor(storage: Storage, offset: int, shape: Any, stride: Any, *rest: Any) 
 def _tensor_v3(
     storage: Storage, offset: int, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: DtypeName, *_: Any
 ) -> LazyTensor:
-    return LazyTensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, stride)), dtype.name)
+    return LazyTensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, stride)), str(dtype))
 
 
 def _first(value: Any, *rest: Any) -> Any:
@@ -171,7 +169,7 @@ class Reader(pickle.Unpickler):
         tag, kind, key, *_ = given
         if tag != "storage" or not isinstance(kind, DtypeName):
             raise RecordingError(f"{self.where} refers to {str(given)[:60]!r}, which is not a storage of torch.")
-        return Storage(str(key), kind.name)
+        return Storage(str(key), str(kind))
 
 
 def read_pickle(file: IO[bytes], where: str) -> tuple[Any, set[str]]:
