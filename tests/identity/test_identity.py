@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry, Ran, cli
+from sonde.store.sources import open_source
 
 SCRIPTS = sorted(path for path in (Path(__file__).parent / "scripts").glob("*.py") if path.stem != "evidence")
 
@@ -50,6 +51,28 @@ def test_training_under_sonde_is_bit_identical(script: Path, foundry: Foundry, t
     record = places["cli"] / "recording"
     real = cli("run", "--budget", "off", "--record", record, script, cwd=places["cli"], folder=record)
     assert_identical(bare, real, "sonde run")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_training_under_a_dump_is_bit_identical(script: Path, foundry: Foundry, tmp_path: Path) -> None:
+    """Every tensor of every role, of ops too, written behind; and only overflows, written at once."""
+    places = {name: tmp_path / name for name in ("bare", "behind", "overflow")}
+    for place in places.values():
+        place.mkdir()
+    bare = foundry.bare(script, places["bare"])
+    everything = {"dump_mode": 1, "kernels": ["**:*", "**/*:*"]}
+    behind = {"common_dump_settings": everything, "async_dump_settings": {"enable": True}}
+    ran = foundry.watched(script, places["behind"], dump=behind, budget=0.05)
+    assert_identical(bare, ran, "asynchronous dump")
+    source = open_source(places["behind"] / "dump")
+    assert source.problems == []
+    assert {"module", "op", "parameter", "loss"} <= {entry.kind for entry in source.entries}
+    assert {entry.step for entry in source.entries} >= set(range(ran.session["steps"]))
+    overflow = {
+        "common_dump_settings": {"dump_mode": 0, "op_debug_mode": 3},
+        "e2e_dump_settings": {"enable": True},
+    }
+    assert_identical(bare, foundry.watched(script, places["overflow"], dump=overflow, budget=0.0), "overflows only")
 
 
 COMMANDS = """

@@ -25,6 +25,8 @@ class Lazy(click.Group):
         "tune": "sonde.cli.tune:tune_command",
         "lr": "sonde.cli.lr:lr",
         "export": "sonde.cli.export:export",
+        "convert": "sonde.cli.convert:convert_command",
+        "ckpt": "sonde.cli.ckpt:ckpt",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -66,6 +68,8 @@ def cli() -> None:
     sonde show                           what the newest run recorded
     sonde query . 'select * from hits'   SQL over every digest
     sonde replay                         run the step that went wrong again, op by op
+    sonde ckpt model.pt [older.pt]       inspect a checkpoint, or diff two
+    sonde convert SRC DST                dumps and checkpoints between formats
 
     Shell completion (bash; also zsh, fish):  eval "$(_SONDE_COMPLETE=bash_source sonde)"
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from sonde.errors import UsageError
 from sonde.model.watchpoint import Action
@@ -37,6 +37,8 @@ class Options:
     """What builds the model for that, `package.module:function`; else the script does."""
     graph: GraphMode = "auto"
     """What compiled graphs digest by themselves: what is watched by name (auto), nothing (exact), every node (nodes, full)."""
+    dump: dict[str, Any] | None = None
+    """The settings of a dump, as `DumpSettings.to_json` gives them."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}
