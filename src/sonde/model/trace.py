@@ -55,6 +55,43 @@ class OpRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call of a module, in the order in which calls ended.
+
+    `first` and `last` are the ops that ran meanwhile: those with first <= index < last. `parent` is the place of the call
+    around it in the order in which calls *began*, as is `number`. `state` are the module's own buffers after the call.
+    """
+
+    number: int
+    parent: int | None
+    module: str
+    type: str
+    inputs: tuple[TensorFact, ...]
+    outputs: tuple[TensorFact, ...]
+    state: tuple[TensorFact, ...] = ()
+    first: int = 0
+    last: int = 0
+    training: bool | None = None
+    grad_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRecord:
+    """A parameter through the step: digest fields of its value when the step began, of its gradient when the backward
+    pass ended (`raw`) and when the optimizer was called (`gradient`; clipped, unscaled), and of its value after that.
+    A field is {} where the moment never came."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+    before: Mapping[str, float] = field(default_factory=dict)
+    raw: Mapping[str, float] = field(default_factory=dict)
+    gradient: Mapping[str, float] = field(default_factory=dict)
+    after: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """`reason`: why it was made: the first step, a replay of a bad step, an exception, a call of `inspect`.
 
@@ -67,3 +104,5 @@ class Trace:
     exact: bool = True
     loss: int | None = None
     notes: tuple[str, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    weights: tuple[WeightRecord, ...] = ()

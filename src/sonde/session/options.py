@@ -13,6 +13,23 @@ ENVIRONMENT = "SONDE_OPTIONS"
 
 
 @dataclass(frozen=True, slots=True)
+class Twin:
+    """One of two runs that are compared. Empty where the run is left as it is.
+
+    `keep`: the folder that initial weights and batches are kept in. `weights` and `batches`: whether to begin with those
+    that the other run kept in `take`. `renamed`: its names for this run's parameters. `seeded`: dropout and the like draw
+    the same numbers in both runs, whatever was drawn before.
+    """
+
+    keep: str = ""
+    take: str = ""
+    weights: bool = False
+    batches: bool = False
+    seeded: bool = False
+    renamed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """`budget` is the share of step time that Sonde may take; None digests everything at every step, 0 leaves only the sentinel."""
 
@@ -24,6 +41,10 @@ class Options:
     recommended: bool = True
     debug: bool = False
     quiet: bool = False
+    window: tuple[int, int] = (0, 1)
+    """Steps that are traced op by op: from the first of these to before the second."""
+    twin: Twin | None = None
+    """How this run is tied to another one that it is compared with."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}
@@ -35,6 +56,8 @@ class Options:
             return None
         try:
             fields = json.loads(text)
+            fields["window"] = tuple(fields.get("window", (0, 1)))
+            fields["twin"] = Twin(**fields["twin"]) if fields.get("twin") else None
             fields["watches"] = tuple(tuple(entry) for entry in fields["watches"])
             return Options(**fields)
         except (ValueError, KeyError, TypeError) as problem:

@@ -28,6 +28,8 @@ from sonde.adapters.torch.replay import Replay
 from sonde.adapters.torch.stops import Stops
 from sonde.adapters.torch.tensors import dtype_name, raw_bytes, tensors_in
 from sonde.adapters.torch.trace import Tracer
+from sonde.adapters.torch.twin import TwinFeed
+from sonde.adapters.torch.weights import When
 from sonde.model.moment import Moment, Phase
 from sonde.model.site import Kind, Role, Site
 from sonde.session.policy import Level
@@ -75,6 +77,7 @@ class Eager:
         self.stops = Stops(self)
         self.tracer: Tracer | None = None
         """The trace that is under way."""
+        self.twin = TwinFeed(session.options.twin, self) if session.options.twin is not None else None
         self.replay = Replay(self)
         session.on_nonfinite = self.replay.alarm
         session.gate.changed = self.refresh
@@ -112,6 +115,10 @@ class Eager:
             self.set_phase(Phase.FORWARD)
         if id(module) not in self.entries:
             self.meet_root(module)
+        if self.tracer is not None:
+            if self.twin is not None:
+                self.twin.weights()
+            self.weigh("before")
         if self.entry_pending:
             self.entry_pending = False
             self.stops.stop("entry")
@@ -308,11 +315,17 @@ class Eager:
     def backward_ends(self, before: Phase) -> None:
         self.set_phase(before)
         self.replay.tape.pause()
+        self.weigh("raw")
         self.session.steps.after_backward()
         if before is not Phase.BACKWARD:
             self.facts.after_backward()
         if before is not Phase.BACKWARD and not self.session.steps.has_optimizer:
             self.parameters.gradients_alone()
+
+    def weigh(self, when: When) -> None:
+        """Takes down all parameters, where the step is traced."""
+        if self.tracer is not None and not self.replay.active:
+            self.tracer.weights.look(when, self.parameters.live())
 
     def set_phase(self, phase: Phase) -> None:
         self.phase = phase

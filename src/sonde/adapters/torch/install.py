@@ -227,6 +227,7 @@ def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) 
             eager.finish_step(behind=True)
         eager.replay.before_optimizer()
         eager.parameters.before(optimizer, _has_closure(args, kwargs))
+        eager.weigh("gradient")
         eager.facts.before_optimizer(optimizer, _has_closure(args, kwargs))
         eager.replay.gradients()
     except Exception as problem:
@@ -242,6 +243,7 @@ def _after_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -
     try:
         eager.optimizer_steps += 1
         eager.parameters.after(optimizer, _has_closure(args, kwargs))
+        eager.weigh("after")
         eager.facts.after_optimizer(optimizer)
     except Exception as problem:
         eager.session.guard.contain("observing parameters", problem)
