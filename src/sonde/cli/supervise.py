@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 import sonde
 from sonde.session.options import Options
@@ -20,12 +21,17 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def supervise(
-    command: list[str], options: Options, *, extra: Mapping[str, str] | None = None, quiet_output: bool = False
+    command: list[str],
+    options: Options,
+    *,
+    extra: Mapping[str, str] | None = None,
+    quiet_output: bool = False,
+    output: IO[bytes] | None = None,
 ) -> int:
     """The exit code as a shell would see it: 128 + n after signal n.
 
     `extra` joins the child's environment. With `quiet_output`, what the script prints goes to standard error, for
-    standard output is to be read by a program.
+    standard output is to be read by a program; with `output`, all that it prints goes to that file.
     """
     environment = {**os.environ, **options.to_environment(), **(extra or {})}
     startup = str(Path(sonde.__file__).parent / "startup")
@@ -36,7 +42,8 @@ def supervise(
     child = subprocess.Popen(
         command,
         env=environment,
-        stdout=2 if quiet_output else None,
+        stdout=output if output is not None else 2 if quiet_output else None,
+        stderr=output,
         preexec_fn=lambda: signal.signal(signal.SIGINT, before),
     )
 

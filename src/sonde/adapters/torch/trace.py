@@ -25,9 +25,9 @@ from sonde.adapters.torch.measure import Measure, nonfinite
 from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.ops import op_name
 from sonde.adapters.torch.tensors import dtype_name, tensors_in
-from sonde.adapters.torch.twin import RANDOM
 from sonde.adapters.torch.weights import Weights
 from sonde.model.moment import Phase
+from sonde.model.randomness import RANDOM_OPS
 from sonde.model.site import SourceLine
 from sonde.model.trace import CallRecord, OpRecord, TensorFact, Trace
 
@@ -381,7 +381,7 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
             guard.contain("tracing an op", problem)
         draws: AbstractContextManager[None] = nullcontext()
         twin = eager.twin
-        if twin is not None and twin.twin.seeded and name in RANDOM and (inputs or eager.stack):
+        if twin is not None and twin.twin.seeded and name in RANDOM_OPS and (inputs or eager.stack):
             draws = twin.drawing(name, inputs[0].shape if inputs else ())
         try:
             with draws:
