@@ -68,17 +68,15 @@ class StepPair:
     def _pair_ops(self) -> list[tuple[OpRecord, OpRecord]]:
         """Ops of paired calls, and those outside of all calls, where the same ones come in the same order."""
         own_a, own_b = _own_ops(self.a), _own_ops(self.b)
+        after = _of_gradients(self.a)
         pairs: list[tuple[OpRecord, OpRecord]] = []
         numbers: list[tuple[int | None, int | None]] = [(None, None)]
         numbers += [(call.number, other.number) for call, other in self.calls]
         for one, other in numbers:
             mine, theirs = own_a.get(one, []), own_b.get(other, [])
             if len(mine) == len(theirs) and all(x.op == y.op for x, y in zip(mine, theirs, strict=True)):
-                pairs += zip(mine, theirs, strict=True)
+                pairs += [(x, y) for x, y in zip(mine, theirs, strict=True) if x.index not in after]
         return sorted(pairs, key=lambda pair: pair[0].index)
-
-    def partner(self, op: OpRecord) -> OpRecord | None:
-        return next((other for mine, other in self.ops if mine is op), None)
 
     # -- the search ------------------------------------------------------------------------------
 
@@ -97,8 +95,7 @@ class StepPair:
     def _op(self, a: OpRecord, b: OpRecord) -> Place | None:
         given = self._given(a.inputs, b.inputs, holding=a.module != "")
         self.compared += len(a.outputs)
-        for k, (mine, theirs) in enumerate(zip(a.outputs, b.outputs, strict=False)):
-            del k
+        for mine, theirs in zip(a.outputs, b.outputs, strict=False):
             found = distance(mine.stats, theirs.stats) if mine.stats or theirs.stats else None
             if found is None or (not epsilon(mine.dtype, theirs.dtype) and given):
                 continue  # an index or a mask of values that were rounded otherwise
@@ -208,7 +205,7 @@ class StepPair:
         additive: bool,
         ops: int,
     ) -> bool:
-        dtype = mine.dtype if epsilon(mine.dtype) >= epsilon(theirs.dtype) else theirs.dtype
+        dtype = finer(mine.dtype, theirs.dtype)
         if given > agreement(dtype) or found.relative == 0:
             return False
         held = [fact for fact in inputs if fact.stats]
@@ -225,6 +222,11 @@ class StepPair:
         return found.absolute > allowed or any(
             mine.stats[name] != theirs.stats[name] for name in ("nan", "pos_inf", "neg_inf")
         )
+
+
+def finer(dtype: str, other: str) -> str:
+    """A run that rounds more than the other one does differ from it."""
+    return min((dtype, other), key=lambda name: epsilon(name) or 1.0)
 
 
 def agreement(dtype: str) -> float:
@@ -261,6 +263,15 @@ def _own_ops(trace: Trace) -> dict[int | None, list[OpRecord]]:
     found: dict[int | None, list[OpRecord]] = {}
     for op, number in zip(trace.ops, owner, strict=True):
         found.setdefault(number, []).append(op)
+    return found
+
+
+def _of_gradients(trace: Trace) -> set[int]:
+    """Ops that compute with gradients (clipping): they are no part of the forward pass."""
+    found: set[int] = set()
+    for op in trace.ops:
+        if any(fact.name.endswith(":grad") or fact.producer in found for fact in op.inputs):
+            found.add(op.index)
     return found
 
 

@@ -180,6 +180,10 @@ def _op(pair: StepPair, place: Place, step: int, evidence: dict[str, object]) ->
         why = f"{op.op} {where} makes other values in step {step}: data."
     elif op.op == other.op:
         why = f"The inputs of {op.op} {where} agree in step {step}, its output does not."
+    elif op.outputs and pair.values_b.nearest(op.outputs[0])[0].relative < 1e-5:
+        why = f"The output of {op.op} {where} agrees in step {step}, but the other run goes on to {other.op} it."
+    elif other.outputs and pair.values_a.nearest(other.outputs[0])[0].relative < 1e-5:
+        why = f"The other run stops at the output of {other.op}, this one goes on to {op.op} it ({where}, step {step})."
     else:
         why = f"Where the runs part {where}, one computes {op.op} and the other {other.op} of the same values (step {step})."
     random = op.op in RANDOM_OPS and other.op == op.op and not list(arguments(op, other))

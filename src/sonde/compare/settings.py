@@ -141,11 +141,11 @@ def _parameters(a: Side, b: Side, pairing: Pairing) -> Iterator[Setting]:
             yield Setting(f"optimizer has {mine}", bool(one.get("optimizers")), bool(other.get("optimizers")))
     taken = set(partners.values())
     for name in a.parameters:
-        if name not in partners:
+        if name not in partners and name not in b.parameters:
             yield Setting(name, "present", "absent")
     back = {theirs: mine for mine, theirs in pairing.modules.items()}
     for name in b.parameters:
-        if name not in taken:
+        if name not in taken and name not in a.parameters:
             owner, _, attribute = name.rpartition(".")
             mine = back.get(owner, owner)
             yield Setting(f"{mine}.{attribute}" if mine else attribute, "absent", "present")

@@ -105,7 +105,7 @@ def updates(a: Trace, b: Trace, pairing: Pairing, noise: Mapping[str, float]) ->
     for mine, theirs in matched:
         if not (mine.before and mine.after and theirs.before and theirs.after):
             continue
-        step_a, step_b = difference(mine.after, mine.before), difference(theirs.after, theirs.before)
+        step_a, step_b = moved(mine), moved(theirs)
         if step_a is None or step_b is None:
             continue
         unit = epsilon(mine.dtype, theirs.dtype)
@@ -131,15 +131,17 @@ def update_noise(a: Trace, b: Trace, pairing: Pairing) -> dict[str, float]:
     found = {}
     for mine, theirs in pairs(a, b, pairing):
         if mine.before and mine.after and theirs.before and theirs.after:
-            one, other = difference(mine.after, mine.before), difference(theirs.after, theirs.before)
+            one, other = moved(mine), moved(theirs)
             if one is not None and other is not None:
                 found[mine.name] = _length(one - other) / max(_length(one), _length(other), 1e-300)
     return found
 
 
-def difference(after: Stats, before: Stats) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None:
-    """Sketches are linear: that of the update is the difference of two."""
-    new, old = sketch(after), sketch(before)
+def moved(weight: WeightRecord) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None:
+    """The sketch of what the optimizer did to it: sketches are linear."""
+    if weight.moved:
+        return sketch(weight.moved)
+    new, old = sketch(weight.after), sketch(weight.before)
     return None if new is None or old is None else new - old
 
 

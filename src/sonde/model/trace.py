@@ -15,7 +15,7 @@ class TensorFact:
     """A tensor that an op took or gave.
 
     `id` is the same wherever the same tensor appears in the trace (an in-place op gives its input's id again).
-    `name` is that of the parameter or buffer, or "" for anything else. `producer` is the index of the op that
+    `name` is that of the parameter or buffer, the address of a parameter's gradient, or "" for anything else. `producer` is the index of the op that
     gave it in this trace, None for what came from outside (data, parameters). `stats` are digest fields.
     """
 
@@ -78,8 +78,9 @@ class CallRecord:
 @dataclass(frozen=True, slots=True)
 class WeightRecord:
     """A parameter through the step: digest fields of its value when the step began, of its gradient when the backward
-    pass ended (`raw`) and when the optimizer was called (`gradient`; clipped, unscaled), and of its value after that.
-    A field is {} where the moment never came."""
+    pass ended (`raw`) and when the optimizer was called (`gradient`; clipped, unscaled), of its value after that, and of what
+    the optimizer did to those elements whose gradient is more than rounding (`moved`: an adaptive optimizer makes a full
+    step of a gradient that is nothing else). A field is {} where the moment never came."""
 
     name: str
     shape: tuple[int, ...]
@@ -89,6 +90,7 @@ class WeightRecord:
     raw: Mapping[str, float] = field(default_factory=dict)
     gradient: Mapping[str, float] = field(default_factory=dict)
     after: Mapping[str, float] = field(default_factory=dict)
+    moved: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,8 @@ def _call(entry: Mapping[str, Any]) -> CallRecord:
 
 
 def _weight(entry: Mapping[str, Any]) -> WeightRecord:
-    numbers = {key: _numbers(entry[key]) for key in ("before", "raw", "gradient", "after")}
+    keys = ("before", "raw", "gradient", "after", "moved")
+    numbers = {key: _numbers(entry[key]) for key in keys if key in entry}
     return WeightRecord(**{**entry, "shape": tuple(entry["shape"]), **numbers})
 
 

@@ -93,7 +93,7 @@ class Tracer:
         self._nodes: dict[Any, int] = {}
         self._order = 0
         self._buffers: dict[int, str] = {}
-        self._buffers_known = 0
+        self._modules_known = 0
 
     # -- what the adapter tells ------------------------------------------------------------------
 
@@ -173,7 +173,8 @@ class Tracer:
             known.key, known.number, known.producer, known.version = key, self._numbers, producer, -1
             self._numbers += 1
             self._known[key] = known
-            if producer is None and self.eager.twin is not None and not self._name(key):
+            outside = producer is None and not self.eager.stack
+            if outside and self.eager.twin is not None and not self._name(key):
                 self.eager.twin.met(tensor)
         elif producer is not None:
             known.producer = producer
@@ -196,12 +197,16 @@ class Tracer:
         parameters = self.eager.parameters
         if key in parameters.names:
             return parameters.names[key][0]
-        if len(parameters.buffers) != self._buffers_known:
-            self._buffers_known = len(parameters.buffers)
-            for name, (reference, attribute) in parameters.buffers.items():
-                held = getattr(reference(), attribute, None)
-                if held is not None:
-                    self._buffers[id(held)] = name
+        if key in self.weights.gradients:
+            return self.weights.gradients[key]
+        if len(self.eager.entries) != self._modules_known:
+            self._modules_known = len(self.eager.entries)
+            for entry in list(self.eager.entries.values()):
+                module = entry.ref()
+                prefix = parameters.prefix_of(entry.name) if entry.name in self.eager.roots else f"{entry.name}."
+                for attribute, held in (module._buffers if module is not None else {}).items():
+                    if held is not None:
+                        self._buffers.setdefault(id(held), prefix + attribute)
         return self._buffers.get(key, "")
 
     def _gone(self, known: weakref.ref[Tensor]) -> None:
