@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import sonde
 from sonde.session.options import Options
@@ -34,12 +35,14 @@ TARGETS = {
 class Side:
     """One training process."""
 
-    def __init__(self, model: str, budget: float | None, threads: int, folder: Path) -> None:
+    def __init__(
+        self, model: str, budget: float | None, threads: int, folder: Path, dump: dict[str, Any] | None = None
+    ) -> None:
         environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "PYTHONDONTWRITEBYTECODE": "1"}
         self.run: Path | None = None
         if budget != -1.0:
             self.run = create_run(folder, None, {"script": "worker.py", "argv": []})
-            options = Options(run=str(self.run.absolute()), budget=budget, quiet=True)
+            options = Options(run=str(self.run.absolute()), budget=budget, quiet=True, dump=dump)
             environment |= options.to_environment()
             startup = str(Path(sonde.__file__).parent / "startup")
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, [startup, os.environ.get("PYTHONPATH")]))

@@ -24,6 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sonde.cli.dumping import dump_of
 from sonde.session.options import Options
 from sonde.store.claim import create_run
 from sonde.store.reader import Rank, Recording
@@ -161,7 +162,9 @@ class Foundry:
         record: Path | None = None,
         debug: bool = False,
         stdin: str = "",
+        dump: Mapping[str, Any] | None = None,
     ) -> Ran:
+        """`dump` is what stands in a dump configuration, without its path, which is `cwd/dump`."""
         folder = create_run(record or cwd, None, {"script": "script.py", "argv": []})
         options = Options(
             run=str(folder),
@@ -171,6 +174,7 @@ class Foundry:
             steps=steps,
             recommended=recommended,
             debug=debug,
+            dump=_dump(dump, cwd) if dump is not None else None,
         )
         (cwd / "stdin").write_text(stdin)
         return self._run(script, cwd, argv, {**options.to_environment(), **(env or {})}, folder, strict=strict)
@@ -199,6 +203,12 @@ class Foundry:
         code = int(answer)
         out, err = (cwd / "stdout").read_text(), (cwd / "stderr").read_text()
         return Ran(code, out, err, cwd, folder)
+
+
+def _dump(content: Mapping[str, Any], cwd: Path) -> dict[str, Any] | None:
+    common = {"path": str(cwd / "dump"), **content.get("common_dump_settings", {})}
+    (cwd / "dump.json").write_text(json.dumps({**content, "common_dump_settings": common}))
+    return dump_of((), None, cwd / "dump.json", cwd)
 
 
 def _serve() -> str | None:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from sonde.session.options import Options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sonde.adapters.torch.eager import Eager
 
 _failure: dict[str, Any] | None = None
@@ -46,8 +48,14 @@ def start_here() -> None:
     if options is None:
         script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "notebook"
         run = create_run(Path(".sonde") / "runs", None, {"script": script, "argv": sys.argv})
-        options = Options(run=str(run.absolute()))
+        options = Options(run=str(run.absolute()), dump=_dump_by_environment(run))
     _install(options)
+
+
+def _dump_by_environment(run: Path) -> dict[str, Any] | None:
+    from sonde.cli.dumping import dump_of
+
+    return dump_of((), None, None, run)
 
 
 def set_up_log() -> None:
@@ -116,6 +124,8 @@ def _close(eager: Eager, pid: int) -> None:
 
     install.close()
     try:
+        if eager.dump is not None:
+            eager.session.note("dump", **eager.dump.close())
         eager.facts.write(ended=True)
         eager.session.close(exit={"exception": _failure}, coverage=eager.coverage())
     except Exception as problem:

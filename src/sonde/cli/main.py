@@ -22,6 +22,8 @@ class Lazy(click.Group):
         "query": "sonde.cli.query:query",
         "diagnose": "sonde.cli.diagnose:diagnose_command",
         "compare": "sonde.cli.compare:compare",
+        "convert": "sonde.cli.convert:convert_command",
+        "ckpt": "sonde.cli.ckpt:ckpt",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -63,6 +65,8 @@ def cli() -> None:
     sonde show                           what the newest run recorded
     sonde query . 'select * from hits'   SQL over every digest
     sonde compare RUN OTHER              where two trainings part, and why
+    sonde ckpt model.pt [older.pt]       inspect a checkpoint, or diff two
+    sonde convert SRC DST                dumps and checkpoints between formats
 
     Shell completion (bash; also zsh, fish):  eval "$(_SONDE_COMPLETE=bash_source sonde)"
     """

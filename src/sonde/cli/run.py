@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from sonde.cli.configuration import FILE, chosen_action, from_file, watches
+from sonde.cli.dumping import check_dump, dump_of, told
 from sonde.cli.outcome import finish
 from sonde.cli.supervise import supervise
 from sonde.cli.target import command_line
@@ -47,6 +48,20 @@ BLOCKING = {
 )
 @click.option("--report", "report_file", metavar="FILE.json", help="Findings as JSON; - is standard output.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Stop cleanly after N optimizer steps.")
+@click.option(
+    "--dump",
+    "dump_sites",
+    multiple=True,
+    metavar="SITE",
+    help="Keep whole tensors: a site pattern, a type or a name; repeatable.",
+)
+@click.option("--dump-steps", metavar="0,10-20", help="Steps to dump (default: all).")
+@click.option(
+    "--dump-config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.json",
+    help="What to dump, in MindSpore's JSON; also SONDE_DUMP_CONFIG, MINDSPORE_DUMP_CONFIG.",
+)
 @click.option("--no-recommended", is_flag=True, help="Only your own watchpoints.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary, no lines about hits; the recording has them.")
 @click.option("-v", "--verbose", is_flag=True, help="All findings in full.")
@@ -61,6 +76,9 @@ def run(
     record: Path | None,
     report_file: str | None,
     steps: int | None,
+    dump_sites: tuple[str, ...],
+    dump_steps: str | None,
+    dump_config: Path | None,
     no_recommended: bool,
     quiet: bool,
     verbose: bool,
@@ -75,10 +93,12 @@ def run(
     sonde run --budget off --report findings.json train.py
     sonde run -m package.train
     sonde run torchrun --nproc-per-node 2 train.py
+    sonde run --dump '**:out' --dump-steps 0,10-20 train.py
     """
     code = run_target(
         target, watch_texts=watch_texts, on_hit=on_hit, budget=budget, record=record, report_file=report_file,
         steps=steps, recommended=not no_recommended, quiet=quiet, verbose=verbose, blocking=blocking,
+        dump_sites=dump_sites, dump_steps=dump_steps, dump_config=dump_config,
     )  # fmt: skip
     sys.exit(code)
 
@@ -97,6 +117,9 @@ def run_target(
     debug: bool = False,
     verbose: bool = False,
     blocking: bool = False,
+    dump_sites: tuple[str, ...] = (),
+    dump_steps: str | None = None,
+    dump_config: Path | None = None,
 ) -> int:
     command, script = command_line(target)
     content = from_file(Path(FILE))
@@ -105,6 +128,7 @@ def run_target(
     points = watches(watch_texts, content, action)
     if report_file not in (None, "-"):
         check_writable(Path(report_file))
+    check_dump(dump_sites, dump_steps, dump_config)
     parent, name = (record.parent, record.name) if record is not None else (Path(".sonde") / "runs", None)
     try:
         folder = create_run(parent, name, {"script": script, "argv": list(target[1:])})
@@ -121,9 +145,12 @@ def run_target(
         recommended=recommended and bool(content.get("recommended", True)),
         debug=debug,
         quiet=quiet,
+        dump=dump_of(dump_sites, dump_steps, dump_config, folder),
     )
     code = supervise(command, options, extra=BLOCKING if blocking else None)
     outcome = finish(folder, code, quiet=quiet, verbose=verbose)
+    if options.dump is not None and not quiet:
+        told(options.dump)
     if report_file == "-":
         json.dump(outcome, sys.stdout, indent=2)
         sys.stdout.write("\n")

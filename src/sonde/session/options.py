@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from sonde.errors import UsageError
 from sonde.model.watchpoint import Action
@@ -45,6 +46,8 @@ class Options:
     """Steps that are traced op by op: from the first of these to before the second."""
     twin: Twin | None = None
     """How this run is tied to another one that it is compared with."""
+    dump: dict[str, Any] | None = None
+    """The settings of a dump, as `DumpSettings.to_json` gives them."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}

@@ -114,7 +114,7 @@ def _decode(raw: np.ndarray[Any, Any], code: str, stored: list[int], value: Valu
     return raw.view(np.dtype(value.dtype)).reshape(value.shape)
 
 
-def _float8_tables() -> dict[str, np.ndarray[Any, Any]]:
+def float8_tables() -> dict[str, np.ndarray[Any, Any]]:
     byte = np.arange(256, dtype=np.uint16)
     exponent, mantissa = (byte >> 3 & 15).astype(np.int32), (byte & 7).astype(np.float32)
     magnitude = np.where(exponent == 0, np.ldexp(mantissa / 8, -6), np.ldexp(1 + mantissa / 8, exponent - 7)).astype(
@@ -129,4 +129,4 @@ def _float8_tables() -> dict[str, np.ndarray[Any, Any]]:
     }
 
 
-_FLOAT8 = _float8_tables()
+_FLOAT8 = float8_tables()

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from sonde.adapters.torch.accounting import Accounting
 from sonde.adapters.torch.device import DeviceDigests
+from sonde.adapters.torch.dump import Dump
 from sonde.adapters.torch.entry import MOST_CALLS, Entry, Tap, is_container
 from sonde.adapters.torch.explain.latest import LatestCall
 from sonde.adapters.torch.facts import Facts
@@ -78,6 +79,7 @@ class Eager:
         self.tracer: Tracer | None = None
         """The trace that is under way."""
         self.twin = TwinFeed(session.options.twin, self) if session.options.twin is not None else None
+        self.dump: Dump | None = None
         self.replay = Replay(self)
         session.on_nonfinite = self.replay.alarm
         session.gate.changed = self.refresh
@@ -309,6 +311,8 @@ class Eager:
                 )  # fmt: skip
             self.add(site, tensor.detach())
             self.stops.at(site, tensor)
+            if self.dump is not None and self.dump.on:
+                self.dump.loss(tensor)
         self.set_phase(Phase.BACKWARD)
         return before
 
@@ -321,6 +325,8 @@ class Eager:
             self.facts.after_backward()
         if before is not Phase.BACKWARD and not self.session.steps.has_optimizer:
             self.parameters.gradients_alone()
+            if self.dump is not None and self.dump.on:
+                self.dump.gradients_alone()
 
     def weigh(self, when: When) -> None:
         """Takes down all parameters, where the step is traced."""
@@ -344,6 +350,8 @@ class Eager:
     def mark(self) -> None:
         """The step may turn out to have ended here (see `session/steps.py`)."""
         self.session.mark()
+        if self.dump is not None:
+            self.dump.mark()
         self._calls_at_mark = {entry.name: entry.calls for entry in self.entries.values() if entry.step == self.step}
 
     def _count_anew(self) -> None:
@@ -367,6 +375,8 @@ class Eager:
         if behind:
             self._count_anew()
         self.replay.finish_step(self.step, behind=behind)
+        if self.dump is not None:
+            self.dump.finish_step(self.step + 1, behind=behind)
         session.cost_ns += self.accounting.finish_step(full=self.level == Level.FULL)
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step
@@ -381,6 +391,8 @@ class Eager:
     def _rest(self) -> None:
         """With an optimizer to mark the steps, modules need not even be noticed in steps that leave them alone."""
         self.idle = self.level == Level.SENTINEL and not self.stops.inputs_wanted and self.session.steps.has_optimizer
+        if self.dump is not None and self.dump.on:
+            self.idle = False
 
     def refresh(self) -> None:
         """Watchpoints, breakpoints or the plan changed: taps are made anew."""

@@ -146,6 +146,9 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
         return _original_call(self, *args, **kwargs)
     if timing and eager.step == step:  # for want of an optimizer, the end of a step may lie in here
         eager.accounting.enter_ns += perf_counter_ns() - eager.session.cost_ns - began
+    dump = eager.dump if eager.dump is not None and eager.dump.on else None
+    if dump is not None:
+        call = _dumping(eager, "inputs", dump.entering, entry, args, kwargs)
     eager.stack.append(entry)
     eager.inside_idle = eager.idle and eager.tracer is None
     try:
@@ -157,6 +160,8 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
             eager.facts.root_left()
     if not eager.stack:
         _returned(eager, self, out)
+    if dump is not None and call is not None and call >= 0:
+        _dumping(eager, "outputs", dump.left, entry, call, args, kwargs, out)
     if eager.level:
         began, counted = (perf_counter_ns(), eager.block.nanos) if timing else (0, 0)
         try:
@@ -167,6 +172,17 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
         if timing:
             eager.accounting.leave_ns += perf_counter_ns() - began - (eager.block.nanos - counted)
     return out
+
+
+def _dumping(eager: Eager, what: str, put: Callable[..., Any], *args: Any) -> Any:
+    mark = eager.session.clock()
+    try:
+        return put(*args)
+    except Exception as problem:
+        eager.session.guard.contain(f"dumping {what}", problem)
+        return None
+    finally:
+        eager.session.spent_since(mark)
 
 
 def _returned(eager: Eager, root: nn.Module, out: Any) -> None:
@@ -232,6 +248,8 @@ def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) 
         eager.replay.gradients()
     except Exception as problem:
         eager.session.guard.contain("observing gradients", problem)
+    if eager.dump is not None and eager.dump.on:
+        _dumping(eager, "gradients", eager.dump.before_optimizer, optimizer, _has_closure(args, kwargs))
     eager.session.spent_since(mark)
 
 
@@ -247,6 +265,8 @@ def _after_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -
         eager.facts.after_optimizer(optimizer)
     except Exception as problem:
         eager.session.guard.contain("observing parameters", problem)
+    if eager.dump is not None and eager.dump.on:
+        _dumping(eager, "parameters", eager.dump.after_optimizer, optimizer, _has_closure(args, kwargs))
     eager.session.spent_since(mark)
     _stepped(eager, optimizer)
     eager.replay.after_optimizer()

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from sonde.adapters.torch.dump import Dump
 from sonde.adapters.torch.eager import Eager
 from sonde.adapters.torch.frames import display_path
 from sonde.digest import kernel_name
+from sonde.session.dump.settings import DumpSettings
 from sonde.session.options import Options
 from sonde.session.session import Session
 from sonde.store.claim import claim_rank
+
+log = logging.getLogger("sonde.dump")
 
 
 def open_eager(options: Options) -> Eager:
@@ -32,7 +38,23 @@ def open_eager(options: Options) -> Eager:
         "kernel": kernel_name(),
         "options": {"budget": options.budget, "watches": [list(watch) for watch in options.watches]},
     }
-    return Eager(Session(options, folder, facts, rank=rank))
+    eager = Eager(Session(options, folder, facts, rank=rank))
+    if options.dump is not None:
+        open_dump(eager, options.dump, rank)
+    return eager
+
+
+def open_dump(eager: Eager, content: dict[str, Any], rank: int) -> None:
+    """A dump that cannot be made is said and done without: the training is watched all the same."""
+    try:
+        settings = DumpSettings.from_json(content)
+        if settings.ranks is None or rank in settings.ranks:
+            eager.dump = Dump(eager, settings, rank)
+            eager.refresh()
+    except Exception as problem:
+        if os.environ.get("SONDE_STRICT") == "1":
+            raise
+        log.warning("nothing is dumped: %s: %s", type(problem).__name__, problem)
 
 
 def rank_of_process() -> tuple[int, int]:

@@ -1,0 +1,74 @@
+"""Ops of the function API for a dump: a torch-function mode that is on only in steps that are dumped, and only where ops are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from sonde.adapters.torch.modes import push, remove
+from sonde.adapters.torch.ops import op_name
+from sonde.adapters.torch.tensors import tensors_in
+from sonde.adapters.torch.trace import transforming
+from sonde.model.moment import Phase
+from sonde.model.site import Kind, Role, Site
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.dump import Dump
+
+
+class DumpOps(TorchFunctionMode):  # type: ignore[misc]
+    def __init__(self, dump: Dump) -> None:
+        super().__init__()
+        self.dump = dump
+        self._on = False
+        self._counts: Counter[tuple[str, int, str]] = Counter()
+
+    def new_step(self, wanted: bool) -> None:
+        self._counts.clear()
+        if wanted and not self._on:
+            push(self)
+        elif self._on and not wanted:
+            remove(self)
+        self._on = wanted
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        eager = self.dump.eager
+        name = op_name(func)
+        if (
+            name is None or not self._on or eager.phase is not Phase.FORWARD or eager.thread != get_ident()
+            or eager.replay.active or eager.opaque or transforming() or self.dump.evaluating
+        ):  # fmt: skip
+            return func(*args, **kwargs)
+        entry = eager.stack[-1] if eager.stack else None
+        module = entry.name if entry is not None else ""
+        call = self.dump.calls_of(module)
+        count = self._counts[module, call, name]
+        self._counts[module, call, name] = count + 1
+        address = f"{module}/{name}#{count}"
+        try:
+            self._put(address, name, Role.IN, (args, kwargs), call)
+        except Exception as problem:
+            eager.session.guard.contain("dumping an op", problem)
+        out = func(*args, **kwargs)
+        try:
+            if isinstance(out, Tensor | list | tuple):
+                self._put(address, name, Role.OUT, out, call)
+        except Exception as problem:
+            eager.session.guard.contain("dumping an op", problem)
+        return out
+
+    def _put(self, name: str, op: str, role: Role, value: Any, call: int) -> None:
+        given = tensors_in(value)
+        for k, tensor in enumerate(given):
+            index = k if len(given) > 1 else None
+            self.dump.put(tensor, Site(-1, name, role, Kind.OP, index, op), call)
+            if role is Role.OUT and self.dump.eager.grad_on:
+                self.dump.on_gradient(tensor, Site(-1, name, Role.GRAD, Kind.OP, index, op), call)
