@@ -10,13 +10,17 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from sonde.cli.progress import progress_of
 from sonde.cli.twins import Twins, Wish
 from sonde.cli.verdict import show_verdict
 from sonde.compare.judge import judge
 from sonde.compare.map import read_map
 from sonde.compare.side import read_side
+from sonde.compare.sources import compare_sources
 from sonde.compare.verdict import Verdict
-from sonde.errors import UsageError
+from sonde.errors import RecordingError, UsageError
+from sonde.store.reader import Recording
+from sonde.store.sources import open_source
 
 
 @click.command()
@@ -29,6 +33,9 @@ from sonde.errors import UsageError
 @click.option("--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recordings of both scripts here.")
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON.")
 @click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE.html", help="Also write a page to look at.")
+@click.option(
+    "--engine", type=click.Choice(["local", "ray"]), default="local", help="Where dumps and checkpoints are compared."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing while scripts run.")
 def compare(
     things: tuple[Path, ...],
@@ -40,6 +47,7 @@ def compare(
     record: Path | None,
     as_json: bool,
     page: Path | None,
+    engine: str,
     quiet: bool,
 ) -> None:
     """Where two trainings part, and why: data, initial weights, forward, backward or optimizer, and the first site.
@@ -52,6 +60,7 @@ def compare(
     sonde compare --run 'ref.py --lr 0.1' --run port.py --same-init --json
     sonde compare .sonde/runs/monday .sonde/runs/tuesday --html page.html
     sonde compare last.pt other.safetensors
+    sonde compare dump/torch dump/mindspore --map names.yaml --engine ray
     """
     chosen = read_map(map_file) if map_file is not None else {}
     say = Console(stderr=True, highlight=False, soft_wrap=True, style="dim")
@@ -69,15 +78,41 @@ def compare(
     else:
         if len(things) != 2:
             raise UsageError(f"sonde compare takes two recordings, dumps or checkpoints; {len(things)} were given.")
-        verdict = judge(read_side(things[0]), read_side(things[1]), chosen).verdict
+        verdict = stored(things[0], things[1], chosen, engine)
     finish(verdict, as_json=as_json, page=page)
+
+
+def stored(one: Path, other: Path, chosen: dict[str, str], engine: str) -> Verdict:
+    """Recordings by their traces, anything else by its tensors."""
+    if is_run(one) and is_run(other):
+        return judge(read_side(one), read_side(other), chosen).verdict
+    with open_source(one) as a, open_source(other) as b:
+        total = sum(entry.nbytes for source in (a, b) for entry in source.entries)
+        with progress_of("comparing", total) as advance:
+            if engine == "ray":
+                from sonde.compare.ray import Ray
+
+                return compare_sources(a, b, chosen, work=Ray(), advance=advance)
+            return compare_sources(a, b, chosen, advance=advance)
+
+
+def is_run(path: Path) -> bool:
+    """A recording with a traced step; one that is only asked for its dump is a source of tensors."""
+    try:
+        recording = Recording.open(path)
+    except RecordingError:
+        return False
+    return bool(recording.ranks)
 
 
 def finish(verdict: Verdict, *, as_json: bool, page: Path | None) -> None:
     if page is not None:
         from sonde.compare.page import page_of
 
-        page.write_text(page_of(verdict))
+        try:
+            page.write_text(page_of(verdict))
+        except OSError as problem:
+            raise UsageError(f"the page cannot be written to {page}: {problem.strerror}.") from None
     if as_json:
         click.echo(json.dumps(verdict.document(), indent=2))
     else:

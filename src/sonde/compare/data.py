@@ -71,12 +71,12 @@ def buffers(pair: StepPair) -> Divergence | None:
     theirs: dict[str, TensorFact] = {}
     for op in pair.b.ops:
         for fact in op.inputs:
-            if fact.name:
+            if fact.name and ":" not in fact.name:
                 theirs.setdefault(fact.name, fact)
     seen = {weight.name for weight in pair.a.weights}
     for op in pair.a.ops:
         for fact in op.inputs:
-            if not fact.name or fact.name in seen:
+            if not fact.name or ":" in fact.name or fact.name in seen:
                 continue
             seen.add(fact.name)
             owner, _, attribute = fact.name.rpartition(".")

@@ -175,6 +175,8 @@ def _op(pair: StepPair, place: Place, step: int, evidence: dict[str, object]) ->
     assert op is not None and other is not None
     outside = op.module == "" and not op.inputs
     evidence |= wiring(pair, op, other)
+    if op.op == other.op and op.outputs and other.outputs and op.outputs[0].dtype != other.outputs[0].dtype:
+        evidence["dtypes"] = [op.outputs[0].dtype, other.outputs[0].dtype]
     where = f"in {op.module} ({op.module_type})" if op.module else "outside of all modules"
     if outside:
         why = f"{op.op} {where} makes other values in step {step}: data."

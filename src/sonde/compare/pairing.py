@@ -45,7 +45,7 @@ def pair(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Pairing:
     modules = {
         mine: theirs
         for mine in a.modules
-        if (theirs := _chosen(mine, chosen or {})) is not None and theirs in b.modules
+        if (theirs := renamed(mine, chosen or {})) is not None and theirs in b.modules
     }
     common = [name for name in a.modules if name in b.modules]
     if len(common) >= _ENOUGH * max(1, min(len(a.modules), len(b.modules))):
@@ -61,12 +61,13 @@ def pair(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Pairing:
     return Pairing(
         modules,
         weights,
-        tuple(name for name in a.modules if name not in modules and _counts(a, name)),
-        tuple(name for name in b.modules if name not in set(modules.values()) and _counts(b, name)),
+        tuple(name for name in _called(trace_a) if name not in modules),
+        tuple(name for name in _called(trace_b) if name not in set(modules.values())),
     )
 
 
-def _chosen(name: str, chosen: Mapping[str, str]) -> str | None:
+def renamed(name: str, chosen: Mapping[str, str]) -> str | None:
+    """The name that the user's map gives it, if any."""
     if name in chosen:
         return chosen[name]
     for prefix in sorted(chosen, key=len, reverse=True):
@@ -75,9 +76,9 @@ def _chosen(name: str, chosen: Mapping[str, str]) -> str | None:
     return None
 
 
-def _counts(side: Side, name: str) -> bool:
-    """Containers that are never called (ModuleList) are no loss."""
-    return side.modules[name].get("type") not in ("ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
+def _called(trace: Trace | None) -> list[str]:
+    """Modules that take part in the first step."""
+    return list(dict.fromkeys(call.module for call in trace.calls)) if trace is not None else []
 
 
 def _alike(a: Side, b: Side, mine: str, theirs: str) -> bool:
@@ -170,7 +171,7 @@ def _pair_weights(
 
     for name in mine:
         owner, _, attribute = name.rpartition(".")
-        wanted = _chosen(name, chosen) or _join(modules.get(owner, owner), attribute)
+        wanted = renamed(name, chosen) or _join(modules.get(owner, owner), attribute)
         if wanted in free and mine[name][0] == free[wanted][0]:
             take(name, wanted)
     by_owner: dict[str, list[str]] = {}

@@ -55,6 +55,8 @@ def ordered(settings: list[Setting], first: Divergence | None) -> tuple[Setting,
         what = setting.what
         if what in _HARMLESS:
             return 9, 0
+        if what in ("autocast", "dtype") and "dtypes" in first.evidence:
+            return 0, 0
         if kinds_wanted:
             return (0, 0) if what.startswith(kinds_wanted) else (5, 0)
         if what.startswith((f"{place}.", f"{place} ")):
@@ -140,15 +142,20 @@ def _parameters(a: Side, b: Side, pairing: Pairing) -> Iterator[Setting]:
         if bool(one.get("optimizers")) != bool(other.get("optimizers")):
             yield Setting(f"optimizer has {mine}", bool(one.get("optimizers")), bool(other.get("optimizers")))
     taken = set(partners.values())
-    for name in a.parameters:
+    for name in _in_first_step(a):
         if name not in partners and name not in b.parameters:
             yield Setting(name, "present", "absent")
     back = {theirs: mine for mine, theirs in pairing.modules.items()}
-    for name in b.parameters:
+    for name in _in_first_step(b):
         if name not in taken and name not in a.parameters:
             owner, _, attribute = name.rpartition(".")
             mine = back.get(owner, owner)
             yield Setting(f"{mine}.{attribute}" if mine else attribute, "absent", "present")
+
+
+def _in_first_step(side: Side) -> list[str]:
+    """Parameters that were there from the beginning: what came later may also have gone when facts were taken down."""
+    return [weight.name for weight in side.traces[min(side.traces)].weights] if side.traces else []
 
 
 def _precision(steps: Mapping[int, StepPair]) -> Iterator[Setting]:
