@@ -1,5 +1,7 @@
 """The forward pass of one step in both runs: the first place whose inputs agree and whose outputs do not.
 
+An op that is given another argument needs to show no more than the least difference for it.
+
 Places are module calls, and ops where both runs do the same ops in the same order. Where a module's output differs though
 its inputs agree, its ops are searched by value: from the output back to the op all of whose inputs exist in the other run.
 """
@@ -10,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sonde.compare.choices import arguments
 from sonde.compare.distance import AMPLIFICATION, APART, Distance, distance, dtype_floor, epsilon, floor
 from sonde.compare.pairing import Pairing
 from sonde.compare.values import Values
@@ -99,7 +102,8 @@ class StepPair:
             found = distance(mine.stats, theirs.stats) if mine.stats or theirs.stats else None
             if found is None or (not epsilon(mine.dtype, theirs.dtype) and given):
                 continue  # an index or a mask of values that were rounded otherwise
-            if self._unexplained(found, mine, theirs, given, a.inputs, a.op in _ADDITIVE, 1):
+            chosen = found.relative > 2 * epsilon(mine.dtype) + 8 * given and any(arguments(a, b))
+            if chosen or self._unexplained(found, mine, theirs, given, a.inputs, a.op in _ADDITIVE, 1):
                 return Place("op", a, b, None, None, found, given)
             self.largest = max(self.largest, min(found.relative, 1.0))
         return None

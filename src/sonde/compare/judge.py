@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sonde.compare import backward, data, training
+from sonde.compare.choices import arguments
 from sonde.compare.forward import Place, StepPair
 from sonde.compare.losses import compare_losses, jump, rate_change
 from sonde.compare.pairing import Pairing, pair
-from sonde.compare.settings import arguments, differing, ordered, without_echoes
+from sonde.compare.settings import differing, ordered, without_echoes
 from sonde.compare.side import Side
 from sonde.compare.training import Part
 from sonde.compare.verdict import Divergence, Setting, Verdict

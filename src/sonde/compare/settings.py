@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sonde.compare.choices import arguments, compared
 from sonde.compare.forward import StepPair
 from sonde.compare.pairing import Pairing
 from sonde.compare.side import Side
 from sonde.compare.verdict import Divergence, Setting
-from sonde.model.trace import OpRecord, Trace
+from sonde.model.trace import Trace
 
 _CHANGING = frozenset({"last_epoch", "num_bad_epochs", "best", "T_cur", "last_lr", "verbose", "base_lrs", "total_iters_done"})
 _OF_LOADERS = ("batch_size", "sampler", "own_batch_sampler", "drop_last", "seed", "dataset", "length", "workers")
@@ -81,20 +82,6 @@ def without_echoes(settings: list[Setting]) -> list[Setting]:
     return [setting for setting in settings if not echo(setting.what)]
 
 
-def _different(a: Any, b: Any) -> bool:
-    if isinstance(a, int | float) and isinstance(b, int | float) and not isinstance(a, bool) and not isinstance(b, bool):
-        return abs(a - b) > 1e-12 * max(abs(a), abs(b))
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) != len(b) or any(_different(x, y) for x, y in zip(a, b, strict=True))
-    return bool(a != b)
-
-
-def _compared(prefix: str, a: Mapping[str, Any], b: Mapping[str, Any], *, union: bool = True) -> Iterator[Setting]:
-    for key in {**a, **(b if union else {})}:
-        if (union or key in b) and _different(a.get(key), b.get(key)):
-            yield Setting(f"{prefix}{key}", a.get(key), b.get(key))
-
-
 # -- what the model is made of -------------------------------------------------------------------
 
 
@@ -104,21 +91,13 @@ def _modules(a: Side, b: Side, pairing: Pairing) -> Iterator[Setting]:
         same = one.get("type") == other.get("type")
         if not same and (one.get("library") or other.get("library")):
             yield Setting(f"{mine}.type", one.get("type"), other.get("type"))
-        yield from _compared(f"{mine}.", one.get("settings") or {}, other.get("settings") or {}, union=same)
+        yield from compared(f"{mine}.", one.get("settings") or {}, other.get("settings") or {}, union=same)
 
 
 def _arguments(steps: Mapping[int, StepPair]) -> Iterator[Setting]:
     for pair in list(steps.values())[:1]:
         for mine, theirs in pair.ops:
             yield from arguments(mine, theirs)
-
-
-def arguments(mine: OpRecord, theirs: OpRecord) -> Iterator[Setting]:
-    """Of two ops of one kind."""
-    skipped = {"sizes", "inner"}
-    one = {name: value for name, value in mine.arguments.items() if name not in skipped}
-    other = {name: value for name, value in theirs.arguments.items() if name not in skipped}
-    yield from _compared(f"{mine.site}.", one, other)
 
 
 def _modes(steps: Mapping[int, StepPair]) -> Iterator[Setting]:
@@ -189,7 +168,7 @@ def _optimizers(a: Side, b: Side) -> Iterator[Setting]:
             prefix = f"{name}." if g == 0 else f"{name}.groups[{g}]."
             skip = {"lr", "initial_lr"} if scheduled or k == 0 else {"initial_lr"}
             kept = [{key: value for key, value in each.items() if key not in skip} for each in (group, their)]
-            yield from _compared(prefix, kept[0], kept[1])
+            yield from compared(prefix, kept[0], kept[1])
             if "lr" in skip:
                 yield from _rate(a, b, g, prefix, group, their)
 
@@ -198,7 +177,7 @@ def _rate(a: Side, b: Side, group: int, prefix: str, one: Mapping[str, Any], oth
     """The learning rate as it was in the first step that they differ in: it may be scheduled."""
     steps = sorted(set(a.rates) & set(b.rates))
     if not steps:
-        yield from _compared(prefix, {"lr": one.get("lr")}, {"lr": other.get("lr")})
+        yield from compared(prefix, {"lr": one.get("lr")}, {"lr": other.get("lr")})
     for step in steps:
         mine, theirs = a.rates[step].get(str(group)), b.rates[step].get(str(group))
         if mine is not None and theirs is not None and abs(mine - theirs) > 1e-6 * max(abs(mine), abs(theirs)):
@@ -220,7 +199,7 @@ def _schedulers(a: Side, b: Side) -> Iterator[Setting]:
             {key: value for key, value in (each.get("numbers") or {}).items() if key not in _CHANGING}
             for each in (one, other)
         ]
-        yield from _compared(f"{name}.", numbers[0], numbers[1])
+        yield from compared(f"{name}.", numbers[0], numbers[1])
         for key in ("steps", "before_optimizer"):
             if one.get(key) != other.get(key):
                 yield Setting(f"{name}.{key}", one.get(key), other.get(key))
@@ -230,7 +209,7 @@ def _clipping(a: Side, b: Side) -> Iterator[Setting]:
     mine, theirs = a.facts.get("clipping") or {}, b.facts.get("clipping") or {}
     one = {key: mine.get(key) for key in ("kind", "limit")} if mine.get("calls") else {}
     other = {key: theirs.get(key) for key in ("kind", "limit")} if theirs.get("calls") else {}
-    yield from _compared("clipping.", one, other)
+    yield from compared("clipping.", one, other)
 
 
 def _loaders(a: Side, b: Side) -> Iterator[Setting]:
@@ -239,7 +218,7 @@ def _loaders(a: Side, b: Side) -> Iterator[Setting]:
         yield Setting("loaders", len(mine), len(theirs))
     for k, (one, other) in enumerate(zip(mine, theirs, strict=False)):
         name = "loader." if k == 0 else f"loader[{k}]."
-        yield from _compared(
+        yield from compared(
             name, {key: one.get(key) for key in _OF_LOADERS}, {key: other.get(key) for key in _OF_LOADERS}
         )
 
@@ -248,4 +227,4 @@ def _program(a: Side, b: Side) -> Iterator[Setting]:
     for key in ("dtype", "compiled", "threads"):
         if key in a.facts and key in b.facts and a.facts[key] != b.facts[key]:
             yield Setting(key, a.facts[key], b.facts[key])
-    yield from _compared("random.", a.facts.get("random") or {}, b.facts.get("random") or {})
+    yield from compared("random.", a.facts.get("random") or {}, b.facts.get("random") or {})
