@@ -25,6 +25,7 @@ class Lazy(click.Group):
         "tune": "sonde.cli.tune:tune_command",
         "lr": "sonde.cli.lr:lr",
         "export": "sonde.cli.export:export",
+        "compare": "sonde.cli.compare:compare",
         "convert": "sonde.cli.convert:convert_command",
         "ckpt": "sonde.cli.ckpt:ckpt",
     }
@@ -68,6 +69,7 @@ def cli() -> None:
     sonde show                           what the newest run recorded
     sonde query . 'select * from hits'   SQL over every digest
     sonde replay                         run the step that went wrong again, op by op
+    sonde compare RUN OTHER              where two trainings part, and why
     sonde ckpt model.pt [older.pt]       inspect a checkpoint, or diff two
     sonde convert SRC DST                dumps and checkpoints between formats
 

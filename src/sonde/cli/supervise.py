@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
 from sonde.session.launch import watched_environment
 from sonde.session.options import Options
@@ -25,11 +26,12 @@ def supervise(
     extra: Mapping[str, str] | None = None,
     quiet_output: bool = False,
     folder: Path | None = None,
+    output: IO[bytes] | None = None,
 ) -> int:
     """The exit code as a shell would see it: 128 + n after signal n.
 
     `extra` joins the child's environment. With `quiet_output`, what the script prints goes to standard error, for
-    standard output is to be read by a program.
+    standard output is to be read by a program; with `output`, all that it prints goes to that file.
     """
     # Ctrl-C reaches the child by the terminal; the supervisor waits for what the child makes of it.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -37,7 +39,8 @@ def supervise(
         command,
         env=watched_environment(options, extra),
         cwd=folder,
-        stdout=2 if quiet_output else None,
+        stdout=output if output is not None else 2 if quiet_output else None,
+        stderr=output,
         preexec_fn=lambda: signal.signal(signal.SIGINT, before),
     )
 

@@ -5,12 +5,14 @@
  *   walk.h    from a tensor in memory to a row: order, chunks, threads, histogram
  *   tensor.h  from a Python object to memory
  *   block.h   the types Block and Tap
+ *   pair.h    how far two buffers are apart
  *
  * `reference.py` says what every field means; the tests hold this to it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "block.h"
+#include "pair.h"
 
 static PyObject *isa_name(PyObject *module, PyObject *unused)
 {
@@ -20,7 +22,10 @@ static PyObject *isa_name(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-    {"isa", isa_name, METH_NOARGS, "isa() -> the instruction set in use; SONDE_ISA overrides the choice at import"}, {0}};
+    {"isa", isa_name, METH_NOARGS, "isa() -> the instruction set in use; SONDE_ISA overrides the choice at import"},
+    {"pair", pair_of, METH_VARARGS,
+     "pair(a, b, dtype) -> (sum (a-b)^2, sum a^2, sum b^2, sum ab, max |a-b|, max ULP, whether any is not finite)"},
+    {0}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "sonde.digest._kernel", .m_size = -1,
                                         .m_methods = methods};
 

@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 def isa() -> str: ...
+def pair(a: object, b: object, dtype: str, /) -> tuple[float, float, float, float, float, int, bool]: ...
 
 class Block:
     step: int

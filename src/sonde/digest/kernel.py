@@ -32,14 +32,17 @@ from sonde.digest.layout import ROW
 
 if TYPE_CHECKING:
     from sonde.digest._kernel import Block, Tap, isa
+    from sonde.digest._kernel import pair as _pair
 else:
     try:
         if os.environ.get("SONDE_KERNEL") == "off":
             raise ImportError("SONDE_KERNEL=off")
         from sonde.digest._kernel import Block, Tap, isa
+        from sonde.digest._kernel import pair as _pair
     except ImportError as problem:
         from sonde.digest.fallback import Block, Tap
 
+        _pair = None
         logging.getLogger("sonde.digest").warning(
             "digests are computed by numpy, many times slower than the C kernel (%s); "
             "reinstall sonde where a C compiler is found, or unset SONDE_KERNEL",
@@ -48,6 +51,16 @@ else:
 
         def isa() -> str:
             return "numpy"
+
+
+PAIRED = ("float32", "float64", "bfloat16")
+
+
+def pair(a: Any, b: Any, dtype: str) -> tuple[float, float, float, float, float, int, bool] | None:
+    """Of two contiguous buffers of a dtype in PAIRED, one length and natural alignment: the sums of (a-b)², a², b², ab, the
+    largest |a-b| and distance in ULP, and whether anything is not finite (then nothing else is to be believed).
+    None where there is no kernel."""
+    return _pair(a, b, dtype) if _pair is not None else None
 
 
 def kernel_name() -> str:
@@ -61,4 +74,4 @@ def rows_of(block: Block) -> NDArray[Any]:
     return rows[: len(block)]
 
 
-__all__ = ["Block", "Tap", "kernel_name", "rows_of"]
+__all__ = ["PAIRED", "Block", "Tap", "kernel_name", "pair", "rows_of"]

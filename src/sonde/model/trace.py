@@ -15,7 +15,7 @@ class TensorFact:
     """A tensor that an op took or gave.
 
     `id` is the same wherever the same tensor appears in the trace (an in-place op gives its input's id again).
-    `name` is that of the parameter or buffer, or "" for anything else. `producer` is the index of the op that
+    `name` is that of the parameter or buffer, the address of a parameter's gradient, or "" for anything else. `producer` is the index of the op that
     gave it in this trace, None for what came from outside (data, parameters). `stats` are digest fields.
     """
 
@@ -55,6 +55,45 @@ class OpRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One call of a module, in the order in which calls ended.
+
+    `first` and `last` are the ops that ran meanwhile: those with first <= index < last. `parent` is the place of the call
+    around it in the order in which calls *began*, as is `number`. `state` are the module's own buffers after the call.
+    """
+
+    number: int
+    parent: int | None
+    module: str
+    type: str
+    inputs: tuple[TensorFact, ...]
+    outputs: tuple[TensorFact, ...]
+    state: tuple[TensorFact, ...] = ()
+    first: int = 0
+    last: int = 0
+    training: bool | None = None
+    grad_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WeightRecord:
+    """A parameter through the step: digest fields of its value when the step began, of its gradient when the backward
+    pass ended (`raw`) and when the optimizer was called (`gradient`; clipped, unscaled), of its value after that, and of what
+    the optimizer did to those elements whose gradient is more than rounding (`moved`: an adaptive optimizer makes a full
+    step of a gradient that is nothing else). A field is {} where the moment never came."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trainable: bool
+    before: Mapping[str, float] = field(default_factory=dict)
+    raw: Mapping[str, float] = field(default_factory=dict)
+    gradient: Mapping[str, float] = field(default_factory=dict)
+    after: Mapping[str, float] = field(default_factory=dict)
+    moved: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """`reason`: why it was made: the first step, a replay of a bad step, an exception, a call of `inspect`.
 
@@ -67,3 +106,5 @@ class Trace:
     exact: bool = True
     loss: int | None = None
     notes: tuple[str, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    weights: tuple[WeightRecord, ...] = ()

@@ -16,6 +16,23 @@ GraphMode = Literal["auto", "exact", "nodes", "full"]
 
 
 @dataclass(frozen=True, slots=True)
+class Twin:
+    """One of two runs that are compared. Empty where the run is left as it is.
+
+    `keep`: the folder that initial weights and batches are kept in. `weights` and `batches`: whether to begin with those
+    that the other run kept in `take`. `renamed`: its names for this run's parameters. `seeded`: dropout and the like draw
+    the same numbers in both runs, whatever was drawn before.
+    """
+
+    keep: str = ""
+    take: str = ""
+    weights: bool = False
+    batches: bool = False
+    seeded: bool = False
+    renamed: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """`budget` is the share of step time that Sonde may take; None digests everything at every step, 0 leaves only the sentinel."""
 
@@ -37,6 +54,10 @@ class Options:
     """What builds the model for that, `package.module:function`; else the script does."""
     graph: GraphMode = "auto"
     """What compiled graphs digest by themselves: what is watched by name (auto), nothing (exact), every node (nodes, full)."""
+    window: tuple[int, int] = (0, 1)
+    """Steps that are traced op by op: from the first of these to before the second."""
+    twin: Twin | None = None
+    """How this run is tied to another one that it is compared with."""
     dump: dict[str, Any] | None = None
     """The settings of a dump, as `DumpSettings.to_json` gives them."""
 
@@ -50,6 +71,8 @@ class Options:
             return None
         try:
             fields = json.loads(text)
+            fields["window"] = tuple(fields.get("window", (0, 1)))
+            fields["twin"] = Twin(**fields["twin"]) if fields.get("twin") else None
             fields["watches"] = tuple(tuple(entry) for entry in fields["watches"])
             fields["save_steps"] = tuple(fields.get("save_steps", ()))
             return Options(**fields)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sonde.model.moment import Phase
 from sonde.model.site import SourceLine
-from sonde.model.trace import OpRecord, TensorFact, Trace
+from sonde.model.trace import CallRecord, OpRecord, TensorFact, Trace, WeightRecord
 from sonde.store.documents import read_json
 from sonde.store.files import dump_json, replace_file
 
@@ -35,6 +35,8 @@ def read_trace(path: Path) -> Trace:
         exact=bool(entry["exact"]),
         loss=entry["loss"],
         notes=tuple(entry["notes"]),
+        calls=tuple(_call(call) for call in entry.get("calls", ())),
+        weights=tuple(_weight(weight) for weight in entry.get("weights", ())),
     )
 
 
@@ -50,6 +52,17 @@ def _op(entry: Mapping[str, Any]) -> OpRecord:
             "gradient": _numbers(entry["gradient"]),
         }
     )
+
+
+def _call(entry: Mapping[str, Any]) -> CallRecord:
+    tensors = {key: tuple(_tensor(tensor) for tensor in entry[key]) for key in ("inputs", "outputs", "state")}
+    return CallRecord(**{**entry, **tensors})
+
+
+def _weight(entry: Mapping[str, Any]) -> WeightRecord:
+    keys = ("before", "raw", "gradient", "after", "moved")
+    numbers = {key: _numbers(entry[key]) for key in keys if key in entry}
+    return WeightRecord(**{**entry, "shape": tuple(entry["shape"]), **numbers})
 
 
 def _tensor(entry: Mapping[str, Any]) -> TensorFact:

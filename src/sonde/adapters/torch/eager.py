@@ -30,6 +30,8 @@ from sonde.adapters.torch.replay import Replay
 from sonde.adapters.torch.stops import Stops
 from sonde.adapters.torch.tensors import dtype_name, raw_bytes, tensors_in
 from sonde.adapters.torch.trace import Tracer
+from sonde.adapters.torch.twin import TwinFeed
+from sonde.adapters.torch.weights import When
 from sonde.model.moment import Moment, Phase
 from sonde.model.site import Kind, Role, Site
 from sonde.session.policy import Level
@@ -79,6 +81,7 @@ class Eager:
         self.stops = Stops(self)
         self.tracer: Tracer | None = None
         """The trace that is under way."""
+        self.twin = TwinFeed(session.options.twin, self) if session.options.twin is not None else None
         self.dump: Dump | None = None
         self.replay = Replay(self)
         self.graphs = Graphs(self)
@@ -118,6 +121,10 @@ class Eager:
             self.set_phase(Phase.FORWARD)
         if id(module) not in self.entries:
             self.meet_root(module)
+        if self.tracer is not None:
+            if self.twin is not None:
+                self.twin.weights()
+            self.weigh("before")
         if self.entry_pending:
             self.entry_pending = False
             self.stops.stop("entry")
@@ -320,12 +327,18 @@ class Eager:
         if self.resting:
             return
         self.replay.tape.pause()
+        self.weigh("raw")
         if before is not Phase.BACKWARD:
             self.facts.after_backward()
         if before is not Phase.BACKWARD and not self.session.steps.has_optimizer:
             self.parameters.gradients_alone()
             if self.dump is not None and self.dump.on:
                 self.dump.gradients_alone()
+
+    def weigh(self, when: When) -> None:
+        """Takes down all parameters, where the step is traced."""
+        if self.tracer is not None and not self.replay.active:
+            self.tracer.weights.look(when, self.parameters.live())
 
     def set_phase(self, phase: Phase) -> None:
         self.phase = phase
@@ -394,6 +407,7 @@ class Eager:
             self.idle
             and self.level == Level.REST
             and self.tracer is None
+            and not self.replay.tape.wanted
             and not session.immediate
             and not session.has_user_watchpoints
         )

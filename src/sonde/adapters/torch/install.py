@@ -261,6 +261,7 @@ def _before_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) 
         if not eager.resting:
             eager.replay.before_optimizer()
             eager.parameters.before(optimizer, _has_closure(args, kwargs))
+            eager.weigh("gradient")
             eager.facts.before_optimizer(optimizer, _has_closure(args, kwargs))
         eager.replay.gradients()
     except Exception as problem:
@@ -281,6 +282,7 @@ def _after_optimizer(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -
             eager.facts.optimizer_stepped(optimizer)
         else:
             eager.parameters.after(optimizer, _has_closure(args, kwargs))
+            eager.weigh("after")
             eager.facts.after_optimizer(optimizer)
     except Exception as problem:
         eager.session.guard.contain("observing parameters", problem)

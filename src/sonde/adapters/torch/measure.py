@@ -3,7 +3,7 @@
 Of a tensor with NaN or Inf it also says where: `bad_at` (flat index of the first), `bad_rows` and `bad_row.0` ...
 (indices of
 the first dimension, which is mostly the sample), and `masked.D`, `masked_row.D`: how many slices along dimension D are
--Inf throughout, and the first of them (index of the first dimension).
+-Inf throughout, and the first of them (index of the first dimension). `sketch.0` ... are its sketch (see `sketch.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sonde.adapters.torch.device import DeviceDigests
+from sonde.adapters.torch.sketch import Sketch
 from sonde.digest import Block, rows_of
 from sonde.digest.layout import COUNTS, STATS
 
@@ -21,8 +22,9 @@ _ROWS = 8
 
 
 class Measure:
-    def __init__(self) -> None:
+    def __init__(self, *, sketch: bool = False) -> None:
         self._block = Block(8)
+        self._sketch = Sketch() if sketch else None
         self._device = DeviceDigests()
 
     def __call__(self, tensor: Tensor) -> dict[str, float]:
@@ -43,6 +45,8 @@ class Measure:
         stats = {name: float(found[name]) for name in COUNTS + STATS}
         if nonfinite(stats) and not plain.is_complex():
             stats |= _places(plain)
+        if self._sketch is not None:
+            stats |= self._sketch(plain)
         return stats
 
 

@@ -69,7 +69,7 @@ class Replay:
         """A parameter is not finite: whatever comes now follows from that."""
         if eager.session.options.replay is not None:
             self.off = "this is a replay"
-        elif eager.session.options.budget != 0 and not self._is_to_be_saved(0):
+        elif self._in_window(0) and not self._is_to_be_saved(0):
             self._trace_live()
         else:
             self.tape.wanted = True
@@ -121,9 +121,15 @@ class Replay:
     def _trace_live(self) -> None:
         self.tape.rest()
         self.tape.wanted = False
-        self.eager.tracer = Tracer(self.eager)
+        self.eager.tracer = Tracer(self.eager, sketch=True)
         self.eager.tracer.begin()
         self._began = time.perf_counter_ns()
+
+    def _in_window(self, step: int) -> bool:
+        """Whether the user wants this step traced: the first one, or those that a comparison asks for."""
+        options = self.eager.session.options
+        first, last = options.window
+        return options.budget != 0 and first <= step < last
 
     def traced_call(
         self, plain: Callable[..., Any], observed: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any
@@ -150,12 +156,31 @@ class Replay:
             tracer.entered(known)
         compiled = is_compiled(module)
         if not compiled and not transforming():
-            return observed(eager, module, args, kwargs)
+            return self._recorded_call(tracer, observed, module, args, kwargs)
         note = f"{type(module).__name__} is {'compiled' if compiled else 'transformed'}, so its ops were not traced"
         if note not in tracer.notes:
             tracer.notes.append(note)
         with self._untraced(tracer):  # the compiler must not see it
             return observed(eager, module, args, kwargs)
+
+    def _recorded_call(
+        self, tracer: Tracer, observed: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any
+    ) -> Any:
+        begun, out = None, None
+        guard = self.eager.session.guard
+        try:
+            begun = tracer.call_begins(args, kwargs)
+        except Exception as problem:
+            guard.contain("tracing a module", problem)
+        try:
+            out = observed(self.eager, module, args, kwargs)
+        finally:
+            if begun is not None:
+                try:
+                    tracer.call_ended(begun, module, out)
+                except Exception as problem:
+                    guard.contain("tracing a module", problem)
+        return out
 
     def loading(self) -> contextlib.AbstractContextManager[None]:
         """While a loader makes a batch, which is no part of the step."""
@@ -201,6 +226,8 @@ class Replay:
         if eager.tracer is not None and not self.active:
             tracer, eager.tracer = eager.tracer, None
             tracer.pause()
+            if eager.twin is not None:
+                eager.twin.flush()
             self._ended = tracer
             trace = tracer.finish(step, "first" if step == 0 else "following")
             self._write(trace)
@@ -212,7 +239,7 @@ class Replay:
         elif self._ended is not None:
             self._ended.pause()  # again: where the step ended inside of an op, torch has put the mode back after it
             self._ended = None
-        if (self._follow or self._first_bad) and not self.off:
+        if (self._follow or self._first_bad or self._in_window(step + 1)) and not self.off:
             self._follow = self._first_bad = False
             self._trace_live()
             return

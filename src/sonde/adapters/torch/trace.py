@@ -11,6 +11,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,9 +25,11 @@ from sonde.adapters.torch.measure import Measure, nonfinite
 from sonde.adapters.torch.modes import push, remove
 from sonde.adapters.torch.ops import op_name
 from sonde.adapters.torch.tensors import dtype_name, tensors_in
+from sonde.adapters.torch.weights import Weights
 from sonde.model.moment import Phase
+from sonde.model.randomness import RANDOM_OPS
 from sonde.model.site import SourceLine
-from sonde.model.trace import OpRecord, TensorFact, Trace
+from sonde.model.trace import CallRecord, OpRecord, TensorFact, Trace
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -64,8 +67,11 @@ class Draft:
 class Tracer:
     """One trace. Belongs to the training thread."""
 
-    def __init__(self, eager: Eager, *, boundary: CodeType | None = None) -> None:
-        """`boundary`: frames from this code on are not the user's line, `outside` is (see `replay.py`)."""
+    def __init__(self, eager: Eager, *, boundary: CodeType | None = None, sketch: bool = False) -> None:
+        """`boundary`: frames from this code on are not the user's line, `outside` is (see `replay.py`).
+
+        With `sketch`, tensors are also sketched, so that another run can be compared with this one.
+        """
         self.eager = eager
         self.boundary = boundary
         self.outside: tuple[SourceLine | None, str, str] | None = None
@@ -77,12 +83,17 @@ class Tracer:
         self.paused = True
         self._known: dict[int, Known] = {}
         self._numbers = 0
-        self._measure = Measure()
+        self._measure = Measure(sketch=sketch)
+        self.weights = Weights(self._measure)
+        self._calls: list[CallRecord] = []
+        self._open: list[int] = []
+        """Numbers of the module calls that are under way, outermost first."""
+        self._call_count = 0
         self._counts: dict[int, Counter[str]] = {}
         self._nodes: dict[Any, int] = {}
         self._order = 0
         self._buffers: dict[int, str] = {}
-        self._buffers_known = 0
+        self._modules_known = 0
 
     # -- what the adapter tells ------------------------------------------------------------------
 
@@ -109,14 +120,50 @@ class Tracer:
             self.notes.append(f"only the first {MOST_OPS} ops were traced")
         ops = tuple(OpRecord(**draft.fields, gradient=draft.gradient) for draft in self.drafts)
         self._nodes.clear()
-        return Trace(step, reason, ops, exact, self.loss, tuple(self.notes))
+        return Trace(step, reason, ops, exact, self.loss, tuple(self.notes), tuple(self._calls), self.weights.records())
+
+    # -- module calls ----------------------------------------------------------------------------
+
+    def call_begins(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """What `call_ended` wants to have back."""
+        number, parent = self._call_count, self._open[-1] if self._open else None
+        self._call_count += 1
+        self._open.append(number)
+        with torch._C.DisableTorchFunction():
+            given = [tensor for tensor in tensors_in((args, kwargs)) if _measurable(tensor)]
+            inputs = self.facts(given) if number < MOST_OPS else ()
+        return {"number": number, "parent": parent, "first": len(self.drafts), "inputs": inputs}
+
+    def call_ended(self, begun: dict[str, Any], module: nn.Module, out: Any) -> None:
+        """`out` is None where the call raised."""
+        while self._open and self._open.pop() != begun["number"]:
+            pass
+        entry = self.eager.entries.get(id(module))
+        if entry is None or len(self._calls) >= MOST_OPS:
+            return
+        with torch._C.DisableTorchFunction():
+            outputs = self.facts([tensor for tensor in tensors_in(out) if _measurable(tensor)])
+            # Running statistics are written without a new version, so they are always measured.
+            state = [self._fact(buffer, anew=True) for buffer in module._buffers.values() if _is_state(buffer)]
+        self._calls.append(
+            CallRecord(
+                **begun,
+                module=entry.name,
+                type=entry.type,
+                outputs=outputs,
+                state=tuple(state),
+                last=len(self.drafts),
+                training=module.training,
+                grad_enabled=torch.is_grad_enabled(),
+            )
+        )
 
     # -- ops -------------------------------------------------------------------------------------
 
     def facts(self, tensors: list[Tensor]) -> tuple[TensorFact, ...]:
         return tuple(self._fact(tensor) for tensor in tensors)
 
-    def _fact(self, tensor: Tensor, producer: int | None = None) -> TensorFact:
+    def _fact(self, tensor: Tensor, producer: int | None = None, *, anew: bool = False) -> TensorFact:
         key = id(tensor)
         known = self._known.get(key)
         if known is None:
@@ -124,10 +171,13 @@ class Tracer:
             known.key, known.number, known.producer, known.version = key, self._numbers, producer, -1
             self._numbers += 1
             self._known[key] = known
+            outside = producer is None and not self.eager.stack
+            if outside and self.eager.twin is not None and not self._name(key):
+                self.eager.twin.met(tensor)
         elif producer is not None:
             known.producer = producer
         version = 0 if tensor.is_inference() else tensor._version
-        if known.version != version:
+        if known.version != version or anew:
             known.version = version
             known.stats = self._measure(tensor)
         return TensorFact(
@@ -145,12 +195,16 @@ class Tracer:
         parameters = self.eager.parameters
         if key in parameters.names:
             return parameters.names[key][0]
-        if len(parameters.buffers) != self._buffers_known:
-            self._buffers_known = len(parameters.buffers)
-            for name, (reference, attribute) in parameters.buffers.items():
-                held = getattr(reference(), attribute, None)
-                if held is not None:
-                    self._buffers[id(held)] = name
+        if key in self.weights.gradients:
+            return self.weights.gradients[key]
+        if len(self.eager.entries) != self._modules_known:
+            self._modules_known = len(self.eager.entries)
+            for entry in list(self.eager.entries.values()):
+                module = entry.ref()
+                prefix = parameters.prefix_of(entry.name) if entry.name in self.eager.roots else f"{entry.name}."
+                for attribute, held in (module._buffers if module is not None else {}).items():
+                    if held is not None:
+                        self._buffers.setdefault(id(held), prefix + attribute)
         return self._buffers.get(key, "")
 
     def _gone(self, known: weakref.ref[Tensor]) -> None:
@@ -180,6 +234,9 @@ class Tracer:
         if name == "setitem" and args:  # gives nothing, and changes its first argument
             out = args[0]
         given = [tensor for tensor in tensors_in(out) if _measurable(tensor)]
+        if self.eager.twin is not None and not inputs and entry is None:
+            for tensor in given:
+                self.eager.twin.met(tensor)
         outputs = tuple(self._fact(tensor, index) for tensor in given)
         draft = Draft(
             {
@@ -325,8 +382,13 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
             inputs = tracer.facts([tensor for tensor in tensors_in((args, kwargs)) if _measurable(tensor)])
         except Exception as problem:
             guard.contain("tracing an op", problem)
+        draws: AbstractContextManager[None] = nullcontext()
+        twin = eager.twin
+        if twin is not None and twin.twin.seeded and name in RANDOM_OPS and (inputs or eager.stack):
+            draws = twin.drawing(name, inputs[0].shape if inputs else ())
         try:
-            out = func(*args, **kwargs)
+            with draws:
+                out = func(*args, **kwargs)
         except Exception as failure:
             try:
                 tracer.record(func, name, args, kwargs, inputs, None, frame, f"{type(failure).__name__}: {failure}")
@@ -366,6 +428,13 @@ def transforming() -> bool:
 def _measurable(tensor: Any) -> bool:
     kind = type(tensor)
     return kind is Tensor or kind is nn.Parameter or kind is nn.Buffer
+
+
+_MOST_STATE = 1 << 20
+
+
+def _is_state(buffer: Tensor | None) -> bool:
+    return buffer is not None and _measurable(buffer) and 0 < buffer.numel() <= _MOST_STATE
 
 
 def module_of(frame: FrameType | None) -> nn.Module | None:

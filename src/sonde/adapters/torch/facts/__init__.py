@@ -7,6 +7,7 @@ exception ends the program, and at the end. The schema is docs/facts.md. Every m
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import weakref
 from collections.abc import Callable
@@ -258,6 +259,9 @@ class Facts:
             "schema": 1,
             "steps": self.eager.step,
             "compiled": KNOWN.compiled,
+            "random": {"seed": torch.initial_seed(), "deterministic": torch.are_deterministic_algorithms_enabled()},
+            "threads": torch.get_num_threads(),
+            "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
             "optimizers": [self._optimizer_now(number, known) for number, known in self._optimizers.items()],
             "schedulers": [
                 {**known, "optimizer": places.get(known["optimizer"]), **STEPPED.get(number, NEVER)}
@@ -354,12 +358,17 @@ def _group(group: dict[str, Any]) -> dict[str, Any]:
 
 def settings(module: nn.Module) -> dict[str, Any]:
     """The plain values among its attributes: p, eps, momentum, in_features..."""
-    found = {
-        name: value
-        for name, value in vars(module).items()
-        if not name.startswith("_") and name != "training" and isinstance(value, bool | int | float | str)
-    }
-    return dict(list(found.items())[:24])
+    found: dict[str, Any] = {}
+    for name, value in vars(module).items():
+        if name.startswith("_") or name == "training":
+            continue
+        if isinstance(value, bool | int | float | str):
+            found[name] = value
+        elif isinstance(value, tuple | list) and len(value) <= 8 and all(isinstance(v, int | float) for v in value):
+            found[name] = list(value)
+        elif inspect.isroutine(value):
+            found[name] = getattr(value, "__name__", "")
+    return dict(list(found.items())[:32])
 
 
 def _fast_path(root: nn.Module) -> bool:

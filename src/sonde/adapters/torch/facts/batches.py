@@ -115,6 +115,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "sampler": type(loader.sampler).__name__,
         "own_batch_sampler": type(loader.batch_sampler).__name__ != "BatchSampler",
         "drop_last": loader.drop_last,
+        "seed": _seed(loader),
         "workers": loader.num_workers,
         "persistent": loader.persistent_workers,
         "worker_init": _worker_init(loader),
@@ -122,6 +123,12 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "length": length,
         "generators": _generators(dataset) if loader.num_workers else [],
     }
+
+
+def _seed(loader: Any) -> int | None:
+    """Of the generator that shuffles, where it has one of its own."""
+    generator = loader.generator or getattr(loader.sampler, "generator", None)
+    return generator.initial_seed() if generator is not None else None
 
 
 def _worker_init(loader: DataLoader[Any]) -> dict[str, Any] | None:

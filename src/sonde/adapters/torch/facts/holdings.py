@@ -149,6 +149,7 @@ class Holdings:
                 "owner_hidden": bool(owner and id(owner[1]) not in inside),
                 "made": KNOWN.made.line(owner[1]) if owner else None,
                 "filled": KNOWN.filled.line(parameter),
+                "recipe": KNOWN.recipes.get(id(parameter)) if KNOWN.filled.place(parameter) else None,
                 "loaded": bool(owner and id(owner[1]) in KNOWN.loaded),
             }
 

@@ -75,6 +75,8 @@ class Known:
         """Modules, optimizers, schedulers, loaders."""
         self.filled = Origins()
         """Parameters, by the `nn.init` call that filled them last."""
+        self.recipes: dict[int, str] = {}
+        """That call, as text, by the parameter's id: good while `filled` knows the parameter."""
         self.cast = Origins()
         """Modules, by the call that changed their dtype."""
         self.schedulers: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -120,14 +120,26 @@ def _modules(current: Current) -> None:
 
 
 def _initialisers() -> None:
-    def filled(_: Any, *args: Any, **kwargs: Any) -> None:
-        tensor = args[0] if args else kwargs.get("tensor")
-        if isinstance(tensor, torch.Tensor):
-            KNOWN.filled.note(tensor, user_place(sys._getframe(2)))
-
     for name in dir(nn.init):
         if name.endswith("_") and not name.startswith("_") and callable(getattr(nn.init, name)):
+
+            def filled(_: Any, *args: Any, _name: str = name, **kwargs: Any) -> None:
+                tensor = args[0] if args else kwargs.get("tensor")
+                if isinstance(tensor, torch.Tensor):
+                    KNOWN.filled.note(tensor, user_place(sys._getframe(2)))
+                    KNOWN.recipes[id(tensor)] = _recipe(_name, args[1:], kwargs)
+
             _after(nn.init, name, filled)
+
+
+def _recipe(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """`normal_(std=0.02)`, as far as the arguments are plain."""
+    given = [_short(value) for value in args] + [f"{k}={_short(v)}" for k, v in kwargs.items() if k != "tensor"]
+    return f"{name}({', '.join(given)})"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value) if isinstance(value, int | str) else "..."
 
 
 def _schedulers() -> None:

@@ -1,0 +1,1 @@
+"""Two recordings, dumps or checkpoints to a verdict. Needs no framework."""
