@@ -254,7 +254,7 @@ class Eager:
     def tap(self, site: int, like: Tensor, call: int) -> Tap:
         """What digests a tensor at this site: the kernel itself where nobody needs to act at once."""
         session = self.session
-        if self.stops.debugging or site in session.immediate:
+        if self.stops.keeping or site in session.immediate:
             return self.stops.tap(site, call)
         if like.device.type == "cpu":
             if type(like) is not Tensor or like.layout is not torch.strided or like.is_quantized:
