@@ -104,13 +104,13 @@ class Link:
         from websockets.sync.client import connect
 
         headers = {"Authorization": f"Bearer {self.address.token}"}
-        connection = connect(
+        opening = connect(
             f"{self.address.socket}/api/agent", additional_headers=headers, max_size=LARGEST_FRAME, open_timeout=OPEN_SECONDS,
             close_timeout=0.3, compression=None, proxy=None,
         )  # fmt: skip
-        self._connection = connection
         try:
-            with connection:
+            with opening as connection:
+                self._connection = connection
                 connection.send(encode(self._hello()))
                 welcome = decode_from_hub(connection.recv(timeout=OPEN_SECONDS))
                 if not isinstance(welcome, Welcome) or welcome.protocol != PROTOCOL:

@@ -358,7 +358,7 @@ class Eager:
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step
         self.facts.finished_step(self.step)
-        self.level = max(int(session.policy.level), Level.FULL if self.stops.attentive else 0)
+        self.level = max(int(session.policy.level), Level.FULL if self.stops.whole else 0)
         limit = session.options.steps
         if limit is not None and self.step >= limit:
             session.end(f"{limit} steps are done, as asked")
@@ -379,7 +379,7 @@ class Eager:
         )
         self.stops.refresh()
         self.parameters.plans.clear()
-        if self.stops.attentive:
+        if self.stops.whole:
             self.level = Level.FULL
         self._rest()
 

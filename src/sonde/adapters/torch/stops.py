@@ -43,12 +43,15 @@ class Stops:
         self.debugging = False
         self.keeping = False
         self.attentive = False
+        self.whole = False
+        """Every module must be seen in this step, whatever the budget says."""
         self.inputs_wanted = False
 
     def refresh(self) -> None:
         self.debugging = self.gate.controller is not None
         self.keeping = self.gate.keeping
         self.attentive = self.gate.attentive
+        self.whole = self.attentive or (self.keeping and self.gate.light)
         watched_inputs = any(
             ":in" in point.sites or ":grad_in" in point.sites or ":*" in point.sites
             for point in self.eager.session.engine.watchpoints
@@ -137,10 +140,12 @@ class Stops:
         if self.keeping:
             self.kept.turn(self.eager.parameters, session.steps.step)
             self.ops.new_step()
-        policy = session.policy
+        policy, kept = session.policy, self.keeping
         reason = self.gate.end_of_step(session.steps.step, quick=policy.bare_ns < QUICK_NS * policy.counted)
         if reason is not None:
             self.stop(reason)
+        if self.keeping and not kept:  # from here on: what is changed now needs its value before
+            self.kept.turn(self.eager.parameters, session.steps.step)
 
     # -- stopping --------------------------------------------------------------------------------
 
