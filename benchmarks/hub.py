@@ -46,7 +46,9 @@ def sessions(link: str, folder: str, count: int, rate: int, seconds: float) -> N
     """Says on standard output how many hits each wrote."""
     threads, found = [], {}
     for k in range(count):
-        thread = threading.Thread(target=one_session, args=(link, Path(folder) / f"{os.getpid()}-{k}", rate, seconds, found))
+        thread = threading.Thread(
+            target=one_session, args=(link, Path(folder) / f"{os.getpid()}-{k}", rate, seconds, found)
+        )
         thread.start()
         threads.append(thread)
     for thread in threads:
@@ -145,7 +147,9 @@ def measure(*, count: int, rate: int, browsers: int, seconds: float) -> dict[str
             hub.wait(20)
 
 
-def _measure(pid: int, address: Address, folder: str, count: int, rate: int, browsers: int, seconds: float) -> dict[str, Any]:
+def _measure(
+    pid: int, address: Address, folder: str, count: int, rate: int, browsers: int, seconds: float
+) -> dict[str, Any]:
     workers = []
     for first in range(0, count, PER_PROCESS):
         some = min(PER_PROCESS, count - first)
@@ -165,7 +169,12 @@ def _measure(pid: int, address: Address, folder: str, count: int, rate: int, bro
     client = Client(address)
     kept = {run: client.place(run, rank).get("hits", limit=1)["total"] for run, rank in places}
     deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and any(len(b.hits[run]) < wrote[run] - before for b in watching for run, _ in b.places for before in [min(b.hits[run], default=0)]):
+    while time.monotonic() < deadline and any(
+        len(b.hits[run]) < wrote[run] - before
+        for b in watching
+        for run, _ in b.places
+        for before in [min(b.hits[run], default=0)]
+    ):
         time.sleep(0.1)
     for browser in watching:
         browser.ending.set()
@@ -190,12 +199,16 @@ def connected(address: Address, count: int) -> list[tuple[str, str]]:
         while True:
             message = live.receive(120)
             if message["type"] == "runs":
-                there = [(run["id"], rank["name"]) for run in message["runs"] for rank in run["ranks"] if rank["connected"]]
+                there = [
+                    (run["id"], rank["name"]) for run in message["runs"] for rank in run["ranks"] if rank["connected"]
+                ]
                 if len(there) >= count:
                     return there
 
 
-def press_pause(address: Address, places: list[tuple[str, str]], pid: int, until: float) -> tuple[list[float], list[float]]:
+def press_pause(
+    address: Address, places: list[tuple[str, str]], pid: int, until: float
+) -> tuple[list[float], list[float]]:
     """Milliseconds until accepted, each by a connection that is open already; and the hub's memory meanwhile."""
     parts = urlsplit(address.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import socket
@@ -16,7 +17,7 @@ from typing import Any
 
 from launch import Foundry, Ran, environment
 from sonde.protocol.address import Address
-from sonde.protocol.client import Client, Live, Remote
+from sonde.protocol.client import Client, HubError, Live, Remote
 from sonde.session.options import Options
 from sonde.store.claim import create_run
 
@@ -101,6 +102,7 @@ class Training:
         self.folder.mkdir()
         self.recording = create_run(self.folder, "run", {"script": "script.py", "argv": []})
         self.id = str(json.loads((self.recording / "run.json").read_text())["id"])
+        self.hub = hub
         self._end = self.folder / "end"
         watches = tuple((sites, condition, on_hit) for sites, condition in watch)
         chosen = Options(run=str(self.recording), watches=watches, on_hit=on_hit, **{"budget": None, **options})
@@ -132,6 +134,9 @@ def training(*args: Any, **kwargs: Any) -> Iterator[Training]:
         yield made
     finally:
         made.finish()
+        if made._thread.is_alive() and made.hub:
+            with contextlib.suppress(HubError):  # it may be stopped
+                Client(Address.parse(made.hub)).post(f"/runs/{made.id}/control", {"action": "terminate"})
         made._thread.join(LONG)
 
 

@@ -151,9 +151,12 @@ def test_a_hit_pauses_only_for_somebody(there: HubProcess, foundry: Foundry, tmp
 
 def test_bit_identical_under_a_hub_with_pauses(there: HubProcess, foundry: Foundry, tmp_path: Path) -> None:
     bare = foundry.bare(TRAINING, tmp_path, argv=["40", "no"])
-    with there.client.live() as live, training(
-        foundry, tmp_path, there.address.link, steps=40, watch=[("2:grad", "norm > 0")], on_hit="pause"
-    ) as run:
+    with (
+        there.client.live() as live,
+        training(
+            foundry, tmp_path, there.address.link, steps=40, watch=[("2:grad", "norm > 0")], on_hit="pause"
+        ) as run,
+    ):
         timeline = Timeline(live)
         place = timeline.follow(there.client, run.id)
         timeline.stopped()

@@ -6,7 +6,7 @@ import io
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +246,7 @@ def test_the_api_document_is_fresh() -> None:
 
 
 @pytest.fixture
-def large(tmp_path: Path) -> Iterator[Path]:
+def large(tmp_path: Path) -> Path:
     """A recording with one captured tensor of 1 GiB, most of it a hole in the file."""
     run = create_run(tmp_path, "large", {"script": "x.py", "argv": []})
     rank = claim_rank(run, 0)
@@ -264,7 +264,7 @@ def large(tmp_path: Path) -> Iterator[Path]:
         for k in range(0, 16384, 512):
             file.seek(8 + len(encoded) + (k * 16384 + k) * 4)
             file.write(np.float32(k).tobytes())
-    yield run
+    return run
 
 
 def test_a_gigabyte_opens_at_once(large: Path) -> None:
