@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hub_drive import TRAINING, HubProcess, Timeline, free_port, hub, training
+from hub_drive import TRAINING, HubProcess, Timeline, Training, free_port, hub, training
 from pydantic import TypeAdapter
 
 from launch import Foundry, cli
@@ -263,15 +263,22 @@ def test_a_hub_that_cannot_read_the_recording(foundry: Foundry, tmp_path: Path) 
 
 def test_a_stopped_training_waits_for_its_hub_only_so_long(foundry: Foundry, tmp_path: Path) -> None:
     first = HubProcess(tmp_path)
-    with training(
-        foundry, tmp_path, first.address.link, steps=300, env={"SONDE_HUB_PATIENCE": "0.5"}, watch=[("loss:value", "norm > 0")], on_hit="pause"
-    ) as run:  # fmt: skip
-        with first.client.live() as live:
-            timeline = Timeline(live)
-            timeline.follow(first.client, run.id)
-            timeline.stopped()
+    patience = {"SONDE_HUB_PATIENCE": "0.5"}
+    with first.client.live() as live:  # first, for a hit pauses only for somebody
+        run = Training(
+            foundry,
+            tmp_path,
+            first.address.link,
+            steps=300,
+            env=patience,
+            watch=[("loss:value", "norm > 0")],
+            on_hit="pause",
+        )
+        timeline = Timeline(live)
+        timeline.follow(first.client, run.id)
+        timeline.stopped()
         first.kill()
-        ran = run.end()
+    ran = run.end()
     assert ran.code == 0, ran.err
     assert "the training goes on" in ran.err
 
@@ -280,21 +287,19 @@ def test_a_stop_survives_the_hub(foundry: Foundry, tmp_path: Path) -> None:
     """Stopped, hub killed, hub back: still stopped at the same place, and it can be let go."""
     port = free_port()
     first = HubProcess(tmp_path, port=port, token=TOKEN)
-    with training(
-        foundry, tmp_path, first.address.link, steps=50, watch=[("2:grad", "norm > 0")], on_hit="pause"
-    ) as run:
-        with first.client.live() as live:
-            timeline = Timeline(live)
-            timeline.follow(first.client, run.id)
-            timeline.stopped()
+    with first.client.live() as live:
+        run = Training(foundry, tmp_path, first.address.link, steps=50, watch=[("2:grad", "norm > 0")], on_hit="pause")
+        timeline = Timeline(live)
+        timeline.follow(first.client, run.id)
+        timeline.stopped()
         first.kill()
-        with hub(tmp_path, port=port, token=TOKEN) as second, second.client.live() as live:
-            timeline = Timeline(live)
-            place = timeline.follow(second.client, run.id)
-            assert timeline.stopped()["stop"]["site"] == "2:grad"
-            assert place.get("tensor", address="2:grad")["shape"] == [32, 4]
-            place.control("continue")
-            assert run.end().code == 0
+    with hub(tmp_path, port=port, token=TOKEN) as second, second.client.live() as live:
+        timeline = Timeline(live)
+        place = timeline.follow(second.client, run.id)
+        assert timeline.stopped()["stop"]["site"] == "2:grad"
+        assert place.get("tensor", address="2:grad")["shape"] == [32, 4]
+        place.control("continue")
+        assert run.end().code == 0
 
 
 def test_a_training_that_dies_is_told_of(there: HubProcess, foundry: Foundry, tmp_path: Path) -> None:

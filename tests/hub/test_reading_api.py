@@ -141,7 +141,11 @@ def test_scalars_hits_findings_events_settings(ask: Ask, refused: Ask, recording
 
 
 def test_graph_and_nodes(ask: Ask, refused: Ask) -> None:
-    graph = ask("graph", models.Graph)
+    worst = ask("graph", models.Graph)
+    assert worst["step"] == 43, "the step that went wrong comes first"
+    assert worst["nodes"]["health"][worst["nodes"]["name"].index("criterion/log#0")] == "bad"
+    graph = ask("graph", models.Graph, source="trace:0")
+    assert "bad" not in graph["nodes"]["health"]
     names, scopes = graph["nodes"]["name"], graph["scopes"]
     at = names.index("criterion/log#0")
     assert scopes["name"][graph["nodes"]["scope"][at]] == "criterion"
