@@ -28,6 +28,8 @@ class Lazy(click.Group):
         "compare": "sonde.cli.compare:compare",
         "convert": "sonde.cli.convert:convert_command",
         "ckpt": "sonde.cli.ckpt:ckpt",
+        "ui": "sonde.cli.ui:ui",
+        "attach": "sonde.cli.attach:attach",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -72,6 +74,8 @@ def cli() -> None:
     sonde compare RUN OTHER              where two trainings part, and why
     sonde ckpt model.pt [older.pt]       inspect a checkpoint, or diff two
     sonde convert SRC DST                dumps and checkpoints between formats
+    sonde ui                             live and recorded runs in the browser
+    sonde attach                         the terminal debugger on a training under `sonde run --ui`
 
     Shell completion (bash; also zsh, fish):  eval "$(_SONDE_COMPLETE=bash_source sonde)"
     """

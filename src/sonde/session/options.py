@@ -60,6 +60,8 @@ class Options:
     """How this run is tied to another one that it is compared with."""
     dump: dict[str, Any] | None = None
     """The settings of a dump, as `DumpSettings.to_json` gives them."""
+    hub: str = ""
+    """The URL of a hub, with its token."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}
