@@ -21,6 +21,7 @@ class Lazy(click.Group):
         "show": "sonde.cli.show:show",
         "query": "sonde.cli.query:query",
         "diagnose": "sonde.cli.diagnose:diagnose_command",
+        "ui": "sonde.cli.ui:ui",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -61,6 +62,7 @@ def cli() -> None:
     sonde check train.py                 two steps: does it train at all?
     sonde show                           what the newest run recorded
     sonde query . 'select * from hits'   SQL over every digest
+    sonde ui                             live and recorded runs in the browser
 
     Shell completion (bash; also zsh, fish):  eval "$(_SONDE_COMPLETE=bash_source sonde)"
     """

@@ -75,6 +75,30 @@ class StoredTable:
                 tables.extend(self._live(number, self.schema.names))
         return files, tables
 
+    def stamps(self) -> dict[str, tuple[str, int, int]]:
+        """For readers that keep segments: each one's number, in order, and what changes when it does (how it is stored,
+        its size, the time of its last change)."""
+        found: dict[str, tuple[str, int, int]] = {}
+        for number in self._numbers():
+            for suffix in (CLOSED, LIVE):
+                try:
+                    known = (self._folder / f"{number}{suffix}").stat()
+                except OSError:
+                    continue
+                found[number] = (suffix, known.st_size, known.st_mtime_ns)
+                break
+        return found
+
+    def segment(self, number: str, columns: Sequence[str]) -> pa.Table:
+        """The rows of one segment; empty where it is damaged or gone."""
+        wanted = list(columns)
+        closed = self._folder / f"{number}{CLOSED}"
+        footer = self._footer(closed) if closed.exists() else None
+        pieces = self._closed(closed, footer, wanted, None) if footer is not None else self._live(number, wanted)
+        found = [piece for piece in pieces if piece.num_rows]
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        return pa.concat_tables(found) if found else schema.empty_table()
+
     def _numbers(self) -> list[str]:
         try:
             names = [entry for entry in self._folder.iterdir() if entry.suffix in (LIVE, CLOSED)]

@@ -103,6 +103,31 @@ def load_value(value: Value) -> np.ndarray[Any, Any]:
         raise RecordingError(f"{value.path} cannot be read as a captured tensor: {error}") from error
 
 
+def map_value(value: Value) -> np.ndarray[Any, Any]:
+    """The tensor as it lies in the file, read where it is looked at, in its stored shape: bfloat16 as uint16, float8 as uint8,
+    a complex tensor as itself. `widen` makes numbers of any part of it. Raises RecordingError."""
+    try:
+        found, code, _, offset = read_header(value.path)
+        if not found.nbytes:
+            return np.zeros(found.shape, np.float32)
+        raw = np.memmap(value.path, np.uint8, "r", offset)
+        if found.dtype not in CODES:
+            return raw
+        kind = {"BF16": "<u2"}.get(code, "u1" if code.startswith("F8") else found.dtype)
+        return raw.view(np.dtype(kind)).reshape(found.shape)
+    except UNREADABLE as error:
+        raise RecordingError(f"{value.path} cannot be read as a captured tensor: {error}") from error
+
+
+def widen(part: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """A part of what `map_value` gave, as numbers that numpy knows; `dtype` is the tensor's own."""
+    part = np.asarray(part)
+    if dtype == "bfloat16":
+        return (part.astype(np.uint32) << 16).view(np.float32)
+    code = CODES.get(dtype, ("", 0))[0]
+    return _FLOAT8[code][part] if code in _FLOAT8 else part
+
+
 def _decode(raw: np.ndarray[Any, Any], code: str, stored: list[int], value: Value) -> np.ndarray[Any, Any]:
     if value.dtype not in CODES:
         return raw

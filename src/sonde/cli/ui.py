@@ -1,0 +1,66 @@
+"""`sonde ui`: the hub and the web UI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sonde.errors import UsageError
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="0 takes any free port.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="0.0.0.0 opens it to the network; the token is required all the same.",
+)
+@click.option("--token", envvar="SONDE_HUB_TOKEN", help="The secret that opens the hub (default: a new one).")
+@click.option(
+    "--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Certificate, to serve https."
+)
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its key.")
+@click.option("--open/--no-open", "show", default=None, help="Open a browser (default: where there is a display).")
+@click.argument("given", nargs=-1, type=click.Path(path_type=Path))
+def ui(
+    port: int,
+    host: str,
+    token: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    show: bool | None,
+    given: tuple[Path, ...],
+) -> None:
+    """The hub and the web UI, for live trainings and recordings; without arguments, those in this folder.
+
+    \b
+    sonde ui
+    sonde ui runs/a runs/b
+    sonde ui --port 8000 --no-open
+    """
+    if (tls_cert is None) != (tls_key is None):
+        raise UsageError("--tls-cert and --tls-key go together; give both, or none.")
+    if token is not None and len(token) < 16:
+        raise UsageError(f"a token of {len(token)} characters can be guessed; give at least 16, or none for a new one.")
+    from sonde.server.serve import Address, serve
+
+    def ready(address: Address) -> None:
+        click.echo(f"sonde: the UI is at {address.link}", err=True)
+        click.echo("sonde: Ctrl-C ends it; `sonde run --ui train.py` joins it", err=True)
+        if show or (show is None and _has_display()):
+            import webbrowser
+
+            webbrowser.open(address.link)
+
+    serve(given or (Path(),), host=host, port=port, token=token, certificate=tls_cert, key=tls_key, ready=ready)
+
+
+def _has_display() -> bool:
+    import os
+    import sys
+
+    return sys.stderr.isatty() and (
+        sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    )

@@ -1,0 +1,1 @@
+"""How the hub, the agents in trainings and the clients talk: typed messages, codec, the one client."""

@@ -1,0 +1,1 @@
+"""The hub's endpoints, one file a subject."""
