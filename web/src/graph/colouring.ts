@@ -40,10 +40,15 @@ export class Colouring {
     return (colon < 0 ? undefined : this.byName.get(address.slice(0, colon))) ?? -1;
   }
 
-  /** Replaces everything. `roles` says which roles count for the value (all of them count for the status). */
-  set(sites: Iterable<SiteStatus>, roles: (address: string) => boolean): void {
+  /**
+   * Replaces everything. `roles` says which roles count for the value (all of them count for the status). `traced`: the
+   * step that is shown is not before the traced one, so that what the trace says of its ops holds.
+   */
+  set(sites: Iterable<SiteStatus>, roles: (address: string) => boolean, traced = false): void {
     this.status.fill(0);
     this.value.fill(NaN);
+    const { health } = this.outline;
+    if (health && traced) for (let node = 0; node < this.outline.n; node++) this.status[node] = Math.max(0, STATUS.indexOf(health[node] as Status));
     for (const site of sites) {
       const item = this.find(site.address);
       if (item < 0) continue;

@@ -11,6 +11,8 @@ export interface GraphColumns {
     phase: string[];
     op: string[];
     site: (string | null)[];
+    /** How the node's output was in the traced step itself. */
+    health?: string[];
   };
   edges: { from: number[]; to: number[] };
   scopes: { name: string[]; type: string[]; parent: number[] };

@@ -85,8 +85,10 @@ function boxes(g: CanvasRenderingContext2D, p: Picture, view: View, words: numbe
     const loud = status > 1 ? palette.status[status] : '';
     if (h * z > 4 || selected || loud) {
       g.strokeStyle = selected ? palette.select : near || loud || (item === highlight.hovered ? palette.dim : palette.border);
-      g.lineWidth = (selected ? 2.5 : near || (loud && open) ? 1.75 : 1) * pixel;
+      g.lineWidth = (selected ? 2.5 : near ? 1.75 : 1) * pixel;
+      g.globalAlpha = open && loud && !selected ? 0.55 : 1;
       g.stroke();
+      g.globalAlpha = 1;
     }
     if (selected && !open && h * z > 8) {
       g.globalAlpha = 0.25;
@@ -185,7 +187,7 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
   const z = camera.zoom;
   g.setTransform(p.ratio, 0, 0, p.ratio, 0, 0);
   g.textBaseline = 'middle';
-  const size = Math.max(8, Math.min(13, 12 * z));
+  const size = Math.max(6.5, Math.min(13, 12 * z));
   for (const i of words) {
     const item = scene.item[i];
     const scope = scene.flag[i] & SCOPE;
@@ -244,7 +246,7 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
     left += used + 6;
     room -= used + 6;
     if (room > 26) {
-      g.font = `400 ${Math.max(8, size - 1)}px ${FONT}`;
+      g.font = `400 ${Math.max(6.5, size - 1)}px ${FONT}`;
       g.fillStyle = ink === palette.text ? palette.dim : ink;
       write(g, outline.type[item], left, middle, room);
     }

@@ -42,11 +42,21 @@ export class SceneBuilder {
 
   constructor(readonly graph: Hierarchy) {
     this.open.add(graph.root);
-    // A model that is one module in one scope is of no use folded.
-    let at = graph.root;
-    while (graph.children[at].filter((c) => graph.isScope(c)).length === 1 && graph.children[at].length <= 3) {
-      at = graph.children[at].find((c) => graph.isScope(c))!;
-      this.open.add(at);
+    this.openLargest();
+  }
+
+  /** At first the scopes that hold nearly everything are unfolded, as long as the picture stays small. */
+  private openLargest(): void {
+    const { graph } = this;
+    let shown = graph.children[graph.root].length;
+    for (let at = graph.root; ; ) {
+      const within = graph.children[at].filter((child) => graph.isScope(child));
+      const largest = within.reduce((best, child) => (graph.size[child] > graph.size[best] ? child : best), within[0]);
+      if (largest === undefined || graph.size[largest] < graph.size[at] * 0.55) return;
+      shown += graph.children[largest].length;
+      if (shown > 36) return;
+      this.open.add(largest);
+      at = largest;
     }
   }
 
@@ -128,9 +138,19 @@ export class SceneBuilder {
     };
   }
 
+  /** How many parameters are drawn as diamonds in the op that uses them, at most three. */
+  private chips(item: number): number {
+    if (!this.folded) {
+      this.folded = new Uint8Array(this.graph.n);
+      for (const host of this.graph.host) if (host >= 0 && this.folded[host] < 3) this.folded[host]++;
+    }
+    return this.folded[item];
+  }
+  private folded: Uint8Array | null = null;
+
   private size(item: number): [number, number] {
     const { graph } = this;
-    if (!graph.isScope(item)) return [Math.max(64, graph.label[item].length * 6.6 + 30), 24];
+    if (!graph.isScope(item)) return [Math.max(64, graph.label[item].length * 6.6 + 30 + (this.showParameters ? 0 : 8 * this.chips(item))), 24];
     const words = graph.label[item].length * 6.9 + graph.type[item].length * 6 + 48;
     if (!this.open.has(item)) return [Math.max(96, words), 30];
     const { layout } = this.place(item);

@@ -183,7 +183,7 @@ export class GraphView {
     const h = this.host.clientHeight;
     const whole = Math.min(w / (width + 60), h / (height + 70));
     // A long chain is better read from its start than seen whole as a thread.
-    const zoom = Math.min(1.1, Math.max(whole, Math.min(0.55, w / (width + 60))));
+    const zoom = Math.min(1.1, Math.max(whole, Math.min(0.8, w / (width + 60))));
     const y = height * zoom + 70 > h ? 44 : (h - height * zoom) / 2 + 6;
     this.move({ x: (w - width * zoom) / 2, y, zoom }, smooth);
   }

@@ -18,6 +18,7 @@ export interface Outline {
   source: (string | null)[];
   phase: string[];
   site: (string | null)[];
+  health: string[] | null;
   step: number | null;
   source_id: string;
   sources: { id: string; label: string }[];
@@ -60,6 +61,7 @@ async function load(url: string): Promise<Loaded> {
     source: graph.nodes.source,
     phase: graph.nodes.phase,
     site: graph.nodes.site,
+    health: graph.nodes.health ?? null,
     step: graph.step,
     source_id: graph.source,
     sources: graph.sources ?? [],

@@ -112,7 +112,12 @@ class App {
       this.place = new OpenPlace(route.run, route.rank, this.say);
       this.live?.subscribe(route.run, route.rank);
       this.place.setRun(this.run);
-      void this.place.load();
+      const opened = this.place;
+      void opened.load().then(() => {
+        // A run in which something was found opens with what was found.
+        const untouched = this.place === opened && !this.route.sel && this.route.tab === 'tensor';
+        if (untouched && opened.findings.length) this.go({ tab: 'findings' });
+      });
     }
   }
 

@@ -329,7 +329,7 @@ export class OpenPlace {
       if (address) found.push({ ...status, address });
     }
     const backward = this.phase === 'backward';
-    colouring.set(found, (address) => /:(grad|grad_in)/.test(address) === backward);
+    colouring.set(found, (address) => /:(grad|grad_in)/.test(address) === backward, this.outline?.step === null || this.outline?.step === undefined || this.shownStep === null || this.shownStep >= this.outline.step);
     this.graph.byHealth = this.colourBy === 'health';
     this.paintCurrent();
     this.graph.redraw();
