@@ -16,6 +16,7 @@ from sonde.session.options import Options
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
+    from sonde.session.agent import Agent
 
 _failure: dict[str, Any] | None = None
 
@@ -83,10 +84,13 @@ def _open(options: Options) -> Eager | None:
         from sonde.adapters.torch.opening import open_eager
 
         eager = open_eager(options)
-        if options.debug or options.on_hit == "pause" or any(action == "pause" for *_, action in options.watches):
+        agent = _attach_agent(eager, options)
+        if agent is None and (
+            options.debug or options.on_hit == "pause" or any(action == "pause" for *_, action in options.watches)
+        ):
             _attach_console(eager, options)
         pid = os.getpid()
-        atexit.register(_close, eager, pid)
+        atexit.register(_close, eager, pid, agent)
         sys.excepthook = _noting(sys.excepthook, eager)
         return eager
     except Exception as problem:
@@ -95,6 +99,32 @@ def _open(options: Options) -> Eager | None:
         logging.getLogger("sonde").warning(
             "could not begin (%s: %s); the program runs unwatched", type(problem).__name__, problem
         )
+        return None
+
+
+def _attach_agent(eager: Eager, options: Options) -> Agent | None:
+    """To the hub that was asked for by `--ui` or in the environment; None where none was."""
+    if not (options.hub or os.environ.get("SONDE_HUB") or os.environ.get("ENABLE_MS_DEBUGGER")):
+        return None
+    try:
+        from sonde.adapters.torch.inspect import TorchInspector
+        from sonde.cli.debugger.remote import RemoteConsole
+        from sonde.protocol.address import Address, from_environment
+        from sonde.session.agent import Agent
+
+        address = Address.parse(options.hub) if options.hub else from_environment()
+        if address is None:
+            return None
+        inspector = TorchInspector(eager)
+        agent = Agent(inspector, address, RemoteConsole(inspector), epoch=lambda: eager.epoch)
+        agent.start()
+        eager.entry_pending = options.debug
+        if options.debug:
+            agent.link.wait(10.0)
+        eager.refresh()
+        return agent
+    except Exception as problem:
+        eager.session.guard.contain("joining the hub", problem)
         return None
 
 
@@ -109,7 +139,7 @@ def _attach_console(eager: Eager, options: Options) -> None:
     eager.refresh()
 
 
-def _close(eager: Eager, pid: int) -> None:
+def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
     if os.getpid() != pid:
         return
     from sonde.adapters.torch import install
@@ -120,6 +150,11 @@ def _close(eager: Eager, pid: int) -> None:
         eager.session.close(exit={"exception": _failure}, coverage=eager.coverage())
     except Exception as problem:
         eager.session.guard.contain("closing the recording", problem)
+    try:
+        if agent is not None:
+            agent.close({"exception": _failure})
+    except Exception as problem:
+        eager.session.guard.contain("leaving the hub", problem)
 
 
 def _noting(hook: Any, eager: Eager) -> Any:

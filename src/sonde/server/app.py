@@ -14,7 +14,7 @@ from sonde.errors import RecordingError, UsageError
 from sonde.server import models
 from sonde.server.hub import Hub
 from sonde.server.refusals import Refusal
-from sonde.server.routes import reading, static, tensors, watching
+from sonde.server.routes import acting, reading, sockets, static, tensors, watching
 from sonde.server.safety import BodyLimit, Safety
 from sonde.version import __version__
 
@@ -35,7 +35,7 @@ def create_app(hub: Hub) -> FastAPI:
         responses=_PROBLEMS,
     )  # fmt: skip
     app.state.hub = hub
-    for router in (reading.router, tensors.router, watching.router, static.router):
+    for router in (sockets.router, reading.router, tensors.router, acting.router, watching.router, static.router):
         app.include_router(router)
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(UsageError, _wrong_use)

@@ -38,6 +38,12 @@ def recorded_watchpoints(place: Place) -> list[Watchpoint]:
     ]
 
 
+def described(place: Place, entry: Json) -> Json:
+    """A watchpoint as an agent tells of it, with how many sites it watches, and what it has reported."""
+    point = Watchpoint(int(entry["id"]), entry["sites"], entry["condition"], entry["action"], entry["origin"])
+    return {**shown(place, [point])[0], "enabled": bool(entry.get("enabled", True))}
+
+
 def shown(place: Place, points: list[Watchpoint]) -> list[Json]:
     counts = Counter(hit.watchpoint for hit in place.hits)
     return [

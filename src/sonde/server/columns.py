@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sonde.digest.layout import EXPONENT_BINS
+from sonde.store.format import LIVE
 from sonde.store.tables import StoredTable
 
 Array = np.ndarray[Any, Any]
@@ -95,15 +96,19 @@ class Indexed:
 
 
 class StoredSegment(Indexed):
-    def __init__(self, table: StoredTable, number: str) -> None:
+    """`growing`: all columns are read at once, as they lie interleaved in the file."""
+
+    def __init__(self, table: StoredTable, number: str, *, growing: bool = False) -> None:
         super().__init__()
         self._table, self._number, self._serial = table, number, next(_serial)
+        self._whole = table.segment(number, table.schema.names) if growing else None
 
     def column(self, name: str) -> Array:
         return SHELF.get((self._serial, name), lambda: self._read(name))
 
     def _read(self, name: str) -> Array:
-        column = self._table.segment(self._number, [name])[name].combine_chunks()
+        table = self._whole if self._whole is not None else self._table.segment(self._number, [name])
+        column = table[name].combine_chunks()
         if name == "exponents":
             values: Array = np.asarray(column.flatten()).reshape(-1, EXPONENT_BINS)
             return values
@@ -142,7 +147,7 @@ class DigestColumns:
             if known is None or known[0] != stamp:
                 if known is not None:
                     known[1].forget()
-                self._known[number] = (stamp, StoredSegment(self._table, number))
+                self._known[number] = (stamp, StoredSegment(self._table, number, growing=stamp[0] == LIVE))
         return [self._known[number][1] for number in stamps]
 
 

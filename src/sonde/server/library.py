@@ -12,7 +12,7 @@ from typing import Any
 
 from sonde.errors import RecordingError
 from sonde.server.recorded import RecordedRank
-from sonde.store.format import MANIFEST
+from sonde.store.format import FINDINGS, MANIFEST, SESSION
 from sonde.store.reader import Recording
 from sonde.store.resolve import RUNS, resolve, runs_in
 
@@ -39,6 +39,19 @@ class RecordedRun:
             except RecordingError:
                 self._manifest = (stamp, {})
         return self._manifest[1]
+
+    def stamp(self) -> Any:
+        """Changes when a finished run does: its manifest, and each rank's session and findings."""
+        found = []
+        for path in (
+            self.path / MANIFEST,
+            *(rank.folder / name for rank in self.ranks.values() for name in (SESSION, FINDINGS)),
+        ):
+            try:
+                found.append(path.stat().st_mtime_ns)
+            except OSError:
+                found.append(0)
+        return found
 
     @property
     def ranks(self) -> dict[str, RecordedRank]:

@@ -2,7 +2,7 @@
 
 The adapter asks at every point it passes, in the training thread: `gate.at(...)`. It asks only while
 `gate.attentive` says that somebody wants to stop somewhere, so that a training that just runs pays one
-attribute read. Another thread (a signal, an agent) may call `request_pause` and nothing else.
+attribute read. Another thread (a signal, an agent) may call `request_pause` and `request_pause_at`, and nothing else.
 
 Two questions decide a stop: the plan that came with the last resume (`step 3`, `next`, `until`, ...) and
 the breakpoints. Conditions are the engine's business; the gate is told what hit.
@@ -25,7 +25,7 @@ _DEFAULT_ROLES = frozenset({Role.OUT, Role.GRAD, Role.VALUE})
 
 
 class Gate:
-    """All methods belong to the training thread, except `request_pause`."""
+    """All methods belong to the training thread, except `request_pause` and `request_pause_at`."""
 
     def __init__(self, controller: Controller | None = None) -> None:
         self.controller = controller
@@ -39,7 +39,11 @@ class Gate:
         self._matched: dict[tuple[int, int], bool] = {}
         self._until: Pattern | None = None
         self._scope: str | None = None
+        self.light = False
+        """The controller may be needed only much later: until somebody stops, nothing is kept for it, and a pause is at the end of a step."""
+        self._looking = False
         self._pause = False
+        self._pause_at: int | None = None
         self._next_id = 1
 
     # -- what the adapter reads ------------------------------------------------------------------
@@ -66,6 +70,13 @@ class Gate:
         return () if self.trace_lent else tuple(point for point in self.breakpoints.values() if point.line)
 
     @property
+    def keeping(self) -> bool:
+        """The tensors of the current step are to be kept, so that a stop can show them."""
+        if self.controller is None:
+            return False
+        return not self.light or self._looking or self.plan.kind != "continue" or self.attentive
+
+    @property
     def pausing(self) -> bool:
         """A pause was asked for, maybe from a signal or another thread."""
         return self._pause
@@ -74,7 +85,7 @@ class Gate:
 
     def why(self, site: Site) -> tuple[Reason, int | None] | None:
         """The reason to stop at this site now, and the breakpoint it belongs to; None to go on."""
-        if self._pause:
+        if self._pause and not self.light:
             return "pause", None
         for point in self.breakpoints.values():
             if point.sites and not point.condition and self._matches(point, site):
@@ -93,11 +104,17 @@ class Gate:
                 return "finish", None
         return None
 
-    def end_of_step(self) -> Reason | None:
+    def end_of_step(self, step: int = 0, *, quick: bool = False) -> Reason | None:
+        """`step` is the one that begins now. With `quick` steps, a pause waits for one that is kept."""
         if self.controller is None:
             return None
-        if self._pause:
+        if self._pause_at is not None and step >= self._pause_at:
             return "pause"
+        if self._pause and (self.keeping or not quick):
+            return "pause"
+        if self._pause or (self._pause_at is not None and step + 1 >= self._pause_at and not self.keeping):
+            self._looking = True
+            self.changed()
         if self.plan.kind == "step":
             if self.plan.count <= 1:
                 return "step"
@@ -108,7 +125,10 @@ class Gate:
         """Blocks until the controller answers. The time spent here is not Sonde's cost, nor the training's."""
         assert self.controller is not None
         self._pause = False
+        if self._pause_at is not None and stop.moment.step >= self._pause_at:
+            self._pause_at = None
         self.plan = Resume()
+        self._looking = True
         if stop.breakpoint is not None:
             self._note(stop.breakpoint)
         began = clock()
@@ -121,6 +141,7 @@ class Gate:
 
     def resume(self, plan: Resume, stop: Stop) -> None:
         self.plan = plan
+        self._looking = False
         self._until = Pattern.parse(plan.sites) if plan.kind == "until" else None
         self._scope = None
         if plan.kind == "finish":
@@ -134,6 +155,11 @@ class Gate:
     def request_pause(self) -> None:
         """Stop at the next permitted point. Any thread, and signal handlers."""
         self._pause = True
+
+    def request_pause_at(self, step: int | None) -> None:
+        """Stop when that step begins, exactly there: so do all ranks of a run, and none waits for another in a collective.
+        None takes the request back. Any thread."""
+        self._pause_at = step
 
     def add_breakpoint(
         self, *, sites: str = "", file: str = "", line: int = 0, condition: str = "", once: bool = False

@@ -68,6 +68,9 @@ class Inspector(Protocol):
         `index` is applied on the device before anything is copied, so that a slice of a huge tensor is cheap.
         """
 
+    def shape(self, address: str, *, before: bool = False) -> tuple[tuple[int, ...], str]:
+        """Shape and dtype of what `value` would give, without copying it."""
+
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
         """Writes into the live tensor and says in one sentence what was changed."""
 

@@ -24,6 +24,8 @@ class Options:
     recommended: bool = True
     debug: bool = False
     quiet: bool = False
+    hub: str = ""
+    """The URL of a hub, with its token."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}

@@ -71,6 +71,8 @@ class Session:
         self.settle: Callable[[np.ndarray[Any, Any]], object] = lambda rows: None
         self.on_nonfinite: Callable[[int], None] = lambda site: None
         """Told of every digest with NaN or Inf, at once."""
+        self.on_step: Callable[[], None] = lambda: None
+        """Between two steps, where what others have asked for can be done."""
         self._evaluated = 0
         self._mark = 0
         self._last_flush = self._step_began = time.perf_counter_ns()
@@ -145,6 +147,14 @@ class Session:
         self.engine.add(point)
         self._watchpoints_changed()
         return point
+
+    def arm(self, point: Watchpoint) -> None:
+        """The same for a watchpoint that has its number already, in place of the one that had it."""
+        self.evaluate()
+        if any(known.id == point.id for known in self.engine.watchpoints):
+            self.engine.remove(point.id)
+        self.engine.add(point)
+        self._watchpoints_changed()
 
     def unwatch(self, id: int) -> None:
         self.engine.remove(id)
@@ -276,6 +286,7 @@ class Session:
             self._warn_of_idle_watchpoints()
         if len(self.block) > CAPACITY // 2 or now - self._last_flush > FLUSH_NS:
             self.flush()
+        self.on_step()
 
     def _warn_of_idle_watchpoints(self) -> None:
         """After the first step most sites are known: a pattern that matches none of them is probably misspelt."""

@@ -34,6 +34,11 @@ def _started(pid: int) -> str:
     return rest[18].decode()
 
 
+def machine() -> str:
+    """The same for all processes of this machine, until it is started again."""
+    return _boot()
+
+
 def identity() -> dict[str, Any]:
     """What to store so that `alive` can answer later."""
     pid = os.getpid()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,21 @@ SCALAR_BUFFER = 256
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class Listener(Protocol):
+    """Is told of what is written, in the thread that writes, also when the disk takes no more. Never raises, and copies what it keeps."""
+
+    def site(self, site: Site) -> None: ...
+
+    def digests(self, rows: np.ndarray[Any, Any], first: int) -> None:
+        """`first` is the place of the first row in the recording."""
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None: ...
+
+    def hit(self, hit: Hit) -> None: ...
+
+    def event(self, event: dict[str, Any]) -> None: ...
 
 
 def now() -> str:
@@ -99,6 +114,7 @@ class RecordingWriter:
         self._scalars = SegmentLog(
             self.folder / fmt.SCALARS, fmt.SCALAR_SCHEMA, limit=segment_bytes, retire=self._retire
         )
+        self.listener: Listener | None = None
         self._waiting: list[tuple[int, str, float]] = []
         self._rows = self._scalar_rows = self._value_count = 0
         self._sites = JsonLines(self.folder / fmt.SITES)
@@ -117,6 +133,8 @@ class RecordingWriter:
     @_turn
     def site(self, site: Site) -> None:
         """Make a site known, before its first digest. Given again with the same id, the later facts count."""
+        if self.listener is not None:
+            self.listener.site(site)
         self._sites.append(site_out(site))
 
     @_turn
@@ -125,12 +143,16 @@ class RecordingWriter:
         rows."""
         if len(rows):
             first, self._rows = self._rows, self._rows + len(rows)
+            if self.listener is not None:
+                self.listener.digests(rows, first)
             self._digests.append(digest_batch(rows, first))
         self._flush_scalars()
 
     @_turn
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Note numbers of a step: loss, lr/0, step_seconds..."""
+        if self.listener is not None:
+            self.listener.scalars(step, values)
         self._waiting.extend((int(step), name, float(value)) for name, value in values.items())
         if len(self._waiting) >= SCALAR_BUFFER:
             self._flush_scalars()
@@ -138,13 +160,18 @@ class RecordingWriter:
     @_turn
     def hit(self, hit: Hit) -> None:
         """Note that a watchpoint matched."""
+        if self.listener is not None:
+            self.listener.hit(hit)
         self._hits.append(hit_out(hit))
 
     @_turn
     def event(self, /, kind: str, **fields: Any) -> None:
         """Note that something happened: `kind`, the time, and fields that JSON can hold (others become
         text)."""
-        self._events.append({"kind": kind, "time": now(), **fields})
+        entry = {"kind": kind, "time": now(), **fields}
+        if self.listener is not None:
+            self.listener.event(entry)
+        self._events.append(entry)
 
     @_turn
     def findings(self, findings: Iterable[Finding]) -> None:
@@ -182,6 +209,15 @@ class RecordingWriter:
         self._value_count += 1
         self._value_left -= size
         return path
+
+    @property
+    def rows(self) -> int:
+        """Digests given so far."""
+        return self._rows
+
+    @property
+    def session(self) -> dict[str, Any]:
+        return dict(self._session)
 
     @_turn
     def flush(self) -> None:

@@ -254,7 +254,7 @@ class Eager:
     def tap(self, site: int, like: Tensor, call: int) -> Tap:
         """What digests a tensor at this site: the kernel itself where nobody needs to act at once."""
         session = self.session
-        if self.stops.debugging or site in session.immediate:
+        if self.stops.keeping or site in session.immediate:
             return self.stops.tap(site, call)
         if like.device.type == "cpu":
             if type(like) is not Tensor or like.layout is not torch.strided or like.is_quantized:
@@ -358,7 +358,7 @@ class Eager:
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step
         self.facts.finished_step(self.step)
-        self.level = max(int(session.policy.level), Level.FULL if self.stops.attentive else 0)
+        self.level = max(int(session.policy.level), Level.FULL if self.stops.whole else 0)
         limit = session.options.steps
         if limit is not None and self.step >= limit:
             session.end(f"{limit} steps are done, as asked")
@@ -379,7 +379,7 @@ class Eager:
         )
         self.stops.refresh()
         self.parameters.plans.clear()
-        if self.stops.attentive:
+        if self.stops.whole:
             self.level = Level.FULL
         self._rest()
 

@@ -64,6 +64,10 @@ class TorchInspector:
             host = host.float()
         return Value(address, host.numpy().copy(), name, tuple(part.shape), str(tensor.device), note, step)
 
+    def shape(self, address: str, *, before: bool = False) -> tuple[tuple[int, ...], str]:
+        tensor, _, _ = self._find(self._resolve(address), before)
+        return tuple(tensor.shape), dtype_name(tensor)
+
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
         address = self._resolve(address)
         tensor, _, _ = self._find(address, before=False)

@@ -29,6 +29,8 @@ def open_eager(options: Options) -> Eager:
         "device": torch.get_default_device().type,
         "cpu_threads": torch.get_num_threads(),
         "script": display_path(sys.argv[0]) if sys.argv and sys.argv[0] else "",
+        "cwd": os.getcwd(),
+        "host": platform.node(),
         "kernel": kernel_name(),
         "options": {"budget": options.budget, "watches": [list(watch) for watch in options.watches]},
     }

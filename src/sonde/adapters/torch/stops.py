@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
 
 
+QUICK_NS = 1_000_000_000
+"""Steps shorter than this are worth one more, so that a pause has everything at hand."""
 OBSERVED_BY_NOBODY = -1
 """No thread has this id."""
 
@@ -39,19 +41,24 @@ class Stops:
         self.ops = OpMode(self)
         self.lines = LineTrace(self)
         self.debugging = False
+        self.keeping = False
         self.attentive = False
+        self.whole = False
+        """Every module must be seen in this step, whatever the budget says."""
         self.inputs_wanted = False
 
     def refresh(self) -> None:
         self.debugging = self.gate.controller is not None
+        self.keeping = self.gate.keeping
         self.attentive = self.gate.attentive
+        self.whole = self.attentive or (self.keeping and self.gate.light)
         watched_inputs = any(
             ":in" in point.sites or ":grad_in" in point.sites or ":*" in point.sites
             for point in self.eager.session.engine.watchpoints
             if point.origin == "user"
         )
-        self.inputs_wanted = self.debugging or watched_inputs
-        if not self.debugging:
+        self.inputs_wanted = self.keeping or watched_inputs
+        if not self.keeping:
             self.kept.clear()
         self.ops.activate(self.gate.wants_ops)
         self.lines.activate(bool(self.gate.lines) and self.debugging)
@@ -63,7 +70,7 @@ class Stops:
 
         def tap(tensor: Any) -> None:
             try:
-                if not self.debugging:
+                if not self.keeping:
                     eager.add(site, tensor, call)
                     return
                 self.kept.put(site, tensor)  # first, so that a hit can show it
@@ -76,7 +83,7 @@ class Stops:
 
     def at(self, site: int, tensor: Any, call: int = 0, *, kept: bool = False) -> None:
         """The training passes this site: stops if somebody wants it."""
-        if not self.debugging:
+        if not self.keeping:
             return
         if not kept:
             self.kept.put(site, tensor)
@@ -129,11 +136,16 @@ class Stops:
     def end_of_step(self) -> None:
         if not self.debugging:
             return
-        self.kept.turn(self.eager.parameters, self.eager.session.steps.step)
-        self.ops.new_step()
-        reason = self.gate.end_of_step()
+        session = self.eager.session
+        if self.keeping:
+            self.kept.turn(self.eager.parameters, session.steps.step)
+            self.ops.new_step()
+        policy, kept = session.policy, self.keeping
+        reason = self.gate.end_of_step(session.steps.step, quick=policy.bare_ns < QUICK_NS * policy.counted)
         if reason is not None:
             self.stop(reason)
+        if self.keeping and not kept:  # from here on: what is changed now needs its value before
+            self.kept.turn(self.eager.parameters, session.steps.step)
 
     # -- stopping --------------------------------------------------------------------------------
 
@@ -161,6 +173,8 @@ class Stops:
         )
         if bare.reason == "entry":
             self.kept.snapshot(eager.parameters)
+        if bare.site is not None and bare.tensor is not None and not self.keeping:
+            self.kept.put(bare.site.id, bare.tensor)
         # What the user calls from the debugger (a module, in pdb) is not part of the training.
         thread, strangers = eager.thread, eager.other_threads
         eager.thread = OBSERVED_BY_NOBODY

@@ -11,8 +11,11 @@ from fastapi.responses import StreamingResponse
 from sonde.errors import UsageError
 from sonde.server import models, tensor
 from sonde.server.hub import Hub
+from sonde.server.live import LiveRank
+from sonde.server.livetensor import LiveTensor
 from sonde.server.numbers import Json
 from sonde.server.place import Place
+from sonde.server.refusals import NotNow, Refusal
 from sonde.server.routes.reading import PLACE, At, Step, TheHub
 from sonde.server.tensor import Tensor
 
@@ -20,11 +23,29 @@ router = APIRouter(prefix="/api", tags=["tensors"])
 
 
 def find(place: Place, address: str, step: int | None, *, before: bool = False) -> Tensor:
-    """The tensor at hand. Raises NotNow with what to do where there is none."""
+    """The tensor at hand: in the stopped training, or as it was captured. Raises NotNow with what to do where there is none."""
+    live = place.live
+    if live is not None and live.connected and live.stop is not None:
+        try:
+            return at_stop(live, address, step, before=before)
+        except Refusal:
+            if before or tensor.stored(place, address, step) is None:
+                raise
     found = tensor.stored(place, address, step)
     if found is None:
         raise tensor.missing(place, address, step)
     return found
+
+
+def at_stop(live: LiveRank, address: str, step: int | None, *, before: bool) -> Tensor:
+    """The latest value, or the one of the step before where that was asked for."""
+    found = LiveTensor(live, address, before=before)
+    if step is None or before or found.step == step:
+        return found
+    older = LiveTensor(live, address, before=True)
+    if older.step == step:
+        return older
+    raise NotNow(f"{address} is at hand of step {found.step}, not of step {step}.")
 
 
 def second(hub: Hub, place: Place, first: Tensor, against: str, address: str) -> tuple[str, Tensor]:
@@ -53,10 +74,14 @@ def tile(
 ) -> Any:  # fmt: skip
     """A part of a tensor, and how it differs from the same part of another one."""
     found = find(at, address, step)
-    other = second(hub, at, found, against, against_address) if against else None
-    return Json(
-        tensor.tile(at, found, index=index, rows=rows, cols=cols, overview=overview, stride=stride, other=other)
-    )
+    other, note = None, ""
+    if against:
+        try:
+            other = second(hub, at, found, against, against_address)
+        except Refusal as problem:
+            note = str(problem)  # the tensor itself can be shown all the same
+    shown = tensor.tile(at, found, index=index, rows=rows, cols=cols, overview=overview, stride=stride, other=other)
+    return Json({**shown, "note": "; ".join(part for part in (shown["note"], note) if part)})
 
 
 @router.get(PLACE + "/tensor/histogram", response_model=models.TensorHistogram)
@@ -91,4 +116,11 @@ def tensors(at: At) -> Any:
         )
         if value.moment.step not in entry["steps"]:
             entry["steps"].append(value.moment.step)
+    live = at.live
+    if live is not None and live.connected and live.stop is not None:
+        known = {site.address: site for site in at.sites.values()}
+        for address in live.ask_now("tensors").result:
+            site = known.get(address)
+            facts = {"shape": list(site.shape), "dtype": site.dtype} if site is not None else {"shape": [], "dtype": ""}
+            found.setdefault(address, {"address": address, "steps": [], **facts})["live"] = True
     return Json(list(found.values()))

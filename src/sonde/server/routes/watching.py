@@ -16,6 +16,8 @@ router = APIRouter(prefix="/api", tags=["watchpoints"])
 @router.get(PLACE + "/watchpoints", response_model=list[models.Watchpoint])
 def watchpoints(at: At) -> Any:
     """The watchpoints of a live session, or those that a recording was made with."""
+    if at.live is not None and at.live.connected and not at.live.finished:
+        return Json([checking.described(at, entry) for entry in at.live.ask_now("watchpoints").result])
     return Json(checking.shown(at, checking.recorded_watchpoints(at)))
 
 
