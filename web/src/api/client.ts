@@ -63,11 +63,15 @@ export class Place {
     return given.length ? `${base}?${search}` : base;
   }
 
+  private get here() {
+    return { params: { path: this.path } };
+  }
+
   private with<Q extends object>(query: Q) {
     return { params: { path: this.path, query } };
   }
 
-  sites = () => take(client.GET('/api/runs/{run}/{rank}/sites', this.with({})));
+  sites = () => take(client.GET('/api/runs/{run}/{rank}/sites', this.here));
   status = (step: number | undefined, field: string) =>
     take(client.GET('/api/runs/{run}/{rank}/status', this.with({ step, field })));
   digests = (site: string, fields: string[], points = 500) =>
@@ -75,7 +79,7 @@ export class Place {
   histograms = (site: string, points = 200) =>
     take(client.GET('/api/runs/{run}/{rank}/histograms', this.with({ site, points })));
   async scalarNames(): Promise<string[]> {
-    const answer = await take(client.GET('/api/runs/{run}/{rank}/scalars', this.with({})));
+    const answer = await take(client.GET('/api/runs/{run}/{rank}/scalars', this.here));
     return 'names' in answer ? answer.names : [];
   }
   async scalars(name: string, points = 1000) {
@@ -83,7 +87,7 @@ export class Place {
     return 'value' in answer ? answer : { name, step: [], value: [], thinned: false };
   }
   hits = (after: number, limit = 5000) => take(client.GET('/api/runs/{run}/{rank}/hits', this.with({ after, limit })));
-  findings = () => take(client.GET('/api/runs/{run}/{rank}/findings', this.with({})));
+  findings = () => take(client.GET('/api/runs/{run}/{rank}/findings', this.here));
   events = (after: number, limit = 2000) =>
     take(client.GET('/api/runs/{run}/{rank}/events', this.with({ after, limit })));
   source = (file: string, line: number, around: number) =>
@@ -92,31 +96,31 @@ export class Place {
   latest = (site: string, step?: number, limit = 200) =>
     take(client.GET('/api/runs/{run}/{rank}/latest', this.with({ site, step, limit })));
 
-  tensors = () => take(client.GET('/api/runs/{run}/{rank}/tensors', this.with({})));
+  tensors = () => take(client.GET('/api/runs/{run}/{rank}/tensors', this.here));
   tensor = (query: TensorQuery) => take(client.GET('/api/runs/{run}/{rank}/tensor', this.with(query)));
   tensorHistogram = (query: { address: string; step?: number; index?: string; bins?: number }) =>
     take(client.GET('/api/runs/{run}/{rank}/tensor/histogram', this.with(query)));
 
-  watchpoints = () => take(client.GET('/api/runs/{run}/{rank}/watchpoints', this.with({})));
+  watchpoints = () => take(client.GET('/api/runs/{run}/{rank}/watchpoints', this.here));
   addWatchpoint = (body: NewWatchpoint) =>
-    take(client.POST('/api/runs/{run}/{rank}/watchpoints', { ...this.with({}), body }));
+    take(client.POST('/api/runs/{run}/{rank}/watchpoints', { ...this.here, body }));
   changeWatchpoint = (id: number, body: ChangedWatchpoint) =>
     take(client.PUT('/api/runs/{run}/{rank}/watchpoints/{id}', { params: { path: { ...this.path, id } }, body }));
   removeWatchpoint = (id: number) =>
     take(client.DELETE('/api/runs/{run}/{rank}/watchpoints/{id}', { params: { path: { ...this.path, id } } }));
-  recommended = () => take(client.POST('/api/runs/{run}/{rank}/watchpoints/recommended', this.with({})));
+  recommended = () => take(client.POST('/api/runs/{run}/{rank}/watchpoints/recommended', this.here));
   recheck = (body: Recheck) =>
-    take(client.POST('/api/runs/{run}/{rank}/watchpoints/recheck', { ...this.with({}), body }));
-  match = (pattern: string) => take(client.POST('/api/runs/{run}/{rank}/match', { ...this.with({}), body: { pattern } }));
+    take(client.POST('/api/runs/{run}/{rank}/watchpoints/recheck', { ...this.here, body }));
+  match = (pattern: string) => take(client.POST('/api/runs/{run}/{rank}/match', { ...this.here, body: { pattern } }));
 
-  breakpoints = () => take(client.GET('/api/runs/{run}/{rank}/breakpoints', this.with({})));
+  breakpoints = () => take(client.GET('/api/runs/{run}/{rank}/breakpoints', this.here));
   addBreakpoint = (sites: string) =>
-    take(client.POST('/api/runs/{run}/{rank}/breakpoints', { ...this.with({}), body: { sites, file: '', line: 0, condition: '', once: false } }));
+    take(client.POST('/api/runs/{run}/{rank}/breakpoints', { ...this.here, body: { sites, file: '', line: 0, condition: '', once: false } }));
   removeBreakpoint = (id: number) =>
     take(client.DELETE('/api/runs/{run}/{rank}/breakpoints/{id}', { params: { path: { ...this.path, id } } }));
 
-  control = (body: Control) => take(client.POST('/api/runs/{run}/{rank}/control', { ...this.with({}), body }));
+  control = (body: Control) => take(client.POST('/api/runs/{run}/{rank}/control', { ...this.here, body }));
   controlAll = (body: Control) => take(client.POST('/api/runs/{run}/control', { params: { path: { run: this.run } }, body }));
-  command = (line: string) => take(client.POST('/api/runs/{run}/{rank}/command', { ...this.with({}), body: { line } }));
-  complete = (text: string) => take(client.POST('/api/runs/{run}/{rank}/complete', { ...this.with({}), body: { text } }));
+  command = (line: string) => take(client.POST('/api/runs/{run}/{rank}/command', { ...this.here, body: { line } }));
+  complete = (text: string) => take(client.POST('/api/runs/{run}/{rank}/complete', { ...this.here, body: { text } }));
 }

@@ -53,6 +53,7 @@ export class OpenPlace {
   private closed = false;
   private freshAt = 0;
   private loadedGraph = '';
+  private loadingGraph = 0;
 
   constructor(
     run: string,
@@ -126,6 +127,7 @@ export class OpenPlace {
     const url = this.at.url('graph', { source: this.source, phase: this.phase });
     if (this.loadedGraph === url) return;
     this.loadedGraph = url;
+    this.loadingGraph++;
     try {
       const outline = await this.graph.load(url);
       if (this.closed || this.loadedGraph !== url) return;
@@ -139,6 +141,8 @@ export class OpenPlace {
     } catch (problem) {
       this.loadedGraph = '';
       this.graphProblem = problem instanceof Error ? problem.message : String(problem);
+    } finally {
+      this.loadingGraph--;
     }
   }
 
@@ -262,7 +266,7 @@ export class OpenPlace {
       if (!before.connected && state.connected) void this.loadWatchpoints();
     }
     if (state.step !== before?.step) this.maybeFresh();
-    if (before && !this.outline?.n) void this.loadGraphAgain();
+    if (before && before.step !== state.step && this.outline && !this.outline.n) void this.loadGraphAgain();
   }
 
   private setStop(stop: Stop | null): void {
@@ -279,7 +283,7 @@ export class OpenPlace {
 
   /** A graph that was empty, or only modules, may have become a traced one. */
   private async loadGraphAgain(): Promise<void> {
-    if (this.outline && this.outline.n > 0 && this.outline.source_id !== 'module') return;
+    if (this.loadingGraph || (this.outline && this.outline.n > 0 && this.outline.source_id !== 'module')) return;
     this.source = '';
     this.loadedGraph = '';
     await this.loadGraph();
