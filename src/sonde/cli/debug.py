@@ -22,20 +22,27 @@ from sonde.cli.run import run_target
     "--budget", metavar="5%|off|0", default="off", show_default=True, help="Share of the step time that Sonde may take."
 )
 @click.option("--record", type=click.Path(path_type=Path), metavar="DIR", help="Where the recording goes.")
+@click.option("--ui", is_flag=True, help="Stop for the web UI (or `sonde attach`) instead of this terminal.")
 @click.option("--no-recommended", is_flag=True, help="Only your own watchpoints.")
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def debug(
-    watch_texts: tuple[str, ...], budget: str, record: Path | None, no_recommended: bool, target: tuple[str, ...]
+    watch_texts: tuple[str, ...],
+    budget: str,
+    record: Path | None,
+    ui: bool,
+    no_recommended: bool,
+    target: tuple[str, ...],
 ) -> None:
     """Run a training stopped before step 0, in the terminal debugger.
 
     \b
     sonde debug train.py --lr 0.1
     sonde debug --watch '**:grad norm > 1e3' train.py
+    sonde debug --ui train.py
     echo 'break encoder; continue; where' | sonde debug train.py
     """
     code = run_target(
         target, watch_texts=watch_texts, on_hit="pause", budget=budget, record=record,
-        recommended=not no_recommended, debug=True,
+        recommended=not no_recommended, debug=True, ui=ui,
     )  # fmt: skip
     sys.exit(code)

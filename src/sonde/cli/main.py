@@ -22,6 +22,7 @@ class Lazy(click.Group):
         "query": "sonde.cli.query:query",
         "diagnose": "sonde.cli.diagnose:diagnose_command",
         "ui": "sonde.cli.ui:ui",
+        "attach": "sonde.cli.attach:attach",
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -63,6 +64,7 @@ def cli() -> None:
     sonde show                           what the newest run recorded
     sonde query . 'select * from hits'   SQL over every digest
     sonde ui                             live and recorded runs in the browser
+    sonde attach                         the terminal debugger on a training under `sonde run --ui`
 
     Shell completion (bash; also zsh, fish):  eval "$(_SONDE_COMPLETE=bash_source sonde)"
     """

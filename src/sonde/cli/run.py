@@ -46,6 +46,7 @@ BLOCKING = {
     help="Where the recording goes (default: .sonde/runs/<name>).",
 )
 @click.option("--report", "report_file", metavar="FILE.json", help="Findings as JSON; - is standard output.")
+@click.option("--ui", is_flag=True, help="Start a hub, or join the one that runs, and print its URL.")
 @click.option("--steps", type=click.IntRange(1), metavar="N", help="Stop cleanly after N optimizer steps.")
 @click.option("--no-recommended", is_flag=True, help="Only your own watchpoints.")
 @click.option("-q", "--quiet", is_flag=True, help="No summary, no lines about hits; the recording has them.")
@@ -60,6 +61,7 @@ def run(
     budget: str | None,
     record: Path | None,
     report_file: str | None,
+    ui: bool,
     steps: int | None,
     no_recommended: bool,
     quiet: bool,
@@ -73,12 +75,13 @@ def run(
     sonde run train.py --lr 0.1
     sonde run --watch '**:grad norm > 1e3' --on-hit stop train.py
     sonde run --budget off --report findings.json train.py
+    sonde run --ui train.py
     sonde run -m package.train
     sonde run torchrun --nproc-per-node 2 train.py
     """
     code = run_target(
         target, watch_texts=watch_texts, on_hit=on_hit, budget=budget, record=record, report_file=report_file,
-        steps=steps, recommended=not no_recommended, quiet=quiet, verbose=verbose, blocking=blocking,
+        steps=steps, recommended=not no_recommended, quiet=quiet, verbose=verbose, blocking=blocking, ui=ui,
     )  # fmt: skip
     sys.exit(code)
 
@@ -97,6 +100,7 @@ def run_target(
     debug: bool = False,
     verbose: bool = False,
     blocking: bool = False,
+    ui: bool = False,
 ) -> int:
     command, script = command_line(target)
     content = from_file(Path(FILE))
@@ -112,6 +116,11 @@ def run_target(
         raise UsageError(
             f"the recording cannot be made in {parent}: {problem.strerror}; choose another with --record."
         ) from None
+    hub = None
+    if ui:
+        from sonde.cli.hub import CompanionHub
+
+        hub = CompanionHub(parent)
     options = Options(
         run=str(folder.absolute()),
         watches=points,
@@ -121,6 +130,7 @@ def run_target(
         recommended=recommended and bool(content.get("recommended", True)),
         debug=debug,
         quiet=quiet,
+        hub=hub.address.link if hub is not None and hub.address is not None else "",
     )
     code = supervise(command, options, extra=BLOCKING if blocking else None)
     outcome = finish(folder, code, quiet=quiet, verbose=verbose)
@@ -129,6 +139,8 @@ def run_target(
         sys.stdout.write("\n")
     elif report_file is not None:
         Path(report_file).write_text(json.dumps(outcome, indent=2) + "\n")
+    if hub is not None:
+        hub.stay()
     return code
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,6 +29,12 @@ from sonde.errors import UsageError
 )
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its key.")
 @click.option("--open/--no-open", "show", default=None, help="Open a browser (default: where there is a display).")
+@click.option(
+    "--companion",
+    is_flag=True,
+    hidden=True,
+    help="Started by `--ui`: says where it is, and ends with its standard input.",
+)
 @click.argument("given", nargs=-1, type=click.Path(path_type=Path))
 def ui(
     port: int,
@@ -31,6 +43,7 @@ def ui(
     tls_cert: Path | None,
     tls_key: Path | None,
     show: bool | None,
+    companion: bool,
     given: tuple[Path, ...],
 ) -> None:
     """The hub and the web UI, for live trainings and recordings; without arguments, those in this folder.
@@ -44,9 +57,17 @@ def ui(
         raise UsageError("--tls-cert and --tls-key go together; give both, or none.")
     if token is not None and len(token) < 16:
         raise UsageError(f"a token of {len(token)} characters can be guessed; give at least 16, or none for a new one.")
-    from sonde.server.serve import Address, serve
+    from sonde.protocol.address import Address, remove_note, write_note
+    from sonde.server.serve import serve
+
+    noted: list[Address] = []
 
     def ready(address: Address) -> None:
+        noted.append(address)
+        write_note(address)
+        if companion:
+            print(json.dumps({"url": address.url, "token": address.token}), flush=True)
+            return
         click.echo(f"sonde: the UI is at {address.link}", err=True)
         click.echo("sonde: Ctrl-C ends it; `sonde run --ui train.py` joins it", err=True)
         if show or (show is None and _has_display()):
@@ -54,13 +75,34 @@ def ui(
 
             webbrowser.open(address.link)
 
-    serve(given or (Path(),), host=host, port=port, token=token, certificate=tls_cert, key=tls_key, ready=ready)
+    def prepare(server: Any) -> None:
+        if companion:
+            threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
+
+    try:
+        serve(
+            given or (Path(),),
+            host=host,
+            port=port,
+            token=token,
+            certificate=tls_cert,
+            key=tls_key,
+            ready=ready,
+            prepare=prepare,
+        )
+    finally:
+        for address in noted:
+            remove_note(address)
+
+
+def _end_with_input(server: Any) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        while sys.stdin.read(4096):
+            pass
+    server.should_exit = True
 
 
 def _has_display() -> bool:
-    import os
-    import sys
-
     return sys.stderr.isatty() and (
         sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     )

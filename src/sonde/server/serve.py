@@ -6,33 +6,20 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from sonde.errors import UsageError
+from sonde.protocol.address import Address
+from sonde.protocol.messages import LARGEST_FRAME
 from sonde.server.app import create_app, guarded
 from sonde.server.hub import Hub
 from sonde.server.library import Library
 from sonde.server.safety import own_names
 
-LARGEST_FRAME = 16 << 20
 LOOPBACK = "127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a hub listens, and the secret that opens it."""
-
-    url: str
-    token: str
-
-    @property
-    def link(self) -> str:
-        """For a browser."""
-        return f"{self.url}/?token={self.token}"
 
 
 def new_token() -> str:
