@@ -54,6 +54,7 @@ export class OpenPlace {
   private freshAt = 0;
   private loadedGraph = '';
   private loadingGraph = 0;
+  private triedGraph = 0;
 
   constructor(
     run: string,
@@ -242,6 +243,8 @@ export class OpenPlace {
         break;
       case 'sites':
         void this.loadSites();
+        void this.loadGraphAgain();
+        void this.loadWatchpoints();
         break;
       case 'lagged':
         void this.catchUp();
@@ -266,7 +269,7 @@ export class OpenPlace {
       if (!before.connected && state.connected) void this.loadWatchpoints();
     }
     if (state.step !== before?.step) this.maybeFresh();
-    if (before && before.step !== state.step && this.outline && !this.outline.n) void this.loadGraphAgain();
+    if (state.live && !this.outline?.n) void this.loadGraphAgain();
   }
 
   private setStop(stop: Stop | null): void {
@@ -283,7 +286,9 @@ export class OpenPlace {
 
   /** A graph that was empty, or only modules, may have become a traced one. */
   private async loadGraphAgain(): Promise<void> {
-    if (this.loadingGraph || (this.outline && this.outline.n > 0 && this.outline.source_id !== 'module')) return;
+    if (!this.graph || this.loadingGraph || (this.outline && this.outline.n > 0 && this.outline.source_id !== 'module')) return;
+    if (Date.now() - this.triedGraph < 1000) return;
+    this.triedGraph = Date.now();
     this.source = '';
     this.loadedGraph = '';
     await this.loadGraph();
@@ -320,6 +325,7 @@ export class OpenPlace {
     if (now - this.freshAt < 2000) return;
     this.freshAt = now;
     this.fresh++;
+    if (this.fresh % 5 === 0) void this.loadScalars();
     if (this.colourBy !== 'health' && this.shownStep === null) void this.refreshStatus();
   }
 
