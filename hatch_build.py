@@ -40,7 +40,9 @@ class BuildHook(BuildHookInterface):
         if self.target_name == "sdist":
             return
         kernel = self._try(
-            "SONDE_KERNEL", lambda: compile_kernel(root), "the digest kernel was not built, Sonde will use numpy instead"
+            "SONDE_KERNEL",
+            lambda: compile_kernel(root),
+            "the digest kernel was not built, Sonde will use numpy instead",
         )
         if kernel is not None:
             build_data["pure_python"] = False

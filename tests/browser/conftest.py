@@ -20,11 +20,19 @@ import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 TOKEN = "a-token-for-the-tests"
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def chromium() -> str | None:
-    return next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    return next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,6 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(here):
             item.add_marker(pytest.mark.xdist_group("browser"))
             item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(400))
             if reason:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
@@ -58,7 +67,7 @@ class Program:
     def said(self) -> str:
         return self.log.read_text()
 
-    def wait_for(self, pattern: str, seconds: float = 60) -> re.Match[str]:
+    def wait_for(self, pattern: str, seconds: float = 120) -> re.Match[str]:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if found := re.search(pattern, self.said):
@@ -132,7 +141,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def page(browser: Any, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1366, "height": 768}, reduced_motion="reduce")
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(90_000)  # a busy machine takes its time to import torch
     opened = context.new_page()
     errors: list[str] = []
     opened.on("pageerror", lambda error: errors.append(str(error)))
