@@ -128,7 +128,7 @@ def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Cal
 
 
 def test_two_trainings_on_one_hub(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:
-    hub, url = desk.hub()
+    _, url = desk.hub()
     first = desk.sonde("run", desk.script("first.py", TRAINING), SONDE_HUB=url)
     second = desk.sonde("run", desk.script("second.py", TRAINING), SONDE_HUB=url)
     page.goto(url)
