@@ -19,6 +19,7 @@ from sonde.protocol.messages import Digests, Kept, Message, Scalars, Sites, Stat
 MOST_KEPT = 100_000
 MOST_SCALARS = 4096
 BATCH = 1000
+SITES_A_FRAME = 10_000
 Array = np.ndarray[Any, Any]
 
 
@@ -118,20 +119,16 @@ class Outbox:
             self._changed.notify_all()
 
     def take(self, timeout: float | None = None) -> list[Message]:
-        """What is to be sent now, the most important first; [] when the time is over or the hub is gone."""
+        """What is to be sent now; [] when the time is over or the hub is gone. What was observed comes before what was made of it."""
         with self._changed:
             if not self._changed.wait_for(lambda: not self._open or self._has_more(), timeout) or not self._open:
                 return []
             found: list[Message] = list(self._replies)
             self._replies.clear()
             if self._sites_sent < len(self._sites):
-                found.append(Sites(sites=self._sites[self._sites_sent :]))
-                self._sites_sent = len(self._sites)
-            if self._seq > self._sent:
-                waiting = list(takewhile(lambda message: message.seq > self._sent, reversed(self._kept)))
-                new = waiting[: -BATCH - 1 : -1]  # the oldest of them, in order
-                self._sent = new[-1].seq if new else self._seq
-                found += new
+                end = self._sites_sent + SITES_A_FRAME
+                found.append(Sites(sites=self._sites[self._sites_sent : end]))
+                self._sites_sent = min(end, len(self._sites))
             if self._state is not None:
                 found.append(self._state)
                 self._state = None
@@ -141,6 +138,11 @@ class Outbox:
             if len(self._rows):
                 found.append(Digests(ords=self._ords.tobytes(), rows=self._rows.tobytes(), dropped=self.dropped))
                 self._rows, self._ords = self._rows[:0], self._ords[:0]
+            if self._seq > self._sent:
+                waiting = list(takewhile(lambda message: message.seq > self._sent, reversed(self._kept)))
+                new = waiting[: -BATCH - 1 : -1]  # the oldest of them, in order
+                self._sent = new[-1].seq if new else self._seq
+                found += new
             return found
 
     def _has_more(self) -> bool:

@@ -5,6 +5,7 @@ Columnar, so that 50,000 nodes are some lists and not 50,000 objects.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sonde.errors import UsageError
@@ -23,13 +24,15 @@ def graph(place: Place, source: str | None, phase: str) -> Json:
         raise UsageError(f"the phase is {phase!r}; it may be {', '.join(PHASES)}.")
     files = place.recorded.trace_files() if place.recorded is not None else []
     traces = {f"trace:{k}": path for k, path in enumerate(files)}
-    sources = []
+    sources, preferred = [], ""
     for id, path in traces.items():
         known = place.recorded.trace(path) if place.recorded is not None else None
         if known is not None:
             sources.append({"id": id, "label": f"step {known.step} ({_reason(known)})"})
+            if known.reason in ("replay", "exception") or not preferred:
+                preferred = id  # the step that went wrong, if one did
     sources.append({"id": "module", "label": "modules"})
-    chosen = source or sources[0]["id"]
+    chosen = source or preferred or "module"
     if chosen not in {entry["id"] for entry in sources}:
         raise UsageError(f"there is no graph {chosen!r}; there are {', '.join(entry['id'] for entry in sources)}.")
     build = _Builder(place)
@@ -56,7 +59,7 @@ class _Builder:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.columns: dict[str, list[Any]] = {
-            name: [] for name in ("name", "kind", "type", "scope", "source", "phase", "op", "site")
+            name: [] for name in ("name", "kind", "type", "scope", "source", "phase", "op", "site", "health")
         }
         self.origin: list[int] = []
         self.target: list[int] = []
@@ -109,8 +112,8 @@ class _Builder:
         return known
 
     def node(
-        self, name: str, kind: str, type: str, scope: int, source: Any, phase: str, op: str, site: str | None
-    ) -> int:
+        self, name: str, kind: str, type: str, scope: int, source: Any, phase: str, op: str, site: str | None, health: str = "none"
+    ) -> int:  # fmt: skip
         columns = self.columns
         columns["name"].append(name)
         columns["kind"].append(kind)
@@ -120,6 +123,7 @@ class _Builder:
         columns["phase"].append(phase)
         columns["op"].append(op)
         columns["site"].append(site)
+        columns["health"].append(health)
         return len(columns["name"]) - 1
 
     def edge(self, origin: int, target: int) -> None:
@@ -134,7 +138,9 @@ class _Builder:
                 continue
             scope = self.scope(op.module, op.module_type)
             own = [self.outside(tensor, outside, scope) for tensor in op.inputs if tensor.producer is None]
-            index = self.node(op.site, "op", op.op, scope, op.source, str(op.phase), op.op, address_of(op))
+            index = self.node(
+                op.site, "op", op.op, scope, op.source, str(op.phase), op.op, address_of(op), health_of(op)
+            )
             made[op.index] = index
             for origin in dict.fromkeys(
                 [*own, *(made[t.producer] for t in op.inputs if t.producer is not None and t.producer in made)]
@@ -175,7 +181,15 @@ class _Builder:
                 continue
             scope = self.scope(op.module, op.module_type)
             index = made[op.index] = self.node(
-                f"{op.site} (backward)", "op", op.op, scope, op.source, "backward", op.op, f"{op.site}:grad"
+                f"{op.site} (backward)",
+                "op",
+                op.op,
+                scope,
+                op.source,
+                "backward",
+                op.op,
+                f"{op.site}:grad",
+                health([op.gradient]),
             )
             if start is not None and op.index == trace.loss:
                 self.edge(start, index)
@@ -250,3 +264,14 @@ def address_of(op: OpRecord) -> str | None:
     if not op.outputs:
         return None
     return f"{op.site}:out" if len(op.outputs) == 1 else f"{op.site}:out[0]"
+
+
+def health_of(op: OpRecord) -> str:
+    return health([tensor.stats for tensor in op.outputs])
+
+
+def health(stats: list[Mapping[str, float]]) -> str:
+    known = [one for one in stats if one]
+    if any(one.get("nan", 0) or one.get("pos_inf", 0) or one.get("neg_inf", 0) for one in known):
+        return "bad"
+    return "ok" if known else "none"

@@ -121,7 +121,10 @@ class GraphSource(Model):
 
 
 class GraphNodes(Model):
-    """Columns. `scope` is an index into the scopes, -1 for none; `site` the address of the node's first output."""
+    """Columns. `scope` is an index into the scopes, -1 for none; `site` the address of the node's first output.
+
+    `health` is that of what it gave in this trace, bad where that has NaN or Inf, none where the trace does not tell.
+    """
 
     name: list[str]
     kind: list[str]
@@ -131,6 +134,7 @@ class GraphNodes(Model):
     phase: list[str]
     op: list[str]
     site: list[str | None]
+    health: list[Health] = []
 
 
 class GraphEdges(Model):

@@ -7,11 +7,11 @@ where the browser sends it, must be the same as `Host`.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import ipaddress
 import json
 import logging
-import secrets
 import socket
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
@@ -51,8 +51,8 @@ class Safety:
     def __init__(self, app: Any, *, token: str, names: Iterable[str]) -> None:
         self.app, self.names = app, frozenset(names)
         self._token = token.encode()
-        self._ticket = secrets.token_urlsafe(32)
-        """What a browser's cookie holds: it is of no use to anybody when the hub is gone."""
+        self._ticket = hmac.new(self._token, b"sonde cookie 1", hashlib.sha256).hexdigest()
+        """What a browser's cookie holds: it says nothing about the token, and is good for a hub that was started again with the same one."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] not in ("http", "websocket"):

@@ -155,8 +155,9 @@ class Agent:
             return Resume()
         with self._lock:
             self._stop = stop
+        self._poll()
+        self._latest_rows()  # first, so that whoever hears of the stop can look at it
         self._outbox.keep(messages.Stopped, stop=self._stop_out(stop))
-        self._latest_rows()
         plan: Resume | None = None
         try:
             while plan is None:
