@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-companions lint bench corpus docs setup clean
+.PHONY: demo test test-companions lint bench corpus docs setup web web-test screenshots clean
 
 setup: $(VENV)/.ready
 
@@ -21,12 +21,22 @@ demo: setup ## a bundled training that goes wrong, diagnosed
 	@echo "$$ sonde run examples/focal_loss.py"
 	@$(BIN)/sonde run examples/focal_loss.py || true
 
-test: setup
+test: setup web
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
 
 test-companions: setup ## the tests with Lightning, Transformers, Accelerate, Ray and W&B, which `make test` skips
 	$(PIP) --constraint constraints/dev.txt --group companions
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m companions
+
+web: setup ## the browser UI, if its sources changed; without Node it says so and goes on
+	@$(BIN)/python hatch_build.py web
+
+web-test: web ## the UI's unit tests, and the UI in a real Chromium (skipped where there is none)
+	@if [ -d web/node_modules ]; then cd web && npm run --silent check && npm run --silent test; else echo "web-test: no Node, unit tests of the UI skipped"; fi
+	$(BIN)/python -m pytest tests/browser $(TESTS)
+
+screenshots: web ## the pictures in docs/images, from a real run
+	$(BIN)/python scripts/screenshots.py
 
 lint: setup
 	$(BIN)/ruff format --check .
@@ -46,4 +56,4 @@ docs: setup
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) build site src/sonde/digest/*.so
+	rm -rf $(VENV) build site src/sonde/digest/*.so src/sonde/server/web web/node_modules

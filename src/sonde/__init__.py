@@ -7,6 +7,7 @@
     breakpoint()                  stop here, if a debugger is attached
     print("attn", scores)         strings and tensors, also from compiled code, forward and backward
     inspect(fn, *args)            every intermediate and gradient of one call
+    view(recording)               a recording or a trace, in a notebook
     launch_blocking()             every op synchronous, so that an error surfaces at its line
     report("accuracy", 0.9)       a number of your own, in the recording and for `sonde tune`
 
@@ -20,7 +21,7 @@ Importing Sonde imports neither a framework nor the server.
 from typing import TYPE_CHECKING, Any
 
 import sonde.watch  # noqa: F401  first the package, so that its import cannot take the function's name later
-from sonde.api import attach, breakpoint, inspect, launch_blocking, print, report, watch
+from sonde.api import attach, breakpoint, inspect, launch_blocking, print, report, view, watch
 from sonde.version import __version__
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ __all__ = [
     "inspect",
     "launch_blocking",
     "report",
+    "view",
     *_COMPANIONS,
 ]
 

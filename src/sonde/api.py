@@ -42,6 +42,16 @@ def breakpoint() -> None:
         eager.stops.hit(Stop("code", eager.session.moment, frame=sys._getframe(1)))
 
 
+def view(thing: Any = ".", *, height: int = 640) -> Any:
+    """A recording (its path, its name, or opened) or a trace, to look at in a notebook: `view(".sonde/runs/demo")`.
+
+    The last expression of a cell shows it; `.save("report.html")` writes the same page to a file.
+    """
+    from sonde.page.notebook import view as show
+
+    return show(thing, height=height)
+
+
 def launch_blocking() -> None:
     """Makes every op synchronous from now on, on any device, so that an error surfaces at the line that caused it; slow.
 

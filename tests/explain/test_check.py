@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 from launch import cli
-from sonde.cli.excerpt import excerpt
 from sonde.cli.outcome import grouped
 from sonde.diagnose.document import PAGE, page
 from sonde.diagnose.rule import RULES
 from sonde.model.finding import Finding
 from sonde.model.site import SourceLine
+from sonde.page.excerpt import excerpt
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -10,11 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from sonde.cli.excerpt import excerpt
 from sonde.diagnose.diagnose import diagnose
 from sonde.diagnose.report import report
 from sonde.errors import RecordingError
 from sonde.model.finding import Finding
+from sonde.page.excerpt import excerpt
 from sonde.store.bundles import bundles_in
 from sonde.store.claim import note_exit
 from sonde.store.reader import Recording

@@ -26,6 +26,7 @@ FIELDS = ("norm", "absmax", "absmean", "mean", "std", "min", "max", "nan", "zero
 @click.option("--plot/--no-plot", default=None, help="Plots, or sparklines (default: plots on a terminal).")
 @click.option("--graphs", is_flag=True, help="The compiled graphs, recompilations and graph breaks.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
+@click.option("--html", "page", metavar="FILE", help="Write one self-contained HTML report; - is standard output.")
 def show(
     recording: str,
     site: str | None,
@@ -36,6 +37,7 @@ def show(
     plot: bool | None,
     graphs: bool,
     as_json: bool,
+    page: str | None,
 ) -> None:
     """Show what a run recorded, or the history of a SITE in it.
 
@@ -49,11 +51,15 @@ def show(
       sonde show demo '**:grad' --field absmax --plot
       sonde show demo --graphs
       sonde show demo --json | jq .findings
+      sonde show demo --html report.html
     """
     from sonde.cli.screen import is_terminal
     from sonde.store.reader import Recording
 
     opened = _only_rank(Recording.open(recording), rank)
+    if page is not None:
+        _write_page(opened, page, site, span, as_json)
+        return
     steps = parse_steps(span)
     plots = is_terminal() if plot is None else plot
     if graphs:
@@ -64,6 +70,24 @@ def show(
         _show_run(opened, steps, limit, plots, as_json)
     else:
         _show_site(opened, site, steps, limit, field, plots, as_json)
+
+
+def _write_page(recording: Recording, page: str, site: str | None, span: str | None, as_json: bool) -> None:
+    from sonde.errors import UsageError
+    from sonde.page.page import report
+
+    if site is not None or span is not None or as_json:
+        raise UsageError("--html writes the report of a whole run; leave out SITE, --steps and --json.")
+    html = report(recording)
+    if page == "-":
+        click.echo(html, nl=False)
+        return
+    try:
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(html)
+    except OSError as problem:
+        raise UsageError(f"--html {page}: {problem.strerror or problem}; name a file that can be written.") from None
+    click.echo(f"sonde: wrote {page}", err=True)
 
 
 def parse_steps(text: str | None) -> tuple[int, int] | None:

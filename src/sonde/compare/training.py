@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sonde.compare.distance import APART, AMPLIFICATION, Distance, Stats, distance, epsilon, sketch
+from sonde.compare.distance import AMPLIFICATION, APART, Distance, Stats, distance, epsilon, sketch
 from sonde.compare.pairing import Pairing
 from sonde.model.trace import Trace, WeightRecord
 

@@ -1,0 +1,174 @@
+"""The whole way: a training under `sonde run --ui`, seen, watched, stopped, looked into, and ended from the browser."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from conftest import Desk
+
+TRAINING = """
+    import time, torch, torch.nn as nn
+    torch.manual_seed(0)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16))
+            self.head = nn.Linear(16, 4)
+        def forward(self, x):
+            return self.head(torch.tanh(self.encoder(x)))
+
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(100_000):
+        x, y = torch.randn(32, 8), torch.randint(0, 4, (32,))
+        loss = nn.functional.cross_entropy(net(x), y)
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+        time.sleep(0.01)
+"""
+
+
+def expect_state(page: Any, state: str) -> None:
+    page.wait_for_selector(f"[data-testid=state][data-state={state}]")
+
+
+def pause(page: Any) -> None:
+    page.get_by_test_id("continue").click()
+    expect_state(page, "stopped")
+
+
+def wait_until(what: Callable[[], Any], seconds: float = 90) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := what():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not happen in time")
+
+
+def click_box(page: Any, box: dict[str, Any]) -> None:
+    page.mouse.click(box["x"] + box["width"] * 0.7, box["y"] + min(12, box["height"] / 2))
+
+
+def open_run(page: Any, url: str, boxes: Callable[[], dict[str, Any]], name: str = "") -> None:
+    page.goto(url)
+    page.get_by_test_id("run").filter(has_text=name).first.click()
+    wait_until(boxes)
+
+
+def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:
+    training = desk.sonde("run", "--ui", desk.script("train.py", TRAINING))
+    open_run(page, training.wait_for(r"the UI is at (\S+)")[1], boxes)
+
+    # The graph is there, and a click in it selects.
+    shown = wait_until(lambda: (found := boxes()) and "head" in found and found)
+    click_box(page, shown["head"])
+    page.get_by_test_id("details").get_by_role("heading", name="head", exact=True).wait_for()
+    expect_state(page, "running")
+    pause(page)
+
+    # A watchpoint on what is selected, by clicking; it stops the training at once.
+    page.get_by_test_id("watch-selection").click()
+    wait_until(lambda: page.get_by_test_id("watch-count").text_content() == "1 site")
+    page.get_by_test_id("watch-condition").select_option("")
+    page.get_by_test_id("watch-expression").fill("norm > 0")
+    page.get_by_test_id("watch-save").click()
+    page.get_by_test_id("watchpoint").filter(has_text="norm > 0").wait_for()
+    page.get_by_test_id("continue").click()
+    wait_until(lambda: "norm > 0" in (page.get_by_test_id("state").text_content() or ""))
+    expect_state(page, "stopped")
+    wait_until(lambda: (page.get_by_test_id("hit-count").text_content() or "0")[0] != "0")
+
+    # The hit leads to the tensor.
+    page.get_by_test_id("tab-hits").click()
+    hit = page.get_by_test_id("hit").first
+    assert hit.get_attribute("data-site") == "head:out"
+    hit.click()
+    page.get_by_test_id("tensor-address").wait_for()
+    assert page.get_by_test_id("tensor-address").input_value() == "head:out"
+    wait_until(lambda: page.get_by_test_id("heat-map").count() == 1)
+    cells = page.get_by_test_id("grid").locator("b")
+    wait_until(lambda: any((text or "·") not in "·" for text in cells.all_text_contents()))
+
+    # A parameter against the step before.
+    page.get_by_test_id("watchpoint").filter(has_text="norm > 0").get_by_role("checkbox").uncheck()
+    page.locator("#tree-search").fill("head.weight kind:parameter")
+    page.get_by_test_id("tree-row").filter(has_text="head.weight").click()
+    page.get_by_test_id("timeline").press("End")
+    page.get_by_test_id("tensor-address").select_option("head.weight:value")
+    page.get_by_test_id("compare").select_option("previous")
+    if (
+        page.get_by_test_id("no-comparison").or_(page.get_by_test_id("difference")).get_attribute("data-testid")
+        == "no-comparison"
+    ):
+        page.get_by_role(
+            "button", name="Run a step"
+        ).click()  # as the page says: nothing older is kept at the first stop
+    page.get_by_test_id("difference").wait_for()
+    assert page.get_by_test_id("heat-map").count() == 3
+    page.get_by_test_id("compare").select_option("")
+
+    # On to a node.
+    page.locator("#tree-search").fill("encoder.2")
+    page.locator("[data-testid=tree-row][data-name='encoder.2']").click()
+    page.get_by_test_id("until").click()
+    wait_until(lambda: "encoder.2" in (page.get_by_test_id("state").text_content() or ""))
+    expect_state(page, "stopped")
+
+    # One step, then the end.
+    before = int(page.get_by_test_id("current-step").text_content())
+    page.get_by_test_id("step").click()
+    wait_until(lambda: int(page.get_by_test_id("current-step").text_content()) > before)
+    expect_state(page, "stopped")
+    page.get_by_test_id("terminate").click()
+    page.get_by_test_id("terminate").click()
+    wait_until(lambda: training.process.poll() is not None)
+
+
+def test_two_trainings_on_one_hub(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:
+    _, url = desk.hub()
+    first = desk.sonde("run", desk.script("first.py", TRAINING), SONDE_HUB=url)
+    second = desk.sonde("run", desk.script("second.py", TRAINING), SONDE_HUB=url)
+    page.goto(url)
+    wait_until(lambda: page.get_by_test_id("run").count() == 2)
+    open_run(page, url, boxes, "first")
+    pause(page)
+    page.get_by_test_id("run-picker").click()
+    page.get_by_role("menuitem").filter(has_text="second").click()
+    expect_state(page, "running")  # the pause of one is not the other's
+    wait_until(boxes)
+    assert first.process.poll() is None
+    assert second.process.poll() is None
+
+
+def test_the_hub_dies_and_comes_back(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:
+    hub, url = desk.hub()
+    training = desk.sonde("run", desk.script("train.py", TRAINING), SONDE_HUB=url)
+    page.goto(url)
+    open_run(page, url, boxes)
+    expect_state(page, "running")
+    hub.process.kill()
+    page.get_by_test_id("hub-lost").wait_for()
+    assert training.process.poll() is None
+    port = int(url.split(":")[2].split("/")[0])
+    desk.hub(port)
+    page.get_by_test_id("hub-lost").wait_for(state="hidden")
+    expect_state(page, "running")
+    before = int((page.get_by_test_id("current-step").text_content() or "0").replace(" ", ""))
+    wait_until(lambda: int((page.get_by_test_id("current-step").text_content() or "0").replace(" ", "")) > before)
+    pause(page)
+    assert training.process.poll() is None
+
+
+def test_a_wrong_token_is_refused(desk: Desk, page: Any) -> None:
+    _, url = desk.hub()
+    page.goto(url.split("?")[0])
+    body = page.text_content("body")
+    assert "token" in body
+    answer = page.goto(url.replace("a-token", "b-token"))
+    assert answer.status in (401, 403) or "token" in page.text_content("body")
+    assert page.get_by_test_id("run").count() == 0
+    page.goto(url)
+    page.get_by_text("No runs yet").wait_for()

@@ -1,0 +1,269 @@
+// A compact layered ("Sugiyama") layout, top to bottom, near-linear in nodes and edges: ranks by longest path with
+// sources pulled down to their consumers, bounded dummies for long edges, barycentre ordering, and x positions by
+// isotonic regression (pool adjacent violators), which keeps chains straight without overlaps.
+
+export interface Layout {
+  x: Float32Array;
+  y: Float32Array;
+  width: number;
+  height: number;
+  /** Polyline points of all edges, x y alternating; edge e is points[offsets[e]] .. points[offsets[e + 1]]. */
+  points: Float32Array;
+  offsets: Int32Array;
+}
+
+const GAP_X = 16;
+const GAP_Y = 28;
+
+/** `ends` holds the edges as from, to alternating. */
+export function layered(count: number, width: Float32Array, height: Float32Array, ends: Int32Array): Layout {
+  const edges = ends.length / 2;
+  const { tops, bottoms, reversed, order } = acyclic(count, ends);
+  const rank = ranks(count, tops, bottoms, order);
+  const rows = packIsolated(count, tops, bottoms, rank);
+
+  // Long edges get a dummy in each row that they cross, unless there would be too many to be worth it.
+  let crossings = 0;
+  for (let e = 0; e < edges; e++) crossings += Math.max(0, rank[bottoms[e]] - rank[tops[e]] - 1);
+  const dummies = crossings <= Math.max(400, 6 * count) ? crossings : 0;
+  const total = count + dummies;
+  const row = new Int32Array(total);
+  row.set(rank);
+  const w = new Float32Array(total).fill(6);
+  w.set(width);
+  const above: number[][] = Array.from({ length: total }, () => []);
+  const below: number[][] = Array.from({ length: total }, () => []);
+  const chains: number[][] = new Array(edges);
+  let dummy = count;
+  for (let e = 0; e < edges; e++) {
+    let at = tops[e];
+    const chain: number[] = [];
+    if (dummies)
+      for (let r = rank[tops[e]] + 1; r < rank[bottoms[e]]; r++) {
+        row[dummy] = r;
+        chain.push(dummy);
+        above[dummy].push(at);
+        below[at].push(dummy);
+        at = dummy++;
+      }
+    above[bottoms[e]].push(at);
+    below[at].push(bottoms[e]);
+    chains[e] = chain;
+  }
+
+  const members: number[][] = Array.from({ length: rows }, () => []);
+  for (const v of order) members[row[v]].push(v);
+  for (let v = count; v < total; v++) members[row[v]].push(v);
+  untangle(members, above, below, total);
+  const x = positions(members, above, below, w, count);
+
+  const rowHeight = new Float64Array(rows);
+  for (let v = 0; v < count; v++) rowHeight[rank[v]] = Math.max(rowHeight[rank[v]], height[v]);
+  const rowTop = new Float64Array(rows + 1);
+  for (let r = 0; r < rows; r++) rowTop[r + 1] = rowTop[r] + rowHeight[r] + GAP_Y;
+
+  let left = Infinity;
+  let right = -Infinity;
+  for (let v = 0; v < total; v++) {
+    left = Math.min(left, x[v] - w[v] / 2);
+    right = Math.max(right, x[v] + w[v] / 2);
+  }
+  if (!count) left = right = 0;
+  const outX = new Float32Array(count);
+  const outY = new Float32Array(count);
+  for (let v = 0; v < count; v++) {
+    outX[v] = x[v] - left - w[v] / 2;
+    outY[v] = rowTop[rank[v]] + (rowHeight[rank[v]] - height[v]) / 2;
+  }
+
+  const points: number[] = [];
+  const offsets = new Int32Array(edges + 1);
+  for (let e = 0; e < edges; e++) {
+    const a = tops[e];
+    const b = bottoms[e];
+    const line = [x[a] - left, outY[a] + height[a]];
+    for (const d of chains[e]) line.push(x[d] - left, rowTop[row[d]], x[d] - left, rowTop[row[d]] + rowHeight[row[d]]);
+    line.push(x[b] - left, outY[b]);
+    if (reversed[e]) for (let i = line.length - 2; i >= 0; i -= 2) points.push(line[i], line[i + 1]);
+    else for (const value of line) points.push(value);
+    offsets[e + 1] = points.length;
+  }
+  return {
+    x: outX,
+    y: outY,
+    width: right - left,
+    height: Math.max(0, rowTop[rows] - GAP_Y),
+    points: Float32Array.from(points),
+    offsets,
+  };
+}
+
+/** Turns edges that close a cycle around, and gives a topological order. */
+function acyclic(count: number, ends: Int32Array) {
+  const edges = ends.length / 2;
+  const start = new Int32Array(count + 1);
+  for (let e = 0; e < edges; e++) start[ends[2 * e] + 1]++;
+  for (let i = 0; i < count; i++) start[i + 1] += start[i];
+  const out = new Int32Array(edges);
+  const fill = start.slice(0, count);
+  for (let e = 0; e < edges; e++) out[fill[ends[2 * e]]++] = e;
+
+  const reversed = new Uint8Array(edges);
+  const state = new Uint8Array(count);
+  const next = start.slice(0, count);
+  const order: number[] = [];
+  for (let first = 0; first < count; first++) {
+    if (state[first]) continue;
+    const stack = [first];
+    state[first] = 1;
+    while (stack.length) {
+      const at = stack[stack.length - 1];
+      if (next[at] < start[at + 1]) {
+        const e = out[next[at]++];
+        const to = ends[2 * e + 1];
+        if (!state[to]) {
+          state[to] = 1;
+          stack.push(to);
+        } else if (state[to] === 1) reversed[e] = 1;
+      } else {
+        state[at] = 2;
+        order.push(at);
+        stack.pop();
+      }
+    }
+  }
+  order.reverse();
+  const tops = new Int32Array(edges);
+  const bottoms = new Int32Array(edges);
+  for (let e = 0; e < edges; e++) {
+    tops[e] = ends[2 * e + reversed[e]];
+    bottoms[e] = ends[2 * e + 1 - reversed[e]];
+  }
+  return { tops, bottoms, reversed, order };
+}
+
+function ranks(count: number, tops: Int32Array, bottoms: Int32Array, order: number[]): Int32Array {
+  const place = new Int32Array(count);
+  order.forEach((v, i) => (place[v] = i));
+  const rank = new Int32Array(count);
+  const sorted = Array.from(tops, (_, e) => e).sort((a, b) => place[tops[a]] - place[tops[b]]);
+  for (const e of sorted) rank[bottoms[e]] = Math.max(rank[bottoms[e]], rank[tops[e]] + 1);
+  // What only feeds others stands right above its first consumer, not at the top of the page.
+  const nearest = new Int32Array(count).fill(1 << 30);
+  const fed = new Uint8Array(count);
+  for (let e = 0; e < tops.length; e++) {
+    fed[bottoms[e]] = 1;
+    nearest[tops[e]] = Math.min(nearest[tops[e]], rank[bottoms[e]]);
+  }
+  for (let v = 0; v < count; v++) if (!fed[v] && nearest[v] < 1 << 30) rank[v] = nearest[v] - 1;
+  return rank;
+}
+
+/** Nodes without edges are packed into a block; returns the number of rows. */
+function packIsolated(count: number, tops: Int32Array, bottoms: Int32Array, rank: Int32Array): number {
+  const joined = new Uint8Array(count);
+  for (let e = 0; e < tops.length; e++) joined[tops[e]] = joined[bottoms[e]] = 1;
+  let rows = 0;
+  const isolated: number[] = [];
+  for (let v = 0; v < count; v++) {
+    rows = Math.max(rows, rank[v] + 1);
+    if (!joined[v]) isolated.push(v);
+  }
+  if (isolated.length > 6) {
+    const per = Math.ceil(Math.sqrt(isolated.length) * 1.2);
+    isolated.forEach((v, i) => (rank[v] = Math.floor(i / per)));
+    rows = Math.max(rows, Math.ceil(isolated.length / per));
+  }
+  return rows;
+}
+
+function untangle(members: number[][], above: number[][], below: number[][], total: number): void {
+  const position = new Float64Array(total);
+  const key = new Float64Array(total);
+  const number = (row: number[]) => row.forEach((v, i) => (position[v] = i));
+  members.forEach(number);
+  const sweeps = total > 20000 ? 2 : 8;
+  for (let sweep = 0; sweep < sweeps; sweep++) {
+    const down = sweep % 2 === 0;
+    for (let q = 1; q < members.length; q++) {
+      const row = down ? members[q] : members[members.length - 1 - q];
+      if (row.length < 2) continue;
+      for (const v of row) {
+        const near = down ? above[v] : below[v];
+        let sum = 0;
+        for (const u of near) sum += position[u];
+        key[v] = near.length ? sum / near.length : position[v];
+      }
+      row.sort((a, b) => key[a] - key[b] || position[a] - position[b]);
+      number(row);
+    }
+  }
+}
+
+function positions(
+  members: number[][],
+  above: number[][],
+  below: number[][],
+  w: Float32Array,
+  count: number,
+): Float64Array {
+  const x = new Float64Array(w.length);
+  for (const row of members) {
+    let at = 0;
+    for (const v of row) {
+      x[v] = at + w[v] / 2;
+      at += w[v] + GAP_X;
+    }
+    for (const v of row) x[v] -= at / 2;
+  }
+  for (let sweep = 0; sweep < 6; sweep++) {
+    const down = sweep % 2 === 0;
+    for (let q = 0; q < members.length; q++) {
+      const row = down ? members[q] : members[members.length - 1 - q];
+      const both = sweep >= 4;
+      place(row, (v) => (both ? above[v].concat(below[v]) : down ? above[v] : below[v]), x, w, count);
+    }
+  }
+  return x;
+}
+
+/** Moves one row as near as can be to its neighbours' x, in order and without overlap. */
+function place(
+  row: number[],
+  neighbours: (v: number) => number[],
+  x: Float64Array,
+  w: Float32Array,
+  count: number,
+): void {
+  const offset = new Float64Array(row.length);
+  const sum: number[] = [];
+  const weight: number[] = [];
+  const last: number[] = [];
+  row.forEach((v, i) => {
+    if (i) {
+      const gap = v >= count || row[i - 1] >= count ? GAP_X / 2 : GAP_X;
+      offset[i] = offset[i - 1] + (w[row[i - 1]] + w[v]) / 2 + gap;
+    }
+    let wanted = 0;
+    let parts = 0;
+    for (const u of neighbours(v)) {
+      const share = v >= count && u >= count ? 4 : 1; // straight long edges
+      wanted += x[u] * share;
+      parts += share;
+    }
+    const own = v >= count ? 2 : 1;
+    sum.push(((parts ? wanted / parts : x[v]) - offset[i]) * own);
+    weight.push(own);
+    last.push(i);
+    while (sum.length > 1) {
+      const b = sum.length - 1;
+      if (sum[b - 1] / weight[b - 1] < sum[b] / weight[b]) break;
+      sum[b - 1] += sum.pop()!;
+      weight[b - 1] += weight.pop()!;
+      const end = last.pop()!;
+      last[b - 1] = end;
+    }
+  });
+  for (let block = 0, i = 0; block < sum.length; block++)
+    for (; i <= last[block]; i++) x[row[i]] = sum[block] / weight[block] + offset[i];
+}

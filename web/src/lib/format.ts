@@ -1,0 +1,68 @@
+// How numbers, shapes and times are written everywhere.
+
+export type JsonNumber = number | 'NaN' | 'Infinity' | '-Infinity';
+
+/** Numbers that JSON cannot hold come as text. */
+export function toNumber(value: JsonNumber | null | undefined): number {
+  return value === null || value === undefined ? NaN : Number(value);
+}
+
+/** Four significant digits, short, and never ambiguous about NaN and infinity. */
+export function number(value: JsonNumber | null | undefined, digits = 4): string {
+  if (value === null || value === undefined) return '–';
+  const v = Number(value);
+  if (Number.isNaN(v)) return 'NaN';
+  if (!Number.isFinite(v)) return v > 0 ? '+Inf' : '−Inf';
+  if (v === 0) return '0';
+  const size = Math.abs(v);
+  if (Number.isInteger(v) && size < 1e7) return sign(v.toLocaleString('en-US').replace(/,/g, ' '));
+  if (size >= 1e6 || size < 1e-4) return sign(v.toExponential(Math.max(0, digits - 2)).replace('e+', 'e'));
+  return sign(String(Number(v.toPrecision(digits))));
+}
+
+function sign(text: string): string {
+  return text.startsWith('-') ? '−' + text.slice(1) : text;
+}
+
+export function percent(share: number | null | undefined): string {
+  if (share === null || share === undefined || !Number.isFinite(share)) return '–';
+  const p = share * 100;
+  return `${p < 0.05 && p > 0 ? '< 0.1' : p < 10 ? p.toFixed(1) : p.toFixed(0)} %`;
+}
+
+export function shape(sizes: number[] | undefined, dtype = ''): string {
+  return `${dtype}[${(sizes ?? []).join(', ')}]`;
+}
+
+export function count(n: number, one: string, many = one + 's'): string {
+  return `${number(n)} ${n === 1 ? one : many}`;
+}
+
+export function elements(sizes: number[]): number {
+  return sizes.reduce((a, b) => a * b, 1);
+}
+
+export function clock(iso: string | null | undefined): string {
+  if (!iso) return '';
+  const at = new Date(iso);
+  return Number.isNaN(at.getTime()) ? iso : at.toLocaleTimeString('en-GB');
+}
+
+export function day(iso: string | null | undefined): string {
+  if (!iso) return '';
+  const at = new Date(iso);
+  if (Number.isNaN(at.getTime())) return iso;
+  const today = new Date().toDateString() === at.toDateString();
+  return today ? at.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' }) : at.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
+}
+
+/** "blocks.3.attn/softmax#0:out" → name and role. */
+export function splitAddress(address: string): { name: string; role: string } {
+  const colon = address.lastIndexOf(':');
+  return colon < 0 ? { name: address, role: '' } : { name: address.slice(0, colon), role: address.slice(colon + 1) };
+}
+
+/** A path that keeps its end when it is too long: the end tells more. */
+export function tail(text: string, length: number): string {
+  return text.length <= length ? text : '…' + text.slice(text.length - length + 1);
+}

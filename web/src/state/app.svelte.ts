@@ -1,0 +1,158 @@
+// The one state of the screen: which runs there are, where we look (the route), and the place that is open.
+
+import { hub, Refusal } from '../api/client';
+import { Live, type Link } from '../api/live';
+import type { Conditions, LiveMessage, Run } from '../api/types';
+import { OpenPlace } from './place.svelte';
+import { formatRoute, parseRoute, type Route, type Tab } from './route';
+
+type Theme = 'light' | 'dark';
+
+class App {
+  runs = $state.raw<Run[] | null>(null);
+  route = $state.raw<Route>(parseRoute(location.hash));
+  link = $state<Link>('connecting');
+  /** The hub refused us: the sentence that it gave. */
+  refused = $state('');
+  place = $state.raw<OpenPlace | null>(null);
+  theme = $state<Theme>(storedTheme());
+  drawer = $state(true);
+  help = $state(false);
+  palette = $state(false);
+  /** While a watchpoint is being edited, clicks in the tree pick its sites. */
+  picking = $state.raw<((name: string) => void) | null>(null);
+  toast = $state('');
+  conditions = $state.raw<Conditions | null>(null);
+  private live: Live | null = null;
+  private toastTimer: ReturnType<typeof setTimeout> | undefined;
+
+  run = $derived(this.runs?.find((run) => run.id === this.route.run) ?? null);
+
+  async start(): Promise<void> {
+    this.showTheme();
+    addEventListener('hashchange', () => this.follow(parseRoute(location.hash)));
+    await this.loadRuns();
+    if (this.refused) return;
+    this.live = new Live(
+      (message) => this.receive(message),
+      (link) => this.linked(link),
+    );
+    this.follow(this.route);
+    hub.conditions().then((found) => (this.conditions = found), this.say);
+  }
+
+  async loadRuns(): Promise<void> {
+    try {
+      this.runs = await hub.runs();
+      this.refused = '';
+    } catch (problem) {
+      if (problem instanceof Refusal && (problem.status === 401 || problem.status === 403)) this.refused = problem.message;
+      else this.say(problem);
+    }
+  }
+
+  /** Changes the route; a new selection is a step in the browser's history, the rest is not. */
+  go(change: Partial<Route>): void {
+    const next = { ...this.route, ...change };
+    const hash = formatRoute(next);
+    if (hash === location.hash) return;
+    const remembered = next.run !== this.route.run || next.rank !== this.route.rank || next.sel !== this.route.sel;
+    if (remembered) history.pushState(null, '', hash);
+    else history.replaceState(null, '', hash);
+    this.follow(next);
+  }
+
+  open(run: string, rank?: string): void {
+    const found = this.runs?.find((known) => known.id === run);
+    const first = rank ?? found?.ranks[0]?.name ?? 'rank0';
+    this.go({ run, rank: first, step: null, sel: '', idx: '', against: '' });
+  }
+
+  select(sel: string, change: Partial<Route> = {}): void {
+    const same = sel.split(':')[0] === this.route.sel.split(':')[0];
+    this.go({ sel, ...(same ? {} : { idx: '' }), ...change });
+  }
+
+  showTab(tab: Tab): void {
+    this.drawer = true;
+    this.go({ tab });
+  }
+
+  setTheme(theme: Theme): void {
+    this.theme = theme;
+    localStorage.setItem('sonde.theme', theme);
+    this.showTheme();
+  }
+
+  say = (what: unknown): void => {
+    this.toast = what instanceof Error ? what.message : String(what);
+    clearTimeout(this.toastTimer);
+    this.toastTimer = setTimeout(() => (this.toast = ''), 7000);
+  };
+
+  private showTheme(): void {
+    document.documentElement.dataset.theme = this.theme;
+    this.place?.themeChanged();
+  }
+
+  private follow(route: Route): void {
+    const moved = route.run !== this.place?.at.run || route.rank !== this.place?.at.rank;
+    this.route = route;
+    if (!route.run || !route.rank) {
+      if (route.run && this.runs?.find((run) => run.id === route.run)) this.open(route.run);
+      else {
+        this.place?.close();
+        this.place = null;
+        this.live?.unsubscribe();
+      }
+      return;
+    }
+    if (moved) {
+      this.place?.close();
+      this.place = new OpenPlace(route.run, route.rank, this.say);
+      this.live?.subscribe(route.run, route.rank);
+      this.place.setRun(this.run);
+      const opened = this.place;
+      void opened.load().then(() => {
+        // A run in which something was found opens with what was found.
+        const untouched = this.place === opened && !this.route.sel && this.route.tab === 'tensor';
+        if (untouched && opened.findings.length) this.go({ tab: 'findings' });
+      });
+    }
+  }
+
+  private linked(link: Link): void {
+    const back = link === 'open' && this.link === 'lost';
+    this.link = link;
+    if (back) {
+      // What was missed meanwhile is read again; a hub that was started anew may not know us.
+      void this.loadRuns().then(() => {
+        if (!this.refused) void this.place?.catchUp();
+      });
+    } else if (link === 'lost') void this.checkRefusal();
+  }
+
+  private async checkRefusal(): Promise<void> {
+    try {
+      await hub.runs();
+    } catch (problem) {
+      if (problem instanceof Refusal && problem.status === 401) this.refused = problem.message;
+    }
+  }
+
+  private receive(message: LiveMessage): void {
+    if (message.type === 'runs' && message.runs) {
+      this.runs = message.runs;
+      this.place?.setRun(this.run);
+    } else if (message.type === 'error') this.say(message.error ?? 'The hub reported an error.');
+    else this.place?.receive(message);
+  }
+}
+
+function storedTheme(): Theme {
+  const known = localStorage.getItem('sonde.theme');
+  if (known === 'light' || known === 'dark') return known;
+  return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+}
+
+export const app = new App();

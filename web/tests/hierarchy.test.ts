@@ -1,0 +1,129 @@
+import { describe, expect, it } from 'vitest';
+import { Colouring } from '../src/graph/colouring';
+import { GROUP_ABOVE, Hierarchy } from '../src/graph/hierarchy';
+import { OPEN, SceneBuilder } from '../src/graph/scene';
+import { outlineOf, small, synthetic } from './graphs';
+
+describe('Hierarchy', () => {
+  const graph = new Hierarchy(small());
+
+  it('nests nodes in module scopes and labels them by their last part', () => {
+    expect(graph.path(1).map((item) => graph.name[item])).toEqual(['net', 'net.fc']);
+    expect(graph.label[1]).toBe('linear');
+    expect(graph.label[graph.n + 1]).toBe('fc');
+    expect(graph.size[graph.root]).toBe(5);
+  });
+
+  it('folds a parameter into the op that uses it', () => {
+    expect(graph.host[2]).toBe(1);
+    expect(graph.host[0]).toBe(-1);
+  });
+
+  it('lifts edges to the siblings that hold their ends', () => {
+    const net = graph.n;
+    const links = graph.links.get(graph.root)!;
+    expect([...links.keys()]).toContain(0 * graph.total + net);
+    expect([...links.keys()]).toContain(net * graph.total + 4);
+  });
+
+  it('finds the neighbours of a node, and of a scope those outside of it', () => {
+    expect(graph.neighbours(1)).toEqual({ before: [0, 2], after: [3] });
+    expect(graph.neighbours(graph.n)).toEqual({ before: [0], after: [4] });
+  });
+
+  it('splits an oversized flat scope into groups', () => {
+    const flat = small();
+    for (let i = 0; i < 1000; i++) {
+      flat.nodes.name.push(`net/relu#${i + 1}`);
+      flat.nodes.kind.push('op');
+      flat.nodes.type.push('relu');
+      flat.nodes.scope.push(0);
+      flat.nodes.source.push(null);
+      flat.nodes.phase.push('forward');
+      flat.nodes.op.push('relu');
+      flat.nodes.site.push(null);
+    }
+    const split = new Hierarchy(flat);
+    for (let item = split.n; item < split.total; item++) expect(split.children[item].length).toBeLessThanOrEqual(GROUP_ABOVE);
+    expect([...split.nodesBelow(split.root)].length).toBe(1005);
+  });
+
+  it('takes cyclic and self edges', () => {
+    const odd = small();
+    odd.edges.from.push(3, 3);
+    odd.edges.to.push(1, 3);
+    expect(new SceneBuilder(new Hierarchy(odd)).build().item.length).toBeGreaterThan(0);
+  });
+});
+
+describe('SceneBuilder', () => {
+  it('shows the inside of what is open only', () => {
+    const builder = new SceneBuilder(new Hierarchy(small()));
+    builder.closeAll();
+    const names = () => [...builder.build().item].map((item) => builder.graph.name[item]);
+    expect(names()).not.toContain('net/relu#0');
+    builder.reveal(1);
+    expect(names()).toContain('net.fc/linear#0');
+    expect(names()).not.toContain('net.fc.weight');
+    builder.setParameters(true);
+    expect(names()).toContain('net.fc.weight');
+  });
+
+  it('keeps every box inside the scope around it', () => {
+    const builder = new SceneBuilder(new Hierarchy(synthetic(600)));
+    builder.openAll(10_000);
+    const scene = builder.build();
+    const place = new Map([...scene.item].map((item, i) => [item, i]));
+    for (let i = 0; i < scene.item.length; i++) {
+      const outer = place.get(builder.graph.parent[scene.item[i]]);
+      if (outer === undefined) continue;
+      expect(scene.flag[outer] & OPEN).toBeTruthy();
+      expect(scene.box[4 * i]).toBeGreaterThanOrEqual(scene.box[4 * outer]);
+      expect(scene.box[4 * i + 1] + scene.box[4 * i + 3]).toBeLessThanOrEqual(scene.box[4 * outer + 1] + scene.box[4 * outer + 3] + 0.01);
+    }
+  });
+
+  it('cuts the edges of a node that feeds very many short', () => {
+    const builder = new SceneBuilder(new Hierarchy(synthetic(2000)));
+    const stage = builder.graph.name.indexOf('model.stage0');
+    builder.setOpen(builder.graph.name.indexOf('model'), true);
+    builder.setOpen(stage, true);
+    for (const block of builder.graph.children[stage]) if (builder.graph.isScope(block)) builder.setOpen(block, true);
+    expect(builder.build().item.length).toBeGreaterThan(50);
+  });
+});
+
+describe('Colouring', () => {
+  const outline = outlineOf(small());
+
+  it('finds the node of an address, a name and a gradient', () => {
+    const colouring = new Colouring(outline);
+    expect(outline.name[colouring.find('net.fc:out')]).toBe('net.fc');
+    expect(outline.name[colouring.find('net/relu#0:grad')]).toBe('net/relu#0');
+    expect(outline.name[colouring.find('net.fc.weight')]).toBe('net.fc.weight');
+    expect(colouring.find('nothing:out')).toBe(-1);
+  });
+
+  it('shows the worst status in everything around it, and forgets it again', () => {
+    const colouring = new Colouring(outline);
+    colouring.set([{ address: 'net.fc.weight:grad', status: 3, value: NaN }], () => true);
+    expect(colouring.status[outline.name.indexOf('net')]).toBe(3);
+    expect(colouring.status[outline.name.indexOf('net.fc/linear#0')]).toBe(3);
+    expect(colouring.status[outline.name.indexOf('net/relu#0')]).toBe(0);
+    colouring.set([{ address: 'net.fc.weight:grad', status: 1, value: 2 }], () => true);
+    expect(colouring.status[outline.name.indexOf('net')]).toBe(1);
+  });
+
+  it('scales values over decades by their magnitude', () => {
+    const colouring = new Colouring(outline);
+    colouring.set(
+      [
+        { address: 'net.fc:out', status: 1, value: 1e-4 },
+        { address: 'net/relu#0:out', status: 1, value: 1e4 },
+      ],
+      () => true,
+    );
+    expect(colouring.scale(1)).toBeCloseTo(0.5, 2);
+    expect(colouring.scale(NaN)).toBeNaN();
+  });
+});

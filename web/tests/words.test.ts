@@ -1,0 +1,104 @@
+import { describe, expect, it } from 'vitest';
+import { number, percent, shape, splitAddress, tail } from '../src/lib/format';
+import { combine, readCondition, takeApart, writeCondition } from '../src/lib/pattern';
+import { highlight } from '../src/lib/python';
+import { parseQuery, search } from '../src/lib/search';
+import { cell, setWord, words } from '../src/lib/slice';
+import { colourOf, NAN, scaleOf } from '../src/lib/colour';
+import { formatRoute, HOME, parseRoute } from '../src/state/route';
+import { outlineOf, small } from './graphs';
+
+describe('route', () => {
+  it('carries the whole state through a link', () => {
+    const route = { run: 'a b', rank: 'rank0-12', step: 128, sel: 'blocks.3.attn/softmax#0:out', tab: 'charts' as const, idx: '0,2,:,:', against: 'step:3' };
+    expect(parseRoute(formatRoute(route))).toEqual(route);
+  });
+  it('reads the form that the docs give', () => {
+    const route = parseRoute('#/run/x/rank0?step=128&sel=blocks.3.attn:out&tab=tensor&idx=0,2,:,:');
+    expect(route).toEqual({ run: 'x', rank: 'rank0', step: 128, sel: 'blocks.3.attn:out', tab: 'tensor', idx: '0,2,:,:', against: '' });
+  });
+  it('goes home with anything else', () => {
+    for (const hash of ['', '#', '#/', '#/nonsense/1', '#/run/', '#/run/%E0%A4%A']) expect(parseRoute(hash).tab).toBe('tensor');
+    expect(parseRoute('#/')).toEqual(HOME);
+    expect(parseRoute('#/run/a/b?step=-1&tab=evil').step).toBeNull();
+  });
+});
+
+describe('numbers', () => {
+  it.each([
+    [0, '0'],
+    [3072, '3 072'],
+    [-1.5, '−1.5'],
+    [0.000012345, '1.23e-5'],
+    [1234567890.5, '1.23e9'],
+    ['NaN', 'NaN'],
+    ['-Infinity', '−Inf'],
+    [null, '–'],
+  ] as const)('%s is written %s', (value, text) => expect(number(value)).toBe(text));
+  it('writes shares and shapes', () => {
+    expect(percent(0.0213)).toBe('2.1 %');
+    expect(percent(0.0001)).toBe('< 0.1 %');
+    expect(shape([2, 4], 'float32')).toBe('float32[2, 4]');
+    expect(splitAddress('a/b#0:out[1]')).toEqual({ name: 'a/b#0', role: 'out[1]' });
+    expect(tail('abcdef', 4)).toBe('…def');
+  });
+});
+
+describe('slices', () => {
+  it('leaves the last two dimensions free', () => {
+    expect(words('', [2, 4, 64, 64])).toEqual(['0', '0', ':', ':']);
+    expect(words('', [5])).toEqual([':']);
+    expect(words('1,:', [2, 3])).toEqual(['1', ':']);
+  });
+  it('never has three free dimensions', () => {
+    expect(setWord('0,0,:,:', [2, 4, 8, 8], 0, ':')).toBe(':,0,0,:');
+    expect(setWord('0,0,:,:', [2, 4, 8, 8], 1, '3')).toBe('0,3,:,:');
+  });
+  it('names a cell in the whole tensor', () => {
+    expect(cell('0,2,:,:', [2, 4, 64, 64], 14, 7)).toBe('[0, 2, 14, 7]');
+    expect(cell('0,2,8:16,:', [2, 4, 64, 64], 1, 7)).toBe('[0, 2, 9, 7]');
+    expect(cell(':', [9], 0, 4)).toBe('[4]');
+  });
+});
+
+describe('watchpoints', () => {
+  it('writes and reads patterns of picked nodes', () => {
+    expect(combine(['a', 'b', 'a'], 'out')).toBe('{a,b}:out');
+    expect(takeApart('{a,b}:out')).toEqual({ names: ['a', 'b'], role: 'out' });
+    expect(takeApart('blocks.*.attn:grad')).toEqual({ names: ['blocks.*.attn'], role: 'grad' });
+  });
+  it('writes and reads named conditions; an expression is none', () => {
+    expect(writeCondition('too_large', { absmean: '10', max: '' })).toBe('too_large(absmean=10)');
+    expect(readCondition('too_large(absmean=10, max=3)')).toEqual({ name: 'too_large', given: { absmean: '10', max: '3' } });
+    expect(readCondition('norm > 1e3')).toBeNull();
+  });
+});
+
+describe('search', () => {
+  const outline = outlineOf(small());
+  const names = (query: string) => search(outline, query).map((item) => outline.name[item]);
+  it('finds by name, kind, type and source line', () => {
+    expect(names('fc')).toEqual(['net.fc/linear#0', 'net.fc.weight', 'net.fc']);
+    expect(names('kind:param')).toEqual(['net.fc.weight']);
+    expect(names('relu')).toEqual(['net/relu#0']);
+    expect(names('model.py:1')).toEqual(['net/relu#0']);
+    expect(names('src:model.py')).toEqual(['net.fc/linear#0', 'net/relu#0']);
+    expect(names('fc kind:op')).toEqual(['net.fc/linear#0']);
+  });
+  it('takes words apart', () => expect(parseQuery('a kind:op')).toEqual([{ field: 'any', text: 'a' }, { field: 'kind', text: 'op' }]));
+});
+
+describe('colours', () => {
+  it('is symmetric for values of both signs and marks what is not finite', () => {
+    expect(scaleOf([[-1, 3, NaN]])).toEqual({ low: -3, high: 3, signed: true });
+    expect(colourOf(NaN, scaleOf([[0, 1]]), false)).toEqual(NAN);
+    expect(scaleOf([[NaN]]).high).toBe(1);
+  });
+});
+
+describe('excerpts', () => {
+  it('escapes the program', () => {
+    expect(highlight('x = "<b>" # <i>')).toBe('x = <span class="s">"&lt;b&gt;"</span> <span class="c"># &lt;i&gt;</span>');
+    expect(highlight('return a<b')).toContain('<span class="k">return</span> a&lt;b');
+  });
+});
