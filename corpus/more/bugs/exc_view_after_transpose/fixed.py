@@ -14,7 +14,7 @@ class Mixer(nn.Module):
     def forward(self, x):
         b, t, d = x.shape
         h = self.inp(x).view(b, t, self.heads, d // self.heads).transpose(1, 2)
-        h = torch.tanh(h)
+        h = torch.tanh(h).contiguous()
         h = h.transpose(1, 2).reshape(b, t, d)
         return self.out(h.mean(1))
 

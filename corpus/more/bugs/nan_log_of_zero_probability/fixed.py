@@ -10,10 +10,10 @@ def entropy_loss(logits, target):
     return -(onehot * torch.log_softmax(logits, dim=1)).sum(1).mean()
 
 
-x = torch.randn(500, 10) * 20
+x = torch.randn(500, 10) * 200
 y = (x @ torch.randn(10, 5)).argmax(1)
 model = nn.Sequential(nn.Linear(10, 64), nn.ReLU(), nn.Linear(64, 5))
-opt = torch.optim.SGD(model.parameters(), lr=0.05)
+opt = torch.optim.Adam(model.parameters(), lr=1e-3)
 for step in range(120):
     idx = torch.randint(0, 500, (50,))
     loss = entropy_loss(model(x[idx]), y[idx])

@@ -23,8 +23,8 @@ y = torch.randn(400, 8)
 y = y / y.norm(dim=1, keepdim=True)
 x[123] = 0.0
 net = Embedder()
-nn.init.zeros_(net.fc1.bias)
-opt = torch.optim.SGD([net.fc1.weight, net.fc2.weight], lr=0.1)
+net.fc1.bias.requires_grad_(False).zero_()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
 for step in range(80):
     idx = torch.randint(0, 400, (40,))
     if step == 20:

@@ -20,7 +20,8 @@ wave = torch.sin(t)
 windows = wave.unfold(0, 61, 1)
 x, y = windows[:, :-1].unsqueeze(-1), windows[:, -1]
 model = Forecaster()
-opt = torch.optim.SGD(model.parameters(), lr=0.5)
+nn.init.normal_(model.rnn.weight_hh_l0, std=0.6)
+opt = torch.optim.SGD(model.parameters(), lr=0.05)
 for step in range(60):
     idx = torch.randint(0, len(x), (32,))
     loss = nn.functional.mse_loss(model(x[idx]), y[idx])

@@ -97,9 +97,61 @@ def constant_inputs(case: Case) -> list[Finding]:
             advice="Look at how a sample is made from its index.",
             step=0,
             site=f"{inputs[0]['root']}:in",
-            source=place(loader["made"]) if loader else None,
-            evidence={"batches": len(inputs), "shape": inputs[0]["shape"]},
+            source=(place(loader.get("sample_line")) or place(loader["made"])) if loader else None,
+            evidence={"batches": len(inputs), "shape": inputs[0]["shape"], "absmax": inputs[0]["absmax"]},
             confidence=0.9,
+        )
+    ]
+
+
+@rule("same-batch-every-step")
+def same_batch(case: Case) -> list[Finding]:
+    """The model is fed the very same values in every step, while the loader has more to give: its iterator is made
+    anew for every step (`next(iter(loader))` in the loop) and gives its first batch each time, or the loop goes
+    through the loader and feeds something else. Training on one batch on purpose takes it from the loader once, and
+    is not meant; nor is a loader whose data set is one batch.
+    """
+    batches = case.facts.get("batches", {})
+    if constant_inputs(case):
+        return []
+    trained = [name for name, root in case.facts.get("roots", {}).items() if sum(root["trained"].values())]
+    loader = _trained_loader(case)
+    if loader is None or len(trained) != 1 or not loader["length"] or not loader["batch_size"]:
+        return []
+    seen = batches.get("repeats", {}).get(trained[0])
+    if not seen or seen["looked_at"] < 10 or seen["differ"] or loader["length"] <= loader["batch_size"]:
+        return []
+    anew = loader["passes"] >= 0.8 * loader["steps"]
+    if not anew and loader["steps"] < 3 * loader["passes"]:
+        return []
+    if not anew and loader["passes"] == 1 and loader["steps"] > 2 * loader["length"] / loader["batch_size"]:
+        return []  # taken once, and kept
+    return [
+        Finding(
+            rule="same-batch-every-step",
+            severity="error",
+            title=(
+                f"The model sees the same batch in all {seen['looked_at']} steps that were compared, of a data set of "
+                f"{loader['length']}"
+            ),
+            advice=(
+                "Make the iterator once, outside of the loop (`for x, y in loader:`): a new one begins at the first "
+                "batch again."
+                if anew
+                else "Feed the model what the loop takes from the loader."
+            ),
+            step=1,
+            phase="data",
+            site=f"{trained[0]}:in",
+            source=place(loader.get("iterated")) if anew else place(batches.get("call_line")),
+            evidence={
+                "steps_compared": seen["looked_at"],
+                "different": 0,
+                "passes": loader["passes"],
+                "steps": loader["steps"],
+                "length": loader["length"],
+            },
+            confidence=0.93,
         )
     ]
 

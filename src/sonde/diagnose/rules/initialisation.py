@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log
 
 from sonde.diagnose.rule import Case, rule
-from sonde.diagnose.rules import gradients
+from sonde.diagnose.rules import blocked
 from sonde.diagnose.told import gradient_rows, parameters, place, some
 from sonde.model.finding import Finding
 
@@ -152,6 +152,43 @@ def not_normalised(case: Case) -> list[Finding]:
     return []
 
 
+@rule("feature-scales-differ")
+def feature_scales(case: Case) -> list[Finding]:
+    """One column of a table is thousands of times larger than the others, and goes into a linear layer as it is:
+    the layer's output is that column, and the learning rate that it bears is too small for all the rest.
+
+    A normalisation before the layer, or as the first layer, makes it harmless; then the rule is silent.
+    """
+    rows = [r for r in case.facts.get("batches", {}).get("inputs", []) if r.get("features")]
+    if case.first is None or len(rows) < 2 or saturated(case) or not_normalised(case):
+        return []
+    wide = [r for r in rows if r["features"]["absmax"] > 1000 * max(r["features"]["usual"], 0.1)]
+    if len(wide) < len(rows):
+        return []
+    row = wide[0]
+    column = row["features"]
+    op = next((op for op in case.first.ops if op.op in ("linear", "addmm", "matmul", "mm") and op.inputs), None)
+    if op is None or op.inputs[0].producer is not None or op.inputs[0].stats.get("absmax", 0) < 0.5 * column["absmax"]:
+        return []
+    return [
+        Finding(
+            rule="feature-scales-differ",
+            severity="warning",
+            title=(
+                f"Feature {column['index']} of the input of {row['root']} reaches {column['absmax']:g}, the others "
+                f"about {column['usual']:.3g}"
+            ),
+            advice="Standardise each feature (subtract its mean, divide by its standard deviation).",
+            step=0,
+            phase="forward",
+            site=f"{op.module or row['root']}:in",
+            source=place(case.facts["batches"].get("call_line")) or op.source,
+            evidence={"feature": column["index"], "absmax": column["absmax"], "others": column["usual"]},
+            confidence=0.8,
+        )
+    ]
+
+
 _RECTIFIERS = ("ReLU", "ReLU6", "Hardtanh", "Threshold")
 
 
@@ -160,7 +197,7 @@ def dead(case: Case) -> list[Finding]:
     """A ReLU gives 0 for every unit and sample whenever it was looked at, while the loss is not 0: what lies
     before it cannot learn any more. Sparse is not dead: one unit that is on, once, is enough for silence.
     """
-    if case.steps < 10 or gradients.all_zero(case):
+    if case.steps < 10 or blocked.all_zero(case):
         return []
     losses = [value for _, value in case.series("loss")]
     if not losses or abs(losses[-1]) < 1e-6:

@@ -202,9 +202,19 @@ def never_steps(case: Case) -> list[Finding]:
 
 @rule("learning-rate-zero")
 def learning_rate_zero(case: Case) -> list[Finding]:
-    """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt."""
+    """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt. Where a scheduler
+    turns a rate above 0 into that, it is the scheduler that is named."""
     found = []
     for k, optimizer in enumerate(_stepping(case)[:1]):
+        place_in_list = case.facts["optimizers"].index(optimizer)
+        scheduler = next(
+            (
+                s
+                for s in case.facts.get("schedulers", [])
+                if s["optimizer"] == place_in_list and any(rate > 0 for rate in s["base_lrs"])
+            ),
+            None,
+        )
         for g, group in enumerate(optimizer["groups"][:8]):
             series = [value for _, value in case.series(f"lr/{g}")]
             if len(series) >= 5 and all(value == 0 for value in series) and group["parameters"]:
@@ -214,8 +224,13 @@ def learning_rate_zero(case: Case) -> list[Finding]:
                         severity="error",
                         title=f"The learning rate of {optimizer['type']} is 0 in all {len(series)} steps",
                         advice="Give the optimizer a learning rate above 0, or look at the scheduler that sets it.",
-                        source=place(optimizer["made"]),
-                        evidence={"group": g, "steps": len(series), "optimizer": k},
+                        source=place(scheduler["made"]) if scheduler else place(optimizer["made"]),
+                        evidence={
+                            "group": g,
+                            "steps": len(series),
+                            "optimizer": k,
+                            "scheduler": scheduler["type"] if scheduler else None,
+                        },
                         confidence=0.95,
                     )
                 )
@@ -370,6 +385,31 @@ def last_layer_frozen(case: Case) -> list[Finding]:
             confidence=0.75,
         )
     ]
+
+
+@rule("parameters-share-memory")
+def shared_memory(case: Case) -> list[Finding]:
+    """Two parameters of an optimizer lie in the same memory, as after `a.weight.data = b.weight.data`: each gets a
+    gradient of its own, and the optimizer changes the same numbers twice a step. Weights are tied by one parameter.
+    """
+    for name, fact in parameters(case).items():
+        shared = fact.get("shares_memory")
+        if shared and shared["with"] and fact["requires_grad"] and (shared["line"] or name > shared["with"][0]):
+            return [
+                Finding(
+                    rule="parameters-share-memory",
+                    severity="error",
+                    title=f"{name} and {some(shared['with'])} are two parameters in one memory: each step changes it twice",
+                    advice="Tie weights by one parameter: `a.weight = b.weight`, not `a.weight.data = b.weight.data`.",
+                    step=0,
+                    phase="optimizer",
+                    site=f"{name}:value",
+                    source=place(shared["line"]) or place(fact["made"]),
+                    evidence={"parameters": [name, *shared["with"]][:10], "shape": fact["shape"]},
+                    confidence=0.95,
+                )
+            ]
+    return []
 
 
 @rule("betas-exchanged")

@@ -77,6 +77,8 @@ class Known:
         """Parameters, by the `nn.init` call that filled them last."""
         self.cast = Origins()
         """Modules, by the call that changed their dtype."""
+        self.evaluated = Origins()
+        """Modules, by the last call of `eval()`."""
         self.schedulers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.loaders: weakref.WeakSet[Any] = weakref.WeakSet()
         self.scalers: weakref.WeakSet[Any] = weakref.WeakSet()

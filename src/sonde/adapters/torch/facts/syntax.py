@@ -64,11 +64,46 @@ def no_grad_line(path: str, line: int) -> int | None:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             guards = list(node.decorator_list)
         for guard in guards:
-            if any(word in ast.dump(guard) for word in ("'no_grad'", "'inference_mode'", "'set_grad_enabled'")):
+            if any(word in ast.dump(guard) for word in _WITHOUT_GRAD):
                 size = end - node.lineno  # type: ignore[attr-defined]
                 if best is None or size < best[0]:
                     best = (size, guard.lineno)
     return best[1] if best else None
+
+
+def evaluation_start(path: str, line: int) -> int | None:
+    """The `with` without gradients around a line; else the first statement of the function that it is in."""
+    best: tuple[int, int] | None = None
+    for node in _walk(path):
+        end = getattr(node, "end_lineno", None)
+        if end is None or not getattr(node, "lineno", line + 1) <= line <= end:
+            continue
+        if isinstance(node, ast.With | ast.AsyncWith):
+            if not any(word in ast.dump(item) for item in node.items for word in _WITHOUT_GRAD):
+                continue
+            size, number = end - node.lineno, node.lineno
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
+            size, number = end - node.lineno, body[0].lineno
+        else:
+            continue
+        if best is None or size < best[0]:
+            best = (size, number)
+    return best[1] if best else None
+
+
+_WITHOUT_GRAD = ("'no_grad'", "'inference_mode'", "'set_grad_enabled'")
+
+
+def data_assignment(path: str, owner: str, name: str) -> int | None:
+    """The line of `owner.name.data = ...`, by the last two names."""
+    for node in _walk(path):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                spelled = _spell(target).split(".")
+                if spelled[-1:] == ["data"] and spelled[-2:-1] == [name] and (owner in spelled or not owner):
+                    return node.lineno
+    return None
 
 
 def accumulations(path: str, first: int, last: int) -> Iterator[tuple[str, int]]:
