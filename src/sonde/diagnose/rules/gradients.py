@@ -139,7 +139,9 @@ def loss_without_graph(case: Case) -> list[Finding]:
                 step=0,
                 phase="backward",
                 site=f"{cut.site}:out" if cut else "loss:value",
-                source=(cut.source if cut else None) or (loss.source if loss else None),
+                source=(cut.source if cut else None)
+                or place(case.facts.get("leaf_loss"))
+                or (loss.source if loss else None),
                 evidence={"parameters": len(own), "backward_passes": sequence["backwards"]},
                 confidence=0.9,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import log
 
+from sonde.diagnose.flow import made_by
 from sonde.diagnose.rule import Case, rule
 from sonde.diagnose.rules import blocked
 from sonde.diagnose.told import gradient_rows, parameters, place, some
@@ -68,7 +69,8 @@ def saturated(case: Case) -> list[Finding]:
     is a small part of what it can be, so what lies before it gets next to no gradient.
 
     The slope is known exactly from the digest of the output: mean(s(1-s)) = mean - mean² - var, mean(1-t²) = 1 -
-    mean² - var.
+    mean² - var. Of a function that is called (torch.tanh), the first step tells; a sigmoid must then be
+    saturated on both sides, because a gate may well begin shut.
     """
     found = []
     for name, module in case.facts.get("modules", {}).items():
@@ -82,7 +84,7 @@ def saturated(case: Case) -> list[Finding]:
         if slopes[0] < 0.12 * most and sorted(slopes)[len(slopes) // 2] < 0.12 * most:
             found.append((name, module, slopes[0] / most))
     if not found:
-        return []
+        return _called_saturated(case)
     name, module, share = found[0]
     inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["absmax"] > 20]
     cause = f": inputs reach {inputs[0]['absmax']:g}" if inputs else ""
@@ -106,6 +108,47 @@ def saturated(case: Case) -> list[Finding]:
             confidence=0.88,
         )
     ]
+
+
+def _called_saturated(case: Case) -> list[Finding]:
+    """The same for functions: the layer before is named, and where the program itself gave it its weights, that line."""
+    trace = case.first
+    for op in trace.ops if trace is not None else ():
+        name = op.op.rstrip("_")
+        most = {"tanh": 1.0, "sigmoid": 0.25}.get(name)
+        if trace is None or most is None or not op.outputs or not op.outputs[0].requires_grad or not op.inputs:
+            continue
+        stats = op.outputs[0].stats
+        if stats.get("count", 0) < 64 or "mean" not in stats or "std" not in stats:
+            continue
+        slope = (stats["mean"] if most < 1 else 1.0) - stats["mean"] ** 2 - stats["std"] ** 2
+        if slope >= 0.12 * most or (most < 1 and not 0.2 < stats["mean"] < 0.8):
+            continue
+        layer = made_by(trace, op.inputs[0])
+        names = [fact.name for fact in layer.inputs if fact.name] if layer is not None else []
+        weights = [parameters(case)[n] for n in names if n in parameters(case)]
+        if layer is None or not weights:
+            continue
+        filled = next((place(fact["filled"]) for fact in weights if fact["filled"]), None)
+        given = layer.inputs[0].stats.get("absmax", 0.0)
+        return [
+            Finding(
+                rule="activation-saturated",
+                severity="warning",
+                title=f"{name} after {weights[0]['owner']} is saturated from the first step: {slope / most:.1%} of its slope is left",
+                advice="Normalise the inputs (subtract the mean, divide by the standard deviation)."
+                if given > 20 and not filled
+                else "Start with smaller weights before it (xavier_uniform_), or normalise its input.",
+                step=0,
+                phase="forward",
+                site=f"{weights[0]['owner']}:out",
+                op=op.op,
+                source=filled or op.source,
+                evidence={"slope_left": round(slope / most, 4), "layer_input_absmax": given, "weights": names},
+                confidence=0.85,
+            )
+        ]
+    return []
 
 
 @rule("inputs-not-normalised")

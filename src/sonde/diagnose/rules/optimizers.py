@@ -60,6 +60,28 @@ def hidden_modules(case: Case) -> list[Finding]:
     ]
 
 
+@rule("tensor-not-registered")
+def strangers(case: Case) -> list[Finding]:
+    """A module keeps a tensor that wants and gets a gradient, and that is no `nn.Parameter`: `parameters()` does
+    not give it, so no optimizer holds it; nothing ever changes it, and a checkpoint leaves it out.
+    """
+    return [
+        Finding(
+            rule="tensor-not-registered",
+            severity="error",
+            title=f"{stranger['name']} of {stranger['module']} ({stranger['type']}) wants a gradient but is no nn.Parameter: never trained",
+            advice=f"self.{stranger['name']} = nn.Parameter(...); if it is a constant, register_buffer without a gradient.",
+            step=0,
+            site=f"{stranger['module']}:out",
+            source=place(stranger["line"]),
+            evidence={"shape": stranger["shape"], "in_optimizer": False, "parameter": False, "gradient": True},
+            confidence=0.93,
+        )
+        for stranger in case.facts.get("strangers", [])
+        if stranger["gradient"] and stranger["version"] <= 1 and case.steps >= 3 and _stepping(case)
+    ][:3]
+
+
 @rule("optimizer-holds-old-parameters")
 def stale_parameters(case: Case) -> list[Finding]:
     """An optimizer holds parameters that belong to no module that runs, while parameters of the same shapes, which
@@ -125,7 +147,7 @@ def left_out(case: Case) -> list[Finding]:
             ),
             step=0,
             site=f"{names[0]}:grad",
-            source=place(stepping[0]["made"]),
+            source=place(_doubled(case) or stepping[0]["made"]),
             evidence={
                 "parameters": names[:20],
                 "count": len(names),
@@ -137,6 +159,17 @@ def left_out(case: Case) -> list[Finding]:
             confidence=0.85 if first["loaded"] else 0.95,
         )
     ]
+
+
+def _doubled(case: Case) -> dict[str, Any] | None:
+    """The optimizer that holds nothing but what another one holds already: it was given the wrong parameters."""
+    holders = [set(fact["optimizers"]) for fact in parameters(case).values() if fact["optimizers"]]
+    for k in range(len(case.facts["optimizers"]) - 1, 0, -1):
+        own = [held for held in holders if k in held]
+        if own and all(min(held) < k for held in own):
+            made: dict[str, Any] | None = case.facts["optimizers"][k]["made"]
+            return made
+    return None
 
 
 def _made_in_forward(case: Case) -> set[str]:
@@ -337,7 +370,7 @@ def freeze_without_effect(case: Case) -> list[Finding]:
                     advice=f"Call {name}.requires_grad_(False), or set it on each parameter.",
                     step=0,
                     site=f"{name}:out",
-                    source=place(module.get("frozen_at")) or place(module["made"]),
+                    source=place(case.facts.get("freezes")) or place(module["made"]),
                     evidence={"parameters": inside[:20]},
                     confidence=0.95,
                 )
@@ -360,7 +393,11 @@ def last_layer_frozen(case: Case) -> list[Finding]:
     if len(weights) < 2 or case.steps < 3:
         return []
     name, last = max(weights, key=lambda pair: case.sites[f"{pair[1]['owner']}:out"].id)
-    trained = [n for n, f in weights if f["requires_grad"] and f["optimizers"] and case.digests(f"{n}:grad", ("step",))]
+    trained = [
+        n
+        for n, f in parameters(case).items()
+        if f["requires_grad"] and f["optimizers"] and case.digests(f"{n}:grad", ("step",))
+    ]
     if (
         last["requires_grad"]
         or last["loaded"]

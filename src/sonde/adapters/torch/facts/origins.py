@@ -92,6 +92,10 @@ class Known:
         self.compiled = False
         self._last = -1
 
+    def files(self) -> list[str]:
+        """The user's files that made modules and optimizers."""
+        return list(dict.fromkeys(place[0].co_filename for _, place in list(self.made._places.values())))[:8]
+
     def number(self, thing: Any) -> int:
         return self.numbers.get(id(thing), -1)
 
