@@ -558,19 +558,19 @@ for step in range(3):
     optimizer.zero_grad()
 """
 
-case("stepped past the scaler", "scaler-order", SCALED, """\
+case("stepped past the scaler", "scaler-order", SCALED + """\
     scaler.scale(loss).backward()
     optimizer.step()  # HERE
     scaler.update()
 """)  # fmt: skip
 
-case("a loss that is not scaled", "scaler-order", SCALED, """\
+case("a loss that is not scaled", "scaler-order", SCALED + """\
     loss.backward()  # HERE
     scaler.step(optimizer)
     scaler.update()
 """)  # fmt: skip
 
-case("a scaler without update", "scaler-order", SCALED, """\
+case("a scaler without update", "scaler-order", SCALED + """\
     scaler.scale(loss).backward()
     scaler.step(optimizer)  # HERE
 """)  # fmt: skip

@@ -499,6 +499,30 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Rounded()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20)
     """),
+    "two permutations": ("labels-out-of-step", """
+        a, b = x, y
+        a = a[torch.randperm(256)]
+        b = b[torch.randperm(256)]  # HERE
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(40):
+            index = torch.randint(0, 256, (16,))
+            optimizer.zero_grad()
+            F.cross_entropy(model(a[index]), b[index]).backward()
+            optimizer.step()
+    """),
+    "two loaders": ("labels-out-of-step", """
+        from torch.utils.data import DataLoader, TensorDataset
+        inputs = DataLoader(TensorDataset(x), batch_size=16, shuffle=True)
+        labels = DataLoader(TensorDataset(y), batch_size=16, shuffle=True)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            for (a,), (b,) in zip(inputs, labels):  # HERE
+                optimizer.zero_grad()
+                F.cross_entropy(model(a), b).backward()
+                optimizer.step()
+    """),
     "one iterator a step": ("same-batch-every-step", """
         from torch.utils.data import DataLoader, TensorDataset
         loader = DataLoader(TensorDataset(x, y), batch_size=16)
@@ -670,6 +694,19 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "one permutation for both": """
+        order = torch.randperm(256)
+        a, b = x, y
+        a = a[order]
+        b = b[order]
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(40):
+            index = torch.randint(0, 256, (16,))
+            optimizer.zero_grad()
+            F.cross_entropy(model(a[index]), b[index]).backward()
+            optimizer.step()
+    """,
     "one batch on purpose": """
         from torch.utils.data import DataLoader, TensorDataset
         a, b = next(iter(DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True)))

@@ -104,6 +104,56 @@ def constant_inputs(case: Case) -> list[Finding]:
     ]
 
 
+@rule("labels-out-of-step")
+def out_of_step(case: Case) -> list[Finding]:
+    """Inputs and labels are put into two different random orders, so that a label no longer belongs to its input:
+    two loaders that each shuffle for themselves, one of inputs and one of labels, in one `zip`; or two variables,
+    each indexed by a permutation of its own (or shuffled by itself), that are then used as a pair.
+
+    Told by what the program does, not by how it learns; but a loss that falls well is reason for silence.
+    """
+    losses = [value for _, value in case.series("loss") if value == value]
+    tenth = max(1, len(losses) // 10)
+    if len(losses) < 20 or sum(losses[-tenth:]) < 0.6 * sum(losses[:tenth]):
+        return []
+    evidence = {"first_loss": losses[0], "last_loss": losses[-1]}
+    pair = case.facts.get("orders_apart")
+    if pair:
+        return [_apart(case, " and ".join(pair["names"]), pair["line"], {**evidence, "other": pair["other"]["line"]})]
+    loaders = [
+        loader
+        for loader in case.facts.get("loaders", [])
+        if loader["sampler"] == "RandomSampler" and loader.get("holds") and len(loader["holds"]) == 1
+    ]
+    for inputs in loaders:
+        for labels in loaders:
+            if (
+                inputs["holds"][0].startswith("float")
+                and labels["holds"][0].startswith("int")
+                and inputs["length"] == labels["length"]
+                and inputs["passes"] == labels["passes"]
+                and inputs.get("iterated")
+                and inputs["iterated"] == labels.get("iterated")
+            ):
+                return [_apart(case, "the loaders of inputs and of labels", inputs["iterated"], evidence)]
+    return []
+
+
+def _apart(case: Case, what: str, line: dict[str, Any], evidence: dict[str, Any]) -> Finding:
+    return Finding(
+        rule="labels-out-of-step",
+        severity="error",
+        title=f"{what} are shuffled each in an order of its own: labels do not belong to their inputs any more",
+        advice="Draw one permutation and index both with it, or keep both in one data set and shuffle that.",
+        step=0,
+        phase="data",
+        site="data",
+        source=place(line),
+        evidence=evidence,
+        confidence=0.93,
+    )
+
+
 @rule("same-batch-every-step")
 def same_batch(case: Case) -> list[Finding]:
     """The model is fed the very same values in every step, while the loader has more to give: its iterator is made

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts.alignment import apart
 from sonde.adapters.torch.facts.batches import Batches
 from sonde.adapters.torch.facts.clipping import Clipping
 from sonde.adapters.torch.facts.graphs import Graphs
@@ -284,6 +285,7 @@ class Facts:
             "leaf_loss": self.leaf_loss,
             "strangers": self.strangers.facts(self.eager),
             "freezes": freezes(),
+            "orders_apart": apart(KNOWN.files()),
             "noise": self.probe.noise,
             "made_in_forward": self._made_in_forward(),
         }

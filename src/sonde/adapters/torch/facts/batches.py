@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from sonde.adapters.torch.batches import sample_line
 from sonde.adapters.torch.facts import syntax
@@ -163,6 +163,9 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "dataset": type(dataset).__name__,
         "length": length,
         "sample_line": sample_line(dataset),
+        "holds": [str(t.dtype).removeprefix("torch.") for t in dataset.tensors]
+        if isinstance(dataset, TensorDataset)
+        else None,
         "generators": _generators(dataset) if loader.num_workers else [],
     }
 
