@@ -162,8 +162,8 @@ class Foundry:
         record: Path | None = None,
         debug: bool = False,
         stdin: str = "",
-        **more: Any,
         dump: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> Ran:
         """`dump` is what stands in a dump configuration, without its path, which is `cwd/dump`."""
         folder = create_run(record or cwd, None, {"script": "script.py", "argv": []})

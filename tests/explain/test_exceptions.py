@@ -499,6 +499,82 @@ model(torch.randn(1, 4))
 model.weight *= 0.1  # HERE
 """)  # fmt: skip
 
+case("an image without a batch", "input-dimensions", """
+model = nn.Conv2d(1, 4, 3)
+model(torch.randn(8, 8))  # HERE
+""")  # fmt: skip
+
+case("logits for probabilities", "probability-range", """
+model = nn.Linear(4, 1)
+x, y = torch.randn(8, 4) * 10, torch.ones(8, 1)
+loss = F.binary_cross_entropy(model(x), y)  # HERE
+""")  # fmt: skip
+
+case("a device that is not there", "accelerator-missing", """
+model = nn.Linear(4, 1)
+model(torch.randn(2, 4))
+model.to("cuda")  # HERE
+""")  # fmt: skip
+
+case("the result of an op", "optimizer-non-leaf", """
+model = nn.Linear(4, 1)
+model(torch.randn(2, 4))
+scale = torch.ones(4, requires_grad=True) * 0.1
+optimizer = torch.optim.SGD([scale], lr=0.1)  # HERE
+""")  # fmt: skip
+
+case("whole numbers as targets", "backward-dtype", """
+model = nn.Linear(4, 1)
+x, y = torch.randn(8, 4), torch.ones(8, 1, dtype=torch.float64)
+loss = F.mse_loss(model(x), y)  # HERE
+loss.backward()
+""")  # fmt: skip
+
+case("a forward that counts", "checkpoint-recompute", """
+from torch.utils.checkpoint import checkpoint
+calls = []
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+    def part(self, x):
+        calls.append(1)
+        x = torch.tanh(self.a(x))
+        return torch.sigmoid(x) * x if len(calls) > 1 else x
+    def forward(self, x):
+        return checkpoint(self.part, x, use_reentrant=False)
+model = Net()
+loss = model(torch.randn(2, 4)).sum()
+loss.backward()  # HERE
+""")  # fmt: skip
+
+SCALED = """
+model = nn.Linear(4, 1)
+x = torch.randn(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+for step in range(3):
+    loss = model(x).mean()
+    optimizer.zero_grad()
+"""
+
+case("stepped past the scaler", "scaler-order", SCALED + """\
+    scaler.scale(loss).backward()
+    optimizer.step()  # HERE
+    scaler.update()
+""")  # fmt: skip
+
+case("a loss that is not scaled", "scaler-order", SCALED + """\
+    loss.backward()  # HERE
+    scaler.step(optimizer)
+    scaler.update()
+""")  # fmt: skip
+
+case("a scaler without update", "scaler-order", SCALED + """\
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)  # HERE
+""")  # fmt: skip
+
 case("code of the user's", "exception", """
 model = nn.Linear(4, 4)
 model(torch.randn(2, 4))

@@ -145,9 +145,9 @@ BUGS: dict[str, tuple[str, str]] = {
     """),
     "never cleared": ("gradients-never-cleared", """
         model = Net()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)  # HERE
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         for step in range(12):
-            F.cross_entropy(model(x), y).backward()
+            F.cross_entropy(model(x), y).backward()  # HERE
             optimizer.step()
     """),
     "cleared before step": ("gradients-cleared-before-step", """
@@ -164,8 +164,8 @@ BUGS: dict[str, tuple[str, str]] = {
             def __init__(self):
                 super().__init__()
                 self.fc = nn.Linear(8, 1)
-                nn.init.constant_(self.fc.bias, -20.0)
-                self.out = nn.ReLU()  # HERE
+                nn.init.constant_(self.fc.bias, -20.0)  # HERE
+                self.out = nn.ReLU()
             def forward(self, x):
                 return self.out(self.fc(x))
         model = Dead()
@@ -246,20 +246,20 @@ BUGS: dict[str, tuple[str, str]] = {
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # HERE
     """),
     "stays in eval": ("trained-in-eval-mode", """
-        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3))  # HERE
+        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for epoch in range(4):
             train(model, optimizer, 6)
-            model.eval()
+            model.eval()  # HERE
             with torch.no_grad():
                 model(x)
     """),
     "evaluated in train": ("evaluated-in-train-mode", """
-        model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 3))  # HERE
+        model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 3))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for epoch in range(3):
             train(model, optimizer, 8)
-            with torch.no_grad():
+            with torch.no_grad():  # HERE
                 for k in range(4):
                     model(x[k * 64 : k * 64 + 64])
     """),
@@ -482,6 +482,153 @@ BUGS: dict[str, tuple[str, str]] = {
             return torch.tensor(F.cross_entropy(a, b).item(), requires_grad=True)
         train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=anew)
     """),
+    "loss of a number": ("loss-without-graph", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(12):
+            value = F.cross_entropy(model(x), y).item()
+            loss = torch.tensor(value, requires_grad=True)  # HERE
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """),
+    "rounded": ("gradient-all-zero", """
+        class Rounded(Net):
+            def forward(self, x):
+                return torch.round(self.head(self.encoder(x)))  # HERE
+        model = Rounded()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20)
+    """),
+    "two permutations": ("labels-out-of-step", """
+        a, b = x, y
+        a = a[torch.randperm(256)]
+        b = b[torch.randperm(256)]  # HERE
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(40):
+            index = torch.randint(0, 256, (16,))
+            optimizer.zero_grad()
+            F.cross_entropy(model(a[index]), b[index]).backward()
+            optimizer.step()
+    """),
+    "two loaders": ("labels-out-of-step", """
+        from torch.utils.data import DataLoader, TensorDataset
+        inputs = DataLoader(TensorDataset(x), batch_size=16, shuffle=True)
+        labels = DataLoader(TensorDataset(y), batch_size=16, shuffle=True)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            for (a,), (b,) in zip(inputs, labels):  # HERE
+                optimizer.zero_grad()
+                F.cross_entropy(model(a), b).backward()
+                optimizer.step()
+    """),
+    "one iterator a step": ("same-batch-every-step", """
+        from torch.utils.data import DataLoader, TensorDataset
+        loader = DataLoader(TensorDataset(x, y), batch_size=16)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(20):
+            a, b = next(iter(loader))  # HERE
+            optimizer.zero_grad()
+            F.cross_entropy(model(a), b).backward()
+            optimizer.step()
+    """),
+    "loop past the loader": ("same-batch-every-step", """
+        from torch.utils.data import DataLoader, TensorDataset
+        loader = DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        first = next(iter(loader))
+        for a, b in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(first[0]), first[1]).backward()  # HERE
+            optimizer.step()
+    """),
+    "tied by data": ("parameters-share-memory", """
+        class Tied(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.into, self.out = nn.Linear(8, 8), nn.Linear(8, 8)
+                self.last = nn.Linear(8, 3)
+                self.out.weight.data = self.into.weight.data  # HERE
+            def forward(self, x):
+                return self.last(torch.tanh(self.out(torch.tanh(self.into(x)))))
+        model = Tied()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "no parameter": ("tensor-not-registered", """
+        class Shifted(Net):
+            def __init__(self):
+                super().__init__()
+                self.shift = torch.zeros(3, requires_grad=True)  # HERE
+            def forward(self, x):
+                return super().forward(x) + self.shift
+        model = Shifted()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "cosine by the batch": ("schedule-starts-over", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=5)
+        train(model, optimizer, 60, after=lambda: schedule.step())  # HERE
+    """),
+    "one large column": ("feature-scales-differ", """
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+        wide = x * torch.tensor([1.0, 1, 1, 1, 1, 1, 1, 40000])
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+        for _ in range(12):
+            index = torch.randint(0, 256, (16,))
+            optimizer.zero_grad()
+            F.l1_loss(model(wide[index]), t[index]).backward()  # HERE
+            optimizer.step()
+    """),
+    "wide weights": ("activation-saturated", """
+        class Wide(Net):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Linear(8, 16)
+                nn.init.normal_(self.inner.weight, std=10.0)  # HERE
+            def forward(self, x):
+                return self.head(torch.tanh(self.inner(x)))
+        model = Wide()
+        train(model, torch.optim.SGD([*model.inner.parameters(), *model.head.parameters()], lr=0.01))
+    """),
+    "evaluated with gradients in train": ("evaluated-in-train-mode", """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(4):
+            train(model, optimizer, 10)
+            print((model(x).argmax(1) == y).float().mean().item())  # HERE
+    """),
+    "scheduled to nothing": ("learning-rate-zero", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step // 1000)  # HERE
+        train(model, optimizer, 20, after=lambda: schedule.step())
+    """),
+    "float16 alone": ("float16-without-scaling", """
+        model = Net()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+        for _ in range(12):
+            with torch.autocast("cpu", dtype=torch.float16):
+                out = model(x)
+            optimizer.zero_grad()
+            (F.cross_entropy(out.float(), y) * 1e-6).backward()  # HERE
+            optimizer.step()
+    """),
+    "all skipped": ("scaler-skips-all", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=0.999)
+        for _ in range(20):
+            with torch.autocast("cpu", dtype=torch.float16):
+                out = model(x)
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(out.float(), y)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    """),
     "tiny clip": ("clip-limit-tiny", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -505,13 +652,13 @@ BUGS: dict[str, tuple[str, str]] = {
     """),
     "freeze a module": ("freeze-without-effect", """
         model = Net()
-        model.encoder.requires_grad = False
+        model.encoder.requires_grad = False  # HERE
         train(model, torch.optim.SGD(model.parameters(), lr=0.01))
     """),
     "frozen head": ("last-layer-frozen", """
         model = Net()
         for name, p in model.named_parameters():
-            p.requires_grad = "head" not in name
+            p.requires_grad = "head" not in name  # HERE
         train(model, torch.optim.SGD(model.parameters(), lr=0.01))
     """),
     "betas": ("betas-exchanged", """
@@ -531,14 +678,14 @@ BUGS: dict[str, tuple[str, str]] = {
         model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
         train(model, torch.optim.Adam(model.parameters(), lr=1e-3), 20)
     """),
-    "dead inside": ("units-dead", """
+    "dead inside": ("gradient-all-zero", """
         class Dead(Net):
             def __init__(self):
                 super().__init__()
-                self.act = nn.ReLU()  # HERE
+                self.act = nn.ReLU()
                 nn.init.constant_(self.encoder[0].bias, 2.0)
                 self.mid = nn.Linear(16, 16)
-                nn.init.constant_(self.mid.bias, -30.0)
+                nn.init.constant_(self.mid.bias, -30.0)  # HERE
             def forward(self, x):
                 return self.head(self.act(self.mid(self.encoder(x))))
         model = Dead()
@@ -547,6 +694,104 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "one permutation for both": """
+        order = torch.randperm(256)
+        a, b = x, y
+        a = a[order]
+        b = b[order]
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(40):
+            index = torch.randint(0, 256, (16,))
+            optimizer.zero_grad()
+            F.cross_entropy(model(a[index]), b[index]).backward()
+            optimizer.step()
+    """,
+    "one batch on purpose": """
+        from torch.utils.data import DataLoader, TensorDataset
+        a, b = next(iter(DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True)))
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(40):
+            optimizer.zero_grad()
+            F.cross_entropy(model(a), b).backward()
+            optimizer.step()
+    """,
+    "straight through, and tied": """
+        class Quantised(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.into, self.out = nn.Linear(8, 8), nn.Linear(8, 8)
+                self.last = nn.Linear(8, 3)
+                self.out.weight = self.into.weight
+            def forward(self, x):
+                h = torch.tanh(self.out(torch.tanh(self.into(x))))
+                return self.last(h + (torch.round(h * 4) / 4 - h).detach())
+        model = Quantised()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20)
+    """,
+    "tensor in the optimizer, and a constant": """
+        class Shifted(Net):
+            def __init__(self):
+                super().__init__()
+                self.shift = torch.zeros(3, requires_grad=True)
+                self.scale = torch.ones(3)
+            def forward(self, x):
+                return super().forward(x) * self.scale + self.shift
+        model = Shifted()
+        train(model, torch.optim.SGD([*model.parameters(), model.shift], lr=0.1), 20)
+    """,
+    "warm restarts": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=10)
+        train(model, optimizer, 60, after=lambda: schedule.step())
+    """,
+    "large column, normalised first": """
+        model = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+        wide = x * torch.tensor([1.0, 1, 1, 1, 1, 1, 1, 40000])
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(30):
+            index = torch.randint(0, 256, (32,))
+            optimizer.zero_grad()
+            F.cross_entropy(model(wide[index]), y[index]).backward()
+            optimizer.step()
+    """,
+    "a gate that begins shut": """
+        class Highway(Net):
+            def __init__(self):
+                super().__init__()
+                self.gate, self.inner = nn.Linear(16, 16), nn.Linear(16, 16)
+                nn.init.constant_(self.gate.bias, -5.0)
+            def forward(self, x):
+                h = self.encoder(x)
+                g = torch.sigmoid(self.gate(h))
+                return self.head(g * torch.tanh(self.inner(h)) + (1 - g) * h)
+        model = Highway()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 30)
+    """,
+    "evaluated in eval mode with gradients": """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(4):
+            model.train()
+            train(model, optimizer, 10)
+            model.eval()
+            print((model(x).argmax(1) == y).float().mean().item())
+    """,
+    "master weights": """
+        model = Net().bfloat16()
+        master = [p.detach().float().requires_grad_() for p in model.parameters()]
+        optimizer = torch.optim.SGD(master, lr=0.1)
+        for _ in range(20):
+            F.cross_entropy(model(x.bfloat16()).float(), y).backward()
+            for p, m in zip(model.parameters(), master):
+                m.grad, p.grad = p.grad.float(), None
+            optimizer.step()
+            with torch.no_grad():
+                for p, m in zip(model.parameters(), master):
+                    p.copy_(m)
+    """,
     "frozen backbone": """
         model = Net()
         model.encoder.requires_grad_(False)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sonde.diagnose.rule import Case, rule
+from sonde.diagnose.told import backward_line
 from sonde.model.finding import Finding
 from sonde.model.site import SourceLine
 
@@ -58,10 +59,16 @@ def family(name: str) -> Callable[[Explain], Explain]:
 
 
 def raised(case: Case) -> dict[str, Any] | None:
-    """The exception that ended the training. One that the user made (Ctrl-C) is none."""
+    """The exception that ended the training, with what is known of loss scaling until then. One that the user made
+    (Ctrl-C) is none."""
     for event in case.events:
         if event.get("kind") == "exception" and event.get("type") not in ("KeyboardInterrupt", "SystemExit"):
-            return event
+            line = backward_line(case)
+            return {
+                **event,
+                "scaling": case.facts.get("clipping") or {},
+                "backward": {"file": line.file, "line": line.line, "code": line.code} if line else None,
+            }
     return None
 
 

@@ -140,6 +140,29 @@ def _reached(trace: Trace, fact: TensorFact) -> bool:
     return not gradient or bad(gradient) or "nan" not in gradient
 
 
+def amplifier(trace: Trace, op: OpRecord, times: float = 1e6) -> OpRecord | None:
+    """Where numbers that overflow in `op` became huge: the one op before it that made them so out of ordinary ones,
+    such as an exponential, a fraction or a recurrent layer. Growth from layer to layer has none."""
+    for _ in range(64):
+        sizes = [(_size(fact), k) for k, fact in enumerate(op.inputs) if fact.producer is not None]
+        if not sizes:
+            return None
+        most, k = max(sizes)
+        before = op.inputs[k].producer
+        if most < times or before is None or before >= op.index:
+            return None
+        op = trace.ops[before]
+        given = max((_size(fact) for fact in op.inputs), default=0.0)
+        if given * times <= most and given < times:
+            return op
+    return None
+
+
+def _size(fact: TensorFact) -> float:
+    size = fact.stats.get("absmax", 0.0)
+    return size if size == size else 0.0
+
+
 def chain(trace: Trace, first: int, last: int, most: int = 12) -> list[OpRecord]:
     """A way of bad values from op `first` to op `last`."""
     way: list[OpRecord] = []

@@ -49,3 +49,9 @@ def ended_by_itself(case: Case) -> bool:
 
 def gradient_rows(case: Case, name: str) -> list[dict[str, Any]]:
     return case.digests(f"{name}:grad", ("step", "count", "zero", "norm", "absmax", "absmean"))
+
+
+def backward_line(case: Case) -> SourceLine | None:
+    """Where the training calls `backward()`."""
+    loss = case.sites.get("loss:value")
+    return loss.source if loss is not None else None

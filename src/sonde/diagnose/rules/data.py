@@ -97,9 +97,111 @@ def constant_inputs(case: Case) -> list[Finding]:
             advice="Look at how a sample is made from its index.",
             step=0,
             site=f"{inputs[0]['root']}:in",
-            source=place(loader["made"]) if loader else None,
-            evidence={"batches": len(inputs), "shape": inputs[0]["shape"]},
+            source=(place(loader.get("sample_line")) or place(loader["made"])) if loader else None,
+            evidence={"batches": len(inputs), "shape": inputs[0]["shape"], "absmax": inputs[0]["absmax"]},
             confidence=0.9,
+        )
+    ]
+
+
+@rule("labels-out-of-step")
+def out_of_step(case: Case) -> list[Finding]:
+    """Inputs and labels are put into two different random orders, so that a label no longer belongs to its input:
+    two loaders that each shuffle for themselves, one of inputs and one of labels, in one `zip`; or two variables,
+    each indexed by a permutation of its own (or shuffled by itself), that are then used as a pair.
+
+    Told by what the program does, not by how it learns; but a loss that falls well is reason for silence.
+    """
+    losses = [value for _, value in case.series("loss") if value == value]
+    tenth = max(1, len(losses) // 10)
+    if len(losses) < 20 or sum(losses[-tenth:]) < 0.6 * sum(losses[:tenth]):
+        return []
+    evidence = {"first_loss": losses[0], "last_loss": losses[-1]}
+    pair = case.facts.get("orders_apart")
+    if pair:
+        return [_apart(case, " and ".join(pair["names"]), pair["line"], {**evidence, "other": pair["other"]["line"]})]
+    loaders = [
+        loader
+        for loader in case.facts.get("loaders", [])
+        if loader["sampler"] == "RandomSampler" and loader.get("holds") and len(loader["holds"]) == 1
+    ]
+    for inputs in loaders:
+        for labels in loaders:
+            if (
+                inputs["holds"][0].startswith("float")
+                and labels["holds"][0].startswith("int")
+                and inputs["length"] == labels["length"]
+                and inputs["passes"] == labels["passes"]
+                and inputs.get("iterated")
+                and inputs["iterated"] == labels.get("iterated")
+            ):
+                return [_apart(case, "the loaders of inputs and of labels", inputs["iterated"], evidence)]
+    return []
+
+
+def _apart(case: Case, what: str, line: dict[str, Any], evidence: dict[str, Any]) -> Finding:
+    return Finding(
+        rule="labels-out-of-step",
+        severity="error",
+        title=f"{what} are shuffled each in an order of its own: labels do not belong to their inputs any more",
+        advice="Draw one permutation and index both with it, or keep both in one data set and shuffle that.",
+        step=0,
+        phase="data",
+        site="data",
+        source=place(line),
+        evidence=evidence,
+        confidence=0.93,
+    )
+
+
+@rule("same-batch-every-step")
+def same_batch(case: Case) -> list[Finding]:
+    """The model is fed the very same values in every step, while the loader has more to give: its iterator is made
+    anew for every step (`next(iter(loader))` in the loop) and gives its first batch each time, or the loop goes
+    through the loader and feeds something else. Training on one batch on purpose takes it from the loader once, and
+    is not meant; nor is a loader whose data set is one batch.
+    """
+    batches = case.facts.get("batches", {})
+    if constant_inputs(case):
+        return []
+    trained = [name for name, root in case.facts.get("roots", {}).items() if sum(root["trained"].values())]
+    loader = _trained_loader(case)
+    if loader is None or len(trained) != 1 or not loader["length"] or not loader["batch_size"]:
+        return []
+    seen = batches.get("repeats", {}).get(trained[0])
+    if not seen or seen["looked_at"] < 10 or seen["differ"] or loader["length"] <= loader["batch_size"]:
+        return []
+    anew = loader["passes"] >= 0.8 * loader["steps"]
+    if not anew and loader["steps"] < 3 * loader["passes"]:
+        return []
+    if not anew and loader["passes"] == 1 and loader["steps"] > 2 * loader["length"] / loader["batch_size"]:
+        return []  # taken once, and kept
+    return [
+        Finding(
+            rule="same-batch-every-step",
+            severity="error",
+            title=(
+                f"The model sees the same batch in all {seen['looked_at']} steps that were compared, of a data set of "
+                f"{loader['length']}"
+            ),
+            advice=(
+                "Make the iterator once, outside of the loop (`for x, y in loader:`): a new one begins at the first "
+                "batch again."
+                if anew
+                else "Feed the model what the loop takes from the loader."
+            ),
+            step=1,
+            phase="data",
+            site=f"{trained[0]}:in",
+            source=place(loader.get("iterated")) if anew else place(batches.get("call_line")),
+            evidence={
+                "steps_compared": seen["looked_at"],
+                "different": 0,
+                "passes": loader["passes"],
+                "steps": loader["steps"],
+                "length": loader["length"],
+            },
+            confidence=0.93,
         )
     ]
 

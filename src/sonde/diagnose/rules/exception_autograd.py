@@ -258,22 +258,50 @@ def inplace_on_leaf(event: Event) -> Cause | None:
 
 @family("scaler-order")
 def scaler_order(event: Event) -> Cause | None:
-    """A gradient scaler's calls are out of order: unscale_ twice between updates, step without a scaled backward."""
+    """A gradient scaler's calls are out of order: unscale_ twice between updates, step without a scaled backward or
+    twice without an update, an optimizer that is stepped past its scaler.
+
+    What was scaled and who stepped until then is known, so the call that must change is named, not the one that raised.
+    """
     text = message(event)
+    scaling = event.get("scaling") or {}
     if "unscale_() has already been called" in text:
         return Cause(
             title="scaler.unscale_() is called twice for one optimizer before scaler.update()",
             advice="Call scaler.update() once after every scaler.step(), and unscale_ once an optimizer step.",
             confidence=0.9,
         )
-    if "No inf checks were recorded" in text:
+    if "has already been called since the last update" in text or "unscale_() is being called after step()" in text:
         return Cause(
-            title="scaler.step() finds no scaled gradients for this optimizer",
-            advice="Call scaler.scale(loss).backward(), not loss.backward(); an optimizer whose parameters get no "
-            "gradient fails so, too.",
-            confidence=0.8,
+            title="scaler.update() is missing: the scaler has stepped this optimizer already",
+            advice="Call scaler.update() once after scaler.step(), at the end of every step.",
+            confidence=0.93,
         )
-    return None
+    if "No inf checks were recorded" not in text:
+        return None
+    past = scaling.get("step_line") if scaling.get("steps_on_scaled_gradients") else None
+    if past is not None and "prior to update" in text:
+        return Cause(
+            title="the optimizer is stepped past its scaler: its gradients are still scaled",
+            advice="Call scaler.step(optimizer) instead of optimizer.step(), then scaler.update().",
+            line=past,
+            evidence={"scale": scaling.get("scale")},
+            confidence=0.93,
+        )
+    if not scaling.get("scaled_losses") and event.get("backward"):
+        return Cause(
+            title="scaler.step() finds no scaled gradients: the loss was never scaled",
+            advice="Call scaler.scale(loss).backward(), not loss.backward().",
+            line=event["backward"],
+            evidence={"scaled_losses": 0},
+            confidence=0.93,
+        )
+    return Cause(
+        title="scaler.step() finds no scaled gradients for this optimizer",
+        advice="Call scaler.scale(loss).backward(), not loss.backward(); an optimizer whose parameters get no "
+        "gradient fails so, too.",
+        confidence=0.8,
+    )
 
 
 @family("checkpoint-recompute")

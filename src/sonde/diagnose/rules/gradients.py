@@ -6,7 +6,7 @@ from typing import Any
 
 from sonde.diagnose.flow import parameters_behind
 from sonde.diagnose.rule import Case, rule
-from sonde.diagnose.told import common, gradient_rows, parameters, place, some
+from sonde.diagnose.told import backward_line, common, gradient_rows, parameters, place, some
 from sonde.model.finding import Finding
 from sonde.model.trace import OpRecord, Trace
 
@@ -139,7 +139,9 @@ def loss_without_graph(case: Case) -> list[Finding]:
                 step=0,
                 phase="backward",
                 site=f"{cut.site}:out" if cut else "loss:value",
-                source=(cut.source if cut else None) or (loss.source if loss else None),
+                source=(cut.source if cut else None)
+                or place(case.facts.get("leaf_loss"))
+                or (loss.source if loss else None),
                 evidence={"parameters": len(own), "backward_passes": sequence["backwards"]},
                 confidence=0.9,
             )
@@ -202,7 +204,7 @@ def never_cleared(case: Case) -> list[Finding]:
                     advice="Call optimizer.zero_grad() in every step, before backward().",
                     step=1,
                     phase="backward",
-                    source=place(optimizer["made"]),
+                    source=backward_line(case) or place(optimizer["made"]),
                     evidence={"steps": looked, "not_cleared": optimizer["uncleared"]},
                     confidence=0.93,
                 )
@@ -234,71 +236,3 @@ def cleared_before_step(case: Case) -> list[Finding]:
                 )
             )
     return found
-
-
-@rule("gradient-all-zero")
-def all_zero(case: Case) -> list[Finding]:
-    """Gradients arrive but are exactly zero at every step from the start, while the loss is not: something on the
-    way passes none on. The culprit is the last module whose own output still gets a gradient, while those before
-    it get only zeros: an output ReLU that is off for every sample, a clamp, a rounding.
-    """
-    steps = case.steps
-    if steps < 8:
-        return []
-    losses = [value for _, value in case.series("loss")]
-    if not losses or any(value != value for value in losses) or max(map(abs, losses[-5:])) < 1e-7:
-        return []
-    trained = [n for n, f in parameters(case).items() if f["optimizers"] and f["requires_grad"]]
-    zero = []
-    for name in trained:
-        rows = gradient_rows(case, name)
-        if len(rows) >= 8 and all(row["absmax"] == 0 for row in rows):
-            zero.append(name)
-    if not zero or len(zero) < 0.9 * len(trained):
-        return []
-    module, share = _blocker(case)
-    fact = case.facts.get("modules", {}).get(module or "", {})
-    return [
-        Finding(
-            rule="gradient-all-zero",
-            severity="error",
-            title=(
-                f"{module} ({fact.get('type', '')}) gives 0 for every sample and passes no gradient: nothing is trained"
-                if module and share == 1.0
-                else f"The gradient dies at {module}: all parameters get exactly zero"
-                if module
-                else "All gradients are exactly zero in every step: nothing is trained"
-            ),
-            advice=(
-                "Use an activation that passes gradients on both sides here (Softplus, LeakyReLU, none), or "
-                "start it on its open side."
-                if share == 1.0
-                else "Look for an op there with no gradient: a dead ReLU, clamp, round, sign, a comparison."
-            ),
-            step=0,
-            phase="backward",
-            site=f"{module}:out" if module else None,
-            source=place(fact.get("made")),
-            evidence={"parameters": len(zero), "of": len(trained), "zero_share_of_output": share, "steps": steps},
-            confidence=0.93 if module else 0.8,
-        )
-    ]
-
-
-def _blocker(case: Case) -> tuple[str | None, float | None]:
-    """The module that gets a gradient and, going back, is the first before which there is none."""
-    modules = case.facts.get("modules", {})
-    alive = []
-    for name in modules:
-        rows = case.digests(f"{name}:grad", ("step", "absmax"))
-        if rows and any(row["absmax"] > 0 for row in rows):
-            alive.append(name)
-    leaves = [n for n in alive if not any(other.startswith(f"{n}.") for other in modules) and n not in ("model",)]
-    if not leaves:
-        leaves = alive
-    if not leaves:
-        return None, None
-    name = leaves[0]
-    rows = case.digests(f"{name}:out", ("count", "zero"))
-    share = min((row["zero"] / row["count"] for row in rows if row["count"]), default=None)
-    return name, share

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import log
 
+from sonde.diagnose.flow import made_by
 from sonde.diagnose.rule import Case, rule
-from sonde.diagnose.rules import gradients
+from sonde.diagnose.rules import blocked
 from sonde.diagnose.told import gradient_rows, parameters, place, some
 from sonde.model.finding import Finding
 
@@ -68,7 +69,8 @@ def saturated(case: Case) -> list[Finding]:
     is a small part of what it can be, so what lies before it gets next to no gradient.
 
     The slope is known exactly from the digest of the output: mean(s(1-s)) = mean - mean² - var, mean(1-t²) = 1 -
-    mean² - var.
+    mean² - var. Of a function that is called (torch.tanh), the first step tells; a sigmoid must then be
+    saturated on both sides, because a gate may well begin shut.
     """
     found = []
     for name, module in case.facts.get("modules", {}).items():
@@ -82,7 +84,7 @@ def saturated(case: Case) -> list[Finding]:
         if slopes[0] < 0.12 * most and sorted(slopes)[len(slopes) // 2] < 0.12 * most:
             found.append((name, module, slopes[0] / most))
     if not found:
-        return []
+        return _called_saturated(case)
     name, module, share = found[0]
     inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["absmax"] > 20]
     cause = f": inputs reach {inputs[0]['absmax']:g}" if inputs else ""
@@ -106,6 +108,47 @@ def saturated(case: Case) -> list[Finding]:
             confidence=0.88,
         )
     ]
+
+
+def _called_saturated(case: Case) -> list[Finding]:
+    """The same for functions: the layer before is named, and where the program itself gave it its weights, that line."""
+    trace = case.first
+    for op in trace.ops if trace is not None else ():
+        name = op.op.rstrip("_")
+        most = {"tanh": 1.0, "sigmoid": 0.25}.get(name)
+        if trace is None or most is None or not op.outputs or not op.outputs[0].requires_grad or not op.inputs:
+            continue
+        stats = op.outputs[0].stats
+        if stats.get("count", 0) < 64 or "mean" not in stats or "std" not in stats:
+            continue
+        slope = (stats["mean"] if most < 1 else 1.0) - stats["mean"] ** 2 - stats["std"] ** 2
+        if slope >= 0.12 * most or (most < 1 and not 0.2 < stats["mean"] < 0.8):
+            continue
+        layer = made_by(trace, op.inputs[0])
+        names = [fact.name for fact in layer.inputs if fact.name] if layer is not None else []
+        weights = [parameters(case)[n] for n in names if n in parameters(case)]
+        if layer is None or not weights:
+            continue
+        filled = next((place(fact["filled"]) for fact in weights if fact["filled"]), None)
+        given = layer.inputs[0].stats.get("absmax", 0.0)
+        return [
+            Finding(
+                rule="activation-saturated",
+                severity="warning",
+                title=f"{name} after {weights[0]['owner']} is saturated from the first step: {slope / most:.1%} of its slope is left",
+                advice="Normalise the inputs (subtract the mean, divide by the standard deviation)."
+                if given > 20 and not filled
+                else "Start with smaller weights before it (xavier_uniform_), or normalise its input.",
+                step=0,
+                phase="forward",
+                site=f"{weights[0]['owner']}:out",
+                op=op.op,
+                source=filled or op.source,
+                evidence={"slope_left": round(slope / most, 4), "layer_input_absmax": given, "weights": names},
+                confidence=0.85,
+            )
+        ]
+    return []
 
 
 @rule("inputs-not-normalised")
@@ -152,6 +195,43 @@ def not_normalised(case: Case) -> list[Finding]:
     return []
 
 
+@rule("feature-scales-differ")
+def feature_scales(case: Case) -> list[Finding]:
+    """One column of a table is thousands of times larger than the others, and goes into a linear layer as it is:
+    the layer's output is that column, and the learning rate that it bears is too small for all the rest.
+
+    A normalisation before the layer, or as the first layer, makes it harmless; then the rule is silent.
+    """
+    rows = [r for r in case.facts.get("batches", {}).get("inputs", []) if r.get("features")]
+    if case.first is None or len(rows) < 2 or saturated(case) or not_normalised(case):
+        return []
+    wide = [r for r in rows if r["features"]["absmax"] > 1000 * max(r["features"]["usual"], 0.1)]
+    if len(wide) < len(rows):
+        return []
+    row = wide[0]
+    column = row["features"]
+    op = next((op for op in case.first.ops if op.op in ("linear", "addmm", "matmul", "mm") and op.inputs), None)
+    if op is None or op.inputs[0].producer is not None or op.inputs[0].stats.get("absmax", 0) < 0.5 * column["absmax"]:
+        return []
+    return [
+        Finding(
+            rule="feature-scales-differ",
+            severity="warning",
+            title=(
+                f"Feature {column['index']} of the input of {row['root']} reaches {column['absmax']:g}, the others "
+                f"about {column['usual']:.3g}"
+            ),
+            advice="Standardise each feature (subtract its mean, divide by its standard deviation).",
+            step=0,
+            phase="forward",
+            site=f"{op.module or row['root']}:in",
+            source=place(case.facts["batches"].get("call_line")) or op.source,
+            evidence={"feature": column["index"], "absmax": column["absmax"], "others": column["usual"]},
+            confidence=0.8,
+        )
+    ]
+
+
 _RECTIFIERS = ("ReLU", "ReLU6", "Hardtanh", "Threshold")
 
 
@@ -160,7 +240,7 @@ def dead(case: Case) -> list[Finding]:
     """A ReLU gives 0 for every unit and sample whenever it was looked at, while the loss is not 0: what lies
     before it cannot learn any more. Sparse is not dead: one unit that is on, once, is enough for silence.
     """
-    if case.steps < 10 or gradients.all_zero(case):
+    if case.steps < 10 or blocked.all_zero(case):
         return []
     losses = [value for _, value in case.series("loss")]
     if not losses or abs(losses[-1]) < 1e-6:

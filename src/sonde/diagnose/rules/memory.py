@@ -34,7 +34,16 @@ def kept_graphs(case: Case) -> list[Finding]:
                 "graphs_never_used": wasted,
                 "graphs_of_past_steps": old[-1][1] if old else 0,
                 "held_by": holder.get("name"),
+                **_memory(graphs.get("rss", [])),
             },
             confidence=0.92,
         )
     ]
+
+
+def _memory(rss: list[list[int]]) -> dict[str, int]:
+    """How the memory of the process grew from the tenth step on, when a training has what it needs."""
+    settled = [(step, megabytes) for step, megabytes in rss if step >= 10 and megabytes]
+    if len(settled) < 2:
+        return {}
+    return {f"memory_mb_at_step_{step}": megabytes for step, megabytes in (settled[0], settled[-1])}

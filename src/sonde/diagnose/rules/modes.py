@@ -10,7 +10,8 @@ from sonde.model.finding import Finding
 @rule("trained-in-eval-mode")
 def trained_in_eval(case: Case) -> list[Finding]:
     """A model with dropout or batch norm is stepped while it is in eval mode: `train()` was not called (again) after an
-    evaluation. Silent when only parts are in eval mode: frozen batch norm is a choice."""
+    evaluation. The line is that of the `eval()` which nothing undid. Silent when only parts are in eval mode: frozen
+    batch norm is a choice."""
     found = []
     for name, root in case.facts.get("roots", {}).items():
         wrong, right = root["trained"]["eval"], root["trained"]["train"]
@@ -31,7 +32,7 @@ def trained_in_eval(case: Case) -> list[Finding]:
                 step=since,
                 phase="forward",
                 site=f"{name}:out",
-                source=place(root["made"]),
+                source=place(root.get("eval_line")) or place(root["made"]),
                 evidence={
                     "steps_in_eval_mode": wrong,
                     "steps_in_train_mode": right,
@@ -45,14 +46,19 @@ def trained_in_eval(case: Case) -> list[Finding]:
 
 @rule("evaluated-in-train-mode")
 def evaluated_in_train(case: Case) -> list[Finding]:
-    """A model with dropout or batch norm is evaluated without gradients now and then, always in train mode: `eval()` is
-    missing. Silent where calls without gradients are part of every step (targets, fakes), and with several optimizers.
+    """A model with dropout or batch norm is evaluated now and then, always in train mode: `eval()` is
+    missing. The line is where the evaluation begins. Silent where calls without gradients are part of every step (targets, fakes), and with several optimizers.
     """
     found = []
     if len([o for o in case.facts.get("optimizers", []) if o["steps"]]) != 1:
         return []
     for name, root in case.facts.get("roots", {}).items():
         calls, steps = root["evaluated"]["train"], root["evaluated_steps"]["train"]
+        line = root.get("evaluated_line")
+        if calls < 2:  # or with gradients, whose graph nobody uses
+            unused = [d for d in case.facts.get("graphs", {}).get("discarded", []) if d["root"] == name]
+            calls = steps = sum(d["calls"] for d in unused)
+            line = unused[0]["line"] if unused else None
         if not root["sensitive"] or root["eval_mode_seen"] or calls < 2 or not root["trained"]["train"]:
             continue
         if steps > 0.3 * case.steps or case.steps < 8:
@@ -68,9 +74,9 @@ def evaluated_in_train(case: Case) -> list[Finding]:
                 advice="Call model.eval() before the evaluation and model.train() after it.",
                 phase="forward",
                 site=f"{name}:out",
-                source=place(root["made"]),
+                source=place(line) or place(root["made"]),
                 evidence={
-                    "calls_without_gradients_in_train_mode": calls,
+                    "calls_in_train_mode_that_nothing_is_trained_on": calls,
                     "in_eval_mode": 0,
                     "modules": list(root["sensitive"])[:10],
                 },

@@ -60,6 +60,28 @@ def hidden_modules(case: Case) -> list[Finding]:
     ]
 
 
+@rule("tensor-not-registered")
+def strangers(case: Case) -> list[Finding]:
+    """A module keeps a tensor that wants and gets a gradient, and that is no `nn.Parameter`: `parameters()` does
+    not give it, so no optimizer holds it; nothing ever changes it, and a checkpoint leaves it out.
+    """
+    return [
+        Finding(
+            rule="tensor-not-registered",
+            severity="error",
+            title=f"{stranger['name']} of {stranger['module']} ({stranger['type']}) wants a gradient but is no nn.Parameter: never trained",
+            advice=f"self.{stranger['name']} = nn.Parameter(...); if it is a constant, register_buffer without a gradient.",
+            step=0,
+            site=f"{stranger['module']}:out",
+            source=place(stranger["line"]),
+            evidence={"shape": stranger["shape"], "in_optimizer": False, "parameter": False, "gradient": True},
+            confidence=0.93,
+        )
+        for stranger in case.facts.get("strangers", [])
+        if stranger["gradient"] and stranger["version"] <= 1 and case.steps >= 3 and _stepping(case)
+    ][:3]
+
+
 @rule("optimizer-holds-old-parameters")
 def stale_parameters(case: Case) -> list[Finding]:
     """An optimizer holds parameters that belong to no module that runs, while parameters of the same shapes, which
@@ -125,7 +147,7 @@ def left_out(case: Case) -> list[Finding]:
             ),
             step=0,
             site=f"{names[0]}:grad",
-            source=place(stepping[0]["made"]),
+            source=place(_doubled(case) or stepping[0]["made"]),
             evidence={
                 "parameters": names[:20],
                 "count": len(names),
@@ -137,6 +159,17 @@ def left_out(case: Case) -> list[Finding]:
             confidence=0.85 if first["loaded"] else 0.95,
         )
     ]
+
+
+def _doubled(case: Case) -> dict[str, Any] | None:
+    """The optimizer that holds nothing but what another one holds already: it was given the wrong parameters."""
+    holders = [set(fact["optimizers"]) for fact in parameters(case).values() if fact["optimizers"]]
+    for k in range(len(case.facts["optimizers"]) - 1, 0, -1):
+        own = [held for held in holders if k in held]
+        if own and all(min(held) < k for held in own):
+            made: dict[str, Any] | None = case.facts["optimizers"][k]["made"]
+            return made
+    return None
 
 
 def _made_in_forward(case: Case) -> set[str]:
@@ -202,9 +235,19 @@ def never_steps(case: Case) -> list[Finding]:
 
 @rule("learning-rate-zero")
 def learning_rate_zero(case: Case) -> list[Finding]:
-    """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt."""
+    """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt. Where a scheduler
+    turns a rate above 0 into that, it is the scheduler that is named."""
     found = []
     for k, optimizer in enumerate(_stepping(case)[:1]):
+        place_in_list = case.facts["optimizers"].index(optimizer)
+        scheduler = next(
+            (
+                s
+                for s in case.facts.get("schedulers", [])
+                if s["optimizer"] == place_in_list and any(rate > 0 for rate in s["base_lrs"])
+            ),
+            None,
+        )
         for g, group in enumerate(optimizer["groups"][:8]):
             series = [value for _, value in case.series(f"lr/{g}")]
             if len(series) >= 5 and all(value == 0 for value in series) and group["parameters"]:
@@ -214,8 +257,13 @@ def learning_rate_zero(case: Case) -> list[Finding]:
                         severity="error",
                         title=f"The learning rate of {optimizer['type']} is 0 in all {len(series)} steps",
                         advice="Give the optimizer a learning rate above 0, or look at the scheduler that sets it.",
-                        source=place(optimizer["made"]),
-                        evidence={"group": g, "steps": len(series), "optimizer": k},
+                        source=place(scheduler["made"]) if scheduler else place(optimizer["made"]),
+                        evidence={
+                            "group": g,
+                            "steps": len(series),
+                            "optimizer": k,
+                            "scheduler": scheduler["type"] if scheduler else None,
+                        },
                         confidence=0.95,
                     )
                 )
@@ -322,7 +370,7 @@ def freeze_without_effect(case: Case) -> list[Finding]:
                     advice=f"Call {name}.requires_grad_(False), or set it on each parameter.",
                     step=0,
                     site=f"{name}:out",
-                    source=place(module.get("frozen_at")) or place(module["made"]),
+                    source=place(case.facts.get("freezes")) or place(module["made"]),
                     evidence={"parameters": inside[:20]},
                     confidence=0.95,
                 )
@@ -345,7 +393,11 @@ def last_layer_frozen(case: Case) -> list[Finding]:
     if len(weights) < 2 or case.steps < 3:
         return []
     name, last = max(weights, key=lambda pair: case.sites[f"{pair[1]['owner']}:out"].id)
-    trained = [n for n, f in weights if f["requires_grad"] and f["optimizers"] and case.digests(f"{n}:grad", ("step",))]
+    trained = [
+        n
+        for n, f in parameters(case).items()
+        if f["requires_grad"] and f["optimizers"] and case.digests(f"{n}:grad", ("step",))
+    ]
     if (
         last["requires_grad"]
         or last["loaded"]
@@ -370,6 +422,31 @@ def last_layer_frozen(case: Case) -> list[Finding]:
             confidence=0.75,
         )
     ]
+
+
+@rule("parameters-share-memory")
+def shared_memory(case: Case) -> list[Finding]:
+    """Two parameters of an optimizer lie in the same memory, as after `a.weight.data = b.weight.data`: each gets a
+    gradient of its own, and the optimizer changes the same numbers twice a step. Weights are tied by one parameter.
+    """
+    for name, fact in parameters(case).items():
+        shared = fact.get("shares_memory")
+        if shared and shared["with"] and fact["requires_grad"] and (shared["line"] or name > shared["with"][0]):
+            return [
+                Finding(
+                    rule="parameters-share-memory",
+                    severity="error",
+                    title=f"{name} and {some(shared['with'])} are two parameters in one memory: each step changes it twice",
+                    advice="Tie weights by one parameter: `a.weight = b.weight`, not `a.weight.data = b.weight.data`.",
+                    step=0,
+                    phase="optimizer",
+                    site=f"{name}:value",
+                    source=place(shared["line"]) or place(fact["made"]),
+                    evidence={"parameters": [name, *shared["with"]][:10], "shape": fact["shape"]},
+                    confidence=0.95,
+                )
+            ]
+    return []
 
 
 @rule("betas-exchanged")

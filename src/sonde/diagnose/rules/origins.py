@@ -13,7 +13,7 @@ from typing import Any
 
 from sonde.diagnose.causes import Cause, backward_cause, forward_cause
 from sonde.diagnose.divergence import Divergence, diverged, optimizer_line
-from sonde.diagnose.path import Origin, backward_origin, bad, chain, count, forward_origin, inserted_at
+from sonde.diagnose.path import Origin, amplifier, backward_origin, bad, chain, count, forward_origin, inserted_at
 from sonde.diagnose.rule import Case, rule
 from sonde.model.finding import Finding
 from sonde.model.site import Kind, Role, SourceLine
@@ -76,6 +76,9 @@ def _in_trace(case: Case, trace: Trace, *, survived: bool) -> list[Finding]:
         return [_data(case, trace, origin, origin.outside)]
     cause = forward_cause(origin)
     finding = _forward(case, trace, origin, cause, survived=survived)
+    larger = amplifier(trace, origin.op) if cause.growth and diverged(case, trace.step) is None else None
+    if larger is not None:
+        return [_amplified(case, trace, larger, origin.op), replace(finding, caused_by=0)]
     return _with_divergence(case, trace, cause, finding)
 
 
@@ -128,6 +131,34 @@ def _forward(case: Case, trace: Trace, origin: Origin, cause: Cause, *, survived
         source=op.source,
         evidence=evidence,
         confidence=_confidence(trace, cause),
+    )
+
+
+def _amplified(case: Case, trace: Trace, op: OpRecord, overflow: OpRecord) -> Finding:
+    """Ordinary numbers became huge here; that they overflow later is only a matter of what is done with them."""
+    given = max((fact.stats.get("absmax", 0.0) for fact in op.inputs), default=0.0)
+    made = max((fact.stats.get("absmax", 0.0) for fact in op.outputs), default=0.0)
+    return Finding(
+        rule="nan-origin",
+        severity="error",
+        title=f"{op.op} of up to {given:.4g}{_where(op)} gives {made:.3g}, which then overflows in {overflow.op}",
+        advice=(
+            "Bound what goes into it (clamp or tanh on a log-scale, an eps under a fraction), or stay in log space; look "
+            "at why its argument has grown."
+        ),
+        step=trace.step,
+        phase="forward",
+        rank=case.rank.rank,
+        site=f"{op.site}:out",
+        op=op.op,
+        source=op.source,
+        evidence={
+            **_inputs(op, known={}),
+            "in.absmax": given,
+            "out.absmax": made,
+            "overflows_in": f"{overflow.site} {overflow.source or ''}".strip(),
+        },
+        confidence=0.9 if trace.exact else 0.6,
     )
 
 
@@ -211,6 +242,9 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
             position = list(reversed(index))[1:]
             evidence["feature"] = position[0] if len(position) == 1 else position
             place += f", feature {evidence['feature']}"
+    elif len(fact.shape) == 2 and count(fact.stats, "nan", "pos_inf", "neg_inf") == fact.shape[0] > 1:
+        evidence["feature"] = int(fact.stats.get("bad_at", 0)) % fact.shape[1]
+        place = f": feature {evidence['feature']} of every sample"
     source, site = op.source, f"{op.site}:in"
     batch = next((e for e in reversed(case.events) if e.get("kind") == "batch" and e.get("step") == trace.step), None)
     if batch is not None and rows and batch.get("indices"):
@@ -226,6 +260,15 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
             if given:
                 source = SourceLine(given["file"], given["line"], given["code"])
                 evidence["used_at"] = str(op.source)
+    elif batch is not None and not rows:  # all of it: what the loader is given is bad as a whole
+        made = batch.get("source") or next(
+            (loader["made"] for loader in case.facts.get("loaders", []) if loader["dataset"] == batch.get("dataset")),
+            None,
+        )
+        if made:
+            source = SourceLine(made["file"], made["line"], made["code"])
+            site = "dataset:value"
+            evidence |= {"dataset": batch.get("dataset", ""), "used_at": str(op.source)}
     return Finding(
         rule="nan-in-data",
         severity="error",

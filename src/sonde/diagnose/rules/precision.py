@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sonde.diagnose.rule import Case, rule
-from sonde.diagnose.told import parameters, place
+from sonde.diagnose.told import backward_line, parameters, place
 from sonde.model.finding import Finding
 
 _LOW = ("bfloat16", "float16")
@@ -225,7 +225,6 @@ def unscaled(case: Case) -> list[Finding]:
             lost.append((name, shares[len(shares) // 2]))
     if not lost:
         return []
-    optimizer = next(iter(case.facts.get("optimizers", [])), None)
     first = next(op for op in trace.ops if op.autocast == "float16")
     return [
         Finding(
@@ -236,8 +235,12 @@ def unscaled(case: Case) -> list[Finding]:
             step=0,
             phase="backward",
             site=f"{lost[0][0]}:grad",
-            source=first.source or (place(optimizer["made"]) if optimizer else None),
-            evidence={"zero_share": {name: round(share, 3) for name, share in lost[:10]}, "scaler": None},
+            source=backward_line(case) or first.source,
+            evidence={
+                "zero_share": {name: round(share, 3) for name, share in lost[:10]},
+                "scaler": None,
+                "first_float16_op": str(first.source),
+            },
             confidence=0.8,
         )
     ]

@@ -98,6 +98,43 @@ def collapse(case: Case) -> list[Finding]:
     ]
 
 
+@rule("schedule-starts-over")
+def starts_over(case: Case) -> list[Finding]:
+    """A cosine schedule has come to its end and goes on: the learning rate climbs back to its start, again and again.
+
+    CosineAnnealingLR is meant for one way down, T_max steps long; restarts have a class of their own. Stepped at every
+    batch with T_max in epochs, it swings.
+    """
+    rates = [value for _, value in case.series("lr/0")]
+    for scheduler in case.facts.get("schedulers", []):
+        period = scheduler["numbers"].get("T_max")
+        if scheduler["type"] != "CosineAnnealingLR" or not period or scheduler["steps"] < 2.5 * period:
+            continue
+        peak = max(rates, default=0.0)
+        ups = sum(1 for a, b in pairwise(rates) if a < 0.5 * peak <= b)
+        if peak > 0 and ups >= 2:
+            return [
+                Finding(
+                    rule="schedule-starts-over",
+                    severity="warning",
+                    title=(
+                        f"CosineAnnealingLR with T_max={period:g} is stepped {scheduler['steps']} times: the learning "
+                        f"rate climbs back up {ups} times"
+                    ),
+                    advice=(
+                        "Step it once an epoch if T_max is in epochs, or make T_max epochs * len(loader); for restarts "
+                        "on purpose use CosineAnnealingWarmRestarts."
+                    ),
+                    phase="optimizer",
+                    site="lr_scheduler",
+                    source=place(scheduler["line"]) or place(scheduler["made"]),
+                    evidence={"T_max": period, "scheduler_steps": scheduler["steps"], "climbs": ups},
+                    confidence=0.85,
+                )
+            ]
+    return []
+
+
 @rule("scheduler-before-optimizer")
 def order(case: Case) -> list[Finding]:
     """`scheduler.step()` is called before the first `optimizer.step()`: the first value of the schedule is

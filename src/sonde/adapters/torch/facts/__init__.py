@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts.alignment import apart
 from sonde.adapters.torch.facts.batches import Batches
 from sonde.adapters.torch.facts.clipping import Clipping
 from sonde.adapters.torch.facts.graphs import Graphs
@@ -27,6 +28,7 @@ from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
 from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
+from sonde.adapters.torch.facts.strangers import Strangers
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.model.moment import Phase
 
@@ -40,6 +42,8 @@ WRITE_AFTER = (50, 1000)
 MOST_MODULES = 2000
 MOST_OPTIMIZERS = 32
 LOOK_AFTER = (1, 20)
+SITES = 4096
+"""Steps in which it is noted where models are called from."""
 NEVER = {"steps": 0, "before_optimizer": False, "line": None}
 _grad_enabled = torch.is_grad_enabled
 _jit_tracing = torch._C._get_tracing_state
@@ -72,6 +76,9 @@ class Facts:
         self.no_grad_calls: dict[str, dict[str, Any]] = {}
         self.reached: list[str] | None = None
         self.loss_leaves = 0
+        self.leaf_loss: dict[str, Any] | None = None
+        """Where a loss is made that has no history."""
+        self.strangers = Strangers()
         self.evaluations: dict[int, int] = {}
         self.eval_without_no_grad = 0
         self._walks = 0
@@ -125,7 +132,12 @@ class Facts:
             return
         if _grad_enabled():
             mark = eager.session.clock()
-            self.graphs.made(out, eager.step)
+            modes = self.modes.get(id(root))
+            site = None
+            if modes is not None and modes.sensitive and root.training and eager.step < SITES:
+                place = user_place(sys._getframe(2))
+                site = (modes.name, *place) if place is not None else None
+            self.graphs.made(out, eager.step, site)
             eager.session.spent_since(mark)
 
     def inside_without_grad(self, entry: Entry) -> None:
@@ -181,10 +193,12 @@ class Facts:
         """Which parameters the loss depends on, as autograd sees it."""
         names = self.eager.parameters.names
         found = leaves(losses)
+        if self.leaf_loss is None and all(loss.grad_fn is None for loss in losses):
+            self.leaf_loss = _made_line(user_place(sys._getframe(2)))
         self.loss_leaves = max(self.loss_leaves, len(found))
-        self.sequence.foreign_leaves |= any(
-            not isinstance(leaf, nn.Parameter) and id(leaf) not in names for leaf in found
-        )
+        foreign = [leaf for leaf in found if not isinstance(leaf, nn.Parameter) and id(leaf) not in names]
+        self.sequence.foreign_leaves |= bool(foreign)
+        self.strangers.met(foreign)
         known = {names[id(leaf)][0] for leaf in found if id(leaf) in names}
         self.reached = sorted(known | set(self.reached or ()))[:4000]
 
@@ -277,6 +291,10 @@ class Facts:
             "graphs": self.graphs.facts(),
             "without_grad": self.no_grad_calls,
             "reached": self.reached,
+            "leaf_loss": self.leaf_loss,
+            "strangers": self.strangers.facts(self.eager),
+            "freezes": freezes(),
+            "orders_apart": apart(KNOWN.files()),
             "noise": self.probe.noise,
             "made_in_forward": self._made_in_forward(),
         }
@@ -343,6 +361,22 @@ class Facts:
             made["parameters"] |= module is not None and next(module.parameters(), None) is not None
             found.append({"parent": parent, "type": kind, **{k: v for k, v in made.items() if k != "ref"}})
         return found
+
+
+def _made_line(place: Any) -> dict[str, Any] | None:
+    """Of `loss.backward()`: where the variable got its value."""
+    if place is None:
+        return None
+    path = place[0].co_filename
+    name = syntax.backward_name(path, place[1])
+    number = syntax.assignment(path, name, before=place[1]) if name else None
+    return line_at(path, number) if number else line(place)
+
+
+def freezes() -> dict[str, Any] | None:
+    """The only place of the program that turns `requires_grad` off, as far as its files are known."""
+    found = [(path, number) for path in KNOWN.files() for number in syntax.freezes(path)]
+    return line_at(*found[0]) if len(found) == 1 else None
 
 
 def _group(group: dict[str, Any]) -> dict[str, Any]:

@@ -11,15 +11,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
+from sonde.adapters.torch.batches import sample_line
 from sonde.adapters.torch.facts import syntax
-from sonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at
+from sonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at, user_place
 from sonde.adapters.torch.frames import is_user
 from sonde.adapters.torch.tensors import tensors_in
 
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
+COMPARED = 64
+"""Steps whose batch is compared with the first; until one differs, which is the second as a rule."""
 
 
 class Batches:
@@ -30,6 +33,10 @@ class Batches:
         self.seen = 0
         self.sizes: dict[int, int] = {}
         self.inputs: list[dict[str, Any]] = []
+        self.prints: dict[str, list[int]] = {}
+        """Of each root: how many training calls were compared, how many differed from the first."""
+        self.call_line: dict[str, Any] | None = None
+        self._first_print: dict[str, int] = {}
         self._last: weakref.ref[Tensor] | None = None
 
     def targets(self, target: Any, place_of: Any) -> None:
@@ -65,6 +72,8 @@ class Batches:
                 size = int(tensor.shape[0])
                 if size in self.sizes or len(self.sizes) < 64:
                     self.sizes[size] = self.sizes.get(size, 0) + 1
+        if step < COMPARED:
+            self._compare(root, tensors)
         if len(self.inputs) < 12 and (step < 4 or step & (step - 1) == 0):
             for k, tensor in enumerate(tensors):
                 if (
@@ -74,6 +83,18 @@ class Batches:
                     and tensor.grad_fn is None
                 ):
                     self._input(root, k, tensor.detach(), step)
+
+    def _compare(self, root: str, tensors: list[Tensor]) -> None:
+        """Whether the model is fed the same as in its first call, by a few values of the first and the last sample."""
+        tally = self.prints.setdefault(root, [0, 0])
+        if tally[1] or not tensors or any(t.device.type != "cpu" or t.is_sparse for t in tensors):
+            return
+        found = hash(tuple(tuple(_some(tensor)) for tensor in tensors))
+        tally[0] += 1
+        if self._first_print.setdefault(root, found) != found:
+            tally[1] += 1
+        if self.call_line is None:
+            self.call_line = line(user_place(sys._getframe(3)))
 
     def _input(self, root: str, k: int, tensor: Tensor, step: int) -> None:
         if not tensor.numel():
@@ -91,6 +112,7 @@ class Batches:
                 "std": float(values.std(correction=0)),
                 "same_rows": bool(rows.shape[0] > 1 and (rows == rows[:1]).all()),
                 "sum": float(values.double().sum()),
+                "features": _features(values) if tensor.ndim == 2 else None,
             }
         )
 
@@ -100,7 +122,27 @@ class Batches:
             "label_line": line(self.label_place),
             "sizes": self.sizes,
             "inputs": self.inputs,
+            "repeats": {root: {"looked_at": n, "differ": d} for root, (n, d) in list(self.prints.items())[:16]},
+            "call_line": self.call_line,
         }
+
+
+def _some(tensor: Tensor) -> list[float]:
+    """A few values of a tensor, without a copy of it."""
+    flat = tensor.detach()
+    while flat.ndim > 1:
+        flat = torch.cat((flat[0].reshape(-1)[:8], flat[-1].reshape(-1)[-8:])) if len(flat) else flat.reshape(-1)
+    found: list[float] = flat[:16].tolist() + flat[-16:].tolist() if flat.ndim else [flat.item()]
+    return found
+
+
+def _features(values: Tensor) -> dict[str, float] | None:
+    """The column with the largest values, and what is usual for the others."""
+    if not 2 <= values.shape[1] <= 1024 or values.shape[0] < 4:
+        return None
+    sizes = values.abs().amax(0)
+    largest = int(sizes.argmax())
+    return {"index": largest, "absmax": float(sizes[largest]), "usual": float(sizes.median())}
 
 
 def loader_facts(loader: Any) -> dict[str, Any]:
@@ -121,6 +163,10 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "worker_init": _worker_init(loader),
         "dataset": type(dataset).__name__,
         "length": length,
+        "sample_line": sample_line(dataset),
+        "holds": [str(t.dtype).removeprefix("torch.") for t in dataset.tensors]
+        if isinstance(dataset, TensorDataset)
+        else None,
         "generators": _generators(dataset) if loader.num_workers else [],
     }
 

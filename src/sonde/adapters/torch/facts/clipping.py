@@ -26,10 +26,12 @@ class Clipping:
         self.steps_with_scaler = 0
         self.step_place: Place | None = None
         self.in_scaler = False
+        self.scaled_losses = 0
         self._scaler: weakref.ref[Any] | None = None
 
     def scaled_loss(self, scaler: Any) -> None:
         if scaler.is_enabled():
+            self.scaled_losses += 1
             self._scaler = weakref.ref(scaler)
 
     def updated(self) -> None:
@@ -80,6 +82,7 @@ class Clipping:
             "median_norm": middle,
             "scaled": self.scaled,
             "scale": self.scale,
+            "scaled_losses": self.scaled_losses,
             "without_backward": self.idle,
             "line": line(self.place),
             "steps_on_scaled_gradients": self.scaled_steps,

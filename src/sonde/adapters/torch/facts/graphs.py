@@ -6,18 +6,23 @@ alive is known exactly, at a microsecond a call, whoever keeps them (a running s
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from torch import Tensor
 
 from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts.modes import evaluation_line
 from sonde.adapters.torch.facts.origins import line_at
 from sonde.adapters.torch.frames import is_user
 from sonde.adapters.torch.tensors import tensors_in
 
+Site = tuple[str, CodeType, int]
+"""A root's name, and the user's line that calls it."""
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 KEY = "sonde.graph"
 MANY = 8
 MOST = 4096
@@ -39,22 +44,28 @@ class Graphs:
         self.old_counts: list[tuple[int, int]] = []
         self.holder: dict[str, Any] | None = None
         self.line: dict[str, Any] | None = None
-        self._pending: list[weakref.ref[Token]] = []
+        self.rss: list[tuple[int, int]] = []
+        """Megabytes of memory that the process has, by step."""
+        self.died: dict[Site, int] = {}
+        """Calls of a root, by who and where, whose graph was gone before any backward pass: nobody trains on them."""
+        self.lived: set[Site] = set()
+        self._pending: list[tuple[weakref.ref[Token], Site | None]] = []
         self._searched = 0
         self._peak = 0
         self.wasted_peak = 0
 
-    def made(self, out: Any, step: int) -> None:
-        """A root has given `out`."""
+    def made(self, out: Any, step: int, site: Site | None) -> None:
+        """A root has given `out`; `site` is given where its mode matters."""
         for tensor in tensors_in(out)[:1]:
             node = tensor.grad_fn
             if node is not None and len(self.tokens) < MOST:
                 token = Token(step)
                 node.metadata[KEY] = token
                 self.tokens.add(token)
-                self._pending.append(weakref.ref(token))
+                self._pending.append((weakref.ref(token), site))
         if len(self._pending) >= MANY:
-            self._pending = [ref for ref in self._pending if ref() is not None]
+            self._tell()
+            self._pending = [(ref, site) for ref, site in self._pending if ref() is not None]
             alive = len(self._pending)
             self._peak = max(self._peak, alive)
             if alive > self.unused_peak:
@@ -62,9 +73,20 @@ class Graphs:
                 if alive >= MANY and (alive & (alive - 1)) == 0:
                     self._search()
 
+    def _tell(self) -> None:
+        """Notes whose graphs are gone."""
+        for ref, site in self._pending:
+            if site is None:
+                continue
+            if ref() is not None:
+                self.lived.add(site)
+            elif site in self.died or len(self.died) < 64:
+                self.died[site] = self.died.get(site, 0) + 1
+
     def backward(self, losses: list[Tensor]) -> None:
         """A backward pass begins: what waited for it is used, or was kept for nothing."""
-        pending = [token for ref in self._pending if (token := ref()) is not None]
+        self._tell()
+        pending = [token for ref, _ in self._pending if (token := ref()) is not None]
         if len(pending) >= MANY and self._searched < 8:
             reached = self._reached(losses, len(pending))
             if reached is not None and reached < len(pending) / 2:
@@ -99,6 +121,7 @@ class Graphs:
         old = sum(1 for token in list(self.tokens) if token.step < step - 1)
         if len(self.old_counts) < 512:
             self.old_counts.append((step, old))
+            self.rss.append((step, resident()))
         if old >= MANY and self.line is None and self._searched < 8:
             self._search()
 
@@ -137,9 +160,24 @@ class Graphs:
             "unused_peak": self.unused_peak,
             "wasted_peak": self.wasted_peak,
             "old": self.old_counts[-64:],
+            "rss": self.rss[-64:],
             "holder": self.holder,
             "line": self.line,
+            "discarded": [
+                {"root": root, "calls": calls, "line": evaluation_line((code, number))}
+                for (root, code, number), calls in self.died.items()
+                if (root, code, number) not in self.lived
+            ],
         }
+
+
+def resident() -> int:
+    """Megabytes, 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * PAGE >> 20
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _holds(value: Any) -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sonde.adapters.torch.facts.origins import KNOWN
+from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts.origins import KNOWN, line_at
 from sonde.adapters.torch.tensors import dtype_name
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class Holdings:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     holders.setdefault(id(parameter), []).append(KNOWN.number(optimizer))
+        shared = _shared([p for _, p in list(eager.parameters.live())[:MOST] if id(p) in holders])
         living = {KNOWN.number(optimizer) for optimizer in optimizers()}
         for name, parameter in list(eager.parameters.live())[:MOST]:
             owner = owners.get(id(parameter))
@@ -151,6 +153,7 @@ class Holdings:
                 "filled": KNOWN.filled.line(parameter),
                 "recipe": KNOWN.recipes.get(id(parameter)) if KNOWN.filled.place(parameter) else None,
                 "loaded": bool(owner and id(owner[1]) in KNOWN.loaded),
+                "shares_memory": self._sharing(owner, name, shared.get(id(parameter))),
             }
 
     def facts(self, places: dict[int, int]) -> dict[str, Any]:
@@ -168,6 +171,21 @@ class Holdings:
                 fact["alike"] = {"spread": alike.spread, "moved": alike.moved, "zero": alike.zero, "step": alike.step}
             found[name] = fact
         return found
+
+    def _sharing(
+        self, owner: tuple[str, nn.Module] | None, name: str, others: list[int] | None
+    ) -> dict[str, Any] | None:
+        """The other parameters over the same memory, and where the program made it so."""
+        if not others or owner is None:
+            return None
+        names = self.eager.parameters.names
+        place = KNOWN.made.place(owner[1])
+        path = place[0].co_filename if place else ""
+        number = syntax.data_assignment(path, owner[0].rpartition(".")[2], name.rpartition(".")[2]) if path else None
+        return {
+            "with": [names[other][0] for other in others if other in names],
+            "line": line_at(path, number) if number else None,
+        }
 
     def _owners(self) -> dict[int, tuple[str, nn.Module]]:
         owners: dict[int, tuple[str, nn.Module]] = {}
@@ -192,6 +210,15 @@ def _plain(tensor: Tensor) -> bool:
         and type(tensor) in (Tensor, nn.Parameter)
         and tensor.numel() > 0
     )
+
+
+def _shared(parameters: list[Tensor]) -> dict[int, list[int]]:
+    """By id: the ids of other parameters of the same shape that begin at the same address."""
+    at: dict[tuple[int, torch.Size], list[int]] = {}
+    for parameter in parameters:
+        if _plain(parameter) and parameter.numel() > 1:
+            at.setdefault((parameter.data_ptr(), parameter.shape), []).append(id(parameter))
+    return {one: [other for other in ids if other != one] for ids in at.values() if len(ids) > 1 for one in ids}
 
 
 def _lr(group: dict[str, Any]) -> float:

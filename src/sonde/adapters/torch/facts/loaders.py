@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from sonde.adapters.torch.facts.batches import loader_facts
+from sonde.adapters.torch.facts.origins import Place, line
 
 MOST = 16
 
@@ -18,7 +20,7 @@ class Loaders:
         self._known: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
         self._current: dict[str, Any] | None = None
 
-    def iterated(self, loader: Any) -> None:
+    def iterated(self, loader: Any, place_of: Callable[[], Place | None]) -> None:
         known = self._known.get(id(loader))
         if known is not None and known[0]() is loader:
             self._current = known[1]
@@ -28,9 +30,11 @@ class Loaders:
                 return
             self._known[id(loader)] = (weakref.ref(loader), self._current)
         self._current["passes"] += 1
+        if self._current["iterated"] is None:
+            self._current["iterated"] = line(place_of())
 
     def _describe(self, loader: Any) -> dict[str, Any] | None:
-        facts = {**loader_facts(loader), "passes": 0, "steps": 0}
+        facts = {**loader_facts(loader), "passes": 0, "steps": 0, "iterated": None}
         for entry in self.entries:  # made anew in every epoch
             if entry["made"] is not None and entry["made"] == facts["made"] and entry["dataset"] == facts["dataset"]:
                 entry["made_anew"] = entry.get("made_anew", 0) + 1

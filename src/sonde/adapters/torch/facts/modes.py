@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from sonde.adapters.torch.facts.origins import KNOWN
+from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts.origins import KNOWN, Place, line_at, user_place
 
 
 def depends_on_mode(module: nn.Module) -> bool:
@@ -41,6 +43,10 @@ class RootModes:
         self.evaluated_steps = {"train": 0, "eval": 0}
         self._eval_step = -1
         self.eval_mode_seen = False
+        self.eval_line: dict[str, Any] | None = None
+        """The call of eval() that put it into the mode that it was then trained in."""
+        self.evaluated_line: dict[str, Any] | None = None
+        """Where it is first called without gradients in train mode."""
 
     def _alive(self) -> Iterator[tuple[str, nn.Module]]:
         for path, ref in self._parts:
@@ -66,6 +72,7 @@ class RootModes:
             self.trained["eval"] += 1
             if self.first_eval_step is None:
                 self.first_eval_step = step
+                self.eval_line = KNOWN.evaluated.line(root)
 
     def called_without_grad(self, step: int) -> None:
         root = self.ref()
@@ -73,6 +80,8 @@ class RootModes:
             return
         mode = "train" if root.training else "eval"
         self.evaluated[mode] += 1
+        if root.training and self.sensitive and self.evaluated_line is None:
+            self.evaluated_line = evaluation_line(user_place(sys._getframe(3)))
         if step != self._eval_step:
             self._eval_step = step
             self.evaluated_steps[mode] += 1
@@ -88,4 +97,15 @@ class RootModes:
             "evaluated_steps": self.evaluated_steps,
             "eval_mode_seen": self.eval_mode_seen,
             "made": self.made,
+            "eval_line": self.eval_line,
+            "evaluated_line": self.evaluated_line,
         }
+
+
+def evaluation_line(place: Place | None) -> dict[str, Any] | None:
+    """Where an evaluation begins, which is where `eval()` belongs: the `with torch.no_grad():` around the call, or
+    the first statement of the function."""
+    if place is None:
+        return None
+    path, number = place[0].co_filename, place[1]
+    return line_at(path, syntax.evaluation_start(path, number) or number)

@@ -79,6 +79,8 @@ class Known:
         """That call, as text, by the parameter's id: good while `filled` knows the parameter."""
         self.cast = Origins()
         """Modules, by the call that changed their dtype."""
+        self.evaluated = Origins()
+        """Modules, by the last call of `eval()`."""
         self.schedulers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.loaders: weakref.WeakSet[Any] = weakref.WeakSet()
         self.scalers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -91,6 +93,10 @@ class Known:
         """Optimizers that have stepped, by number."""
         self.compiled = False
         self._last = -1
+
+    def files(self) -> list[str]:
+        """The user's files that made modules and optimizers."""
+        return list(dict.fromkeys(place[0].co_filename for _, place in list(self.made._places.values())))[:8]
 
     def number(self, thing: Any) -> int:
         return self.numbers.get(id(thing), -1)

@@ -114,7 +114,11 @@ def _modules(current: Current) -> None:
             for module in self.modules():
                 KNOWN.cast.note(module, place)
 
+    def evaluated(_: Any, self: nn.Module) -> None:
+        KNOWN.evaluated.note(self, user_place(sys._getframe(2)))
+
     _after(nn.Module, "load_state_dict", loaded)
+    _after(nn.Module, "eval", evaluated)
     for name in ("to", "half", "bfloat16", "float", "double"):
         _after(nn.Module, name, cast)
 
@@ -149,6 +153,9 @@ def _schedulers() -> None:
         if self not in KNOWN.schedulers:
             KNOWN.schedulers.add(self)
             KNOWN.count(self)
+            for base in type(self).__mro__:  # a step of its own (warm restarts, one cycle, the user's) counts as well
+                if "step" in vars(base) and not hasattr(vars(base)["step"], "__wrapped__"):
+                    _wrap_step(base)
         given(self, frame)
 
     for kind in (
@@ -169,7 +176,8 @@ def _wrap_step(kind: Any) -> None:
     @functools.wraps(original)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1)
-        if getattr(self, "_step_count", 1) and not caller.f_code.co_filename.endswith("lr_scheduler.py"):
+        inner = caller.f_code.co_filename.endswith("lr_scheduler.py") or caller.f_locals.get("self") is self
+        if getattr(self, "_step_count", 1) and not inner:
             _quietly(lambda: stepped(self, lambda: user_place(caller)))
         return original(self, *args, **kwargs)
 
@@ -185,7 +193,8 @@ def _loaders() -> None:
 
     @functools.wraps(original)
     def iterate(self: Any) -> Any:
-        _quietly(lambda: LOADERS.iterated(self))
+        frame = sys._getframe(1)
+        _quietly(lambda: LOADERS.iterated(self, lambda: user_place(frame)))
         return original(self)
 
     DataLoader.__iter__ = iterate

@@ -34,6 +34,9 @@ class Track:
         self.without_backward = 0
         self.ever = False
         self.version = -1
+        self.added = False
+        """The last backward pass added to a gradient that was there, in place."""
+        self._gradient: tuple[int, int] | None = None
 
     def state(self) -> bool:
         """Whether there is a gradient now that is not all zero."""
@@ -52,6 +55,19 @@ class Track:
             self.sample = weakref.ref(best)
             self.ever = True
         return best is not None
+
+    def gradient(self) -> tuple[int, int] | None:
+        """Which gradient there is, and how often it has been written to."""
+        parameter = self.sample() if self.sample is not None else None
+        gradient = parameter.grad if parameter is not None else None
+        return (id(gradient), gradient._version) if gradient is not None else None
+
+    def before_backward(self) -> None:
+        self._gradient = self.gradient()
+
+    def after_backward(self) -> None:
+        now, before = self.gradient(), self._gradient
+        self.added |= now is not None and before is not None and now[0] == before[0] and now[1] > before[1]
 
     def weights(self) -> int:
         parameter = self.sample() if self.sample is not None else None
@@ -104,6 +120,7 @@ class Sequence:
                 track.cleared = True
             elif track.held:
                 lost = False
+            track.before_backward()
         if held and self.since_step and lost and all(track.version == track.weights() for track in held):
             self.wasted += 1
             self.wasted_since_step += 1
@@ -118,6 +135,7 @@ class Sequence:
             track = self.track(optimizer)
             track.held = track.state()
             track.ever |= track.held
+            track.after_backward()
             track.version = track.weights()
 
     def before_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
@@ -130,7 +148,7 @@ class Sequence:
         now = track.state()
         if not now and track.held:
             track.emptied += 1
-        elif now and track.steps and not track.cleared and self.since_step:
+        elif now and track.steps and not track.cleared and self.since_step and track.added:
             track.uncleared += 1
         elif now and track.steps and not self.since_step:
             track.without_backward += 1
@@ -141,7 +159,7 @@ class Sequence:
             return
         track = self.track(optimizer)
         track.steps += 1
-        track.cleared = track.held = False
+        track.cleared = track.held = track.added = False
         if self.since_step:
             key = f"{self.since_step}/{self.wasted_since_step}"
             self.windows[key] = self.windows.get(key, 0) + 1

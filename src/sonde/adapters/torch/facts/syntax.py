@@ -64,11 +64,91 @@ def no_grad_line(path: str, line: int) -> int | None:
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             guards = list(node.decorator_list)
         for guard in guards:
-            if any(word in ast.dump(guard) for word in ("'no_grad'", "'inference_mode'", "'set_grad_enabled'")):
+            if any(word in ast.dump(guard) for word in _WITHOUT_GRAD):
                 size = end - node.lineno  # type: ignore[attr-defined]
                 if best is None or size < best[0]:
                     best = (size, guard.lineno)
     return best[1] if best else None
+
+
+def evaluation_start(path: str, line: int) -> int | None:
+    """The `with` without gradients around a line; else the first statement of the function that it is in."""
+    best: tuple[int, int] | None = None
+    for node in _walk(path):
+        end = getattr(node, "end_lineno", None)
+        if end is None or not getattr(node, "lineno", line + 1) <= line <= end:
+            continue
+        if isinstance(node, ast.With | ast.AsyncWith):
+            if not any(word in ast.dump(item) for item in node.items for word in _WITHOUT_GRAD):
+                continue
+            size, number = end - node.lineno, node.lineno
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _trains(node):
+            body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
+            size, number = end - node.lineno, body[0].lineno
+        else:
+            continue
+        if best is None or size < best[0]:
+            best = (size, number)
+    return best[1] if best else None
+
+
+def _trains(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr == "backward" for part in ast.walk(node))
+
+
+_WITHOUT_GRAD = ("'no_grad'", "'inference_mode'", "'set_grad_enabled'")
+
+
+def backward_name(path: str, line: int) -> str | None:
+    """`loss` of `loss.backward()`, also of `scaler.scale(loss).backward()`, on a line."""
+    for node in _walk(path):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "backward"
+            and node.lineno <= line <= (node.end_lineno or node.lineno)
+        ):
+            given = node.func.value
+            if isinstance(given, ast.Call) and len(given.args) == 1:
+                given = given.args[0]
+            return given.id if isinstance(given, ast.Name) else None
+    return None
+
+
+def freezes(path: str) -> list[int]:
+    """Lines that turn `requires_grad` off; where a condition chooses what, the condition."""
+    found: list[int] = []
+    conditions = [node for node in _walk(path) if isinstance(node, ast.If)]
+    for node in _walk(path):
+        if _turns_off(node):
+            around = [
+                c for c in conditions if any(part is node for stmt in (*c.body, *c.orelse) for part in ast.walk(stmt))
+            ]
+            chosen = max((c.lineno for c in around), default=None)
+            found.append(chosen if chosen is not None else node.lineno)  # type: ignore[attr-defined]
+    return sorted(set(found))
+
+
+def _turns_off(node: ast.AST) -> bool:
+    """`p.requires_grad = False` (or by a condition), `p.requires_grad_(False)`."""
+    if isinstance(node, ast.Assign):
+        on = isinstance(node.value, ast.Constant) and node.value.value is True
+        return not on and any(isinstance(t, ast.Attribute) and t.attr == "requires_grad" for t in node.targets)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        return len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value is False
+    return False
+
+
+def data_assignment(path: str, owner: str, name: str) -> int | None:
+    """The line of `owner.name.data = ...`, by the last two names."""
+    for node in _walk(path):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                spelled = _spell(target).split(".")
+                if spelled[-1:] == ["data"] and spelled[-2:-1] == [name] and (owner in spelled or not owner):
+                    return node.lineno
+    return None
 
 
 def accumulations(path: str, first: int, last: int) -> Iterator[tuple[str, int]]:

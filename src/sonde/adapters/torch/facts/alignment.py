@@ -1,0 +1,147 @@
+"""Two variables that belong together, put into two different random orders by the program's own lines.
+
+`x = x[torch.randperm(n)]` and `y = y[torch.randperm(n)]`, or a shuffle of each. Only what the source says beyond
+doubt: both are reordered once, in the same function, by two draws without a seed set in between (the same seed twice
+gives the same order), and are then used as a pair.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts.origins import line_at
+
+_DRAWS = ("randperm", "permutation")
+_SEEDS = ("seed", "manual_seed", "default_rng", "RandomState", "set_state", "setstate", "set_rng_state")
+
+
+@dataclass(frozen=True, slots=True)
+class Reordering:
+    """`draw` is the line of the random order that it was put into."""
+
+    name: str
+    line: int
+    draw: int
+
+
+def apart(paths: list[str]) -> dict[str, Any] | None:
+    """The first such pair in these files."""
+    for path in paths:
+        tree = syntax.tree(path)
+        for scope in _scopes(tree) if tree is not None else ():
+            found = _in_scope(scope)
+            if found is not None:
+                first, second = found
+                return {
+                    "names": [first.name, second.name],
+                    "line": line_at(path, second.line),
+                    "other": line_at(path, first.line),
+                }
+    return None
+
+
+def _scopes(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    yield tree.body
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield node.body
+
+
+def _in_scope(body: list[ast.stmt]) -> tuple[Reordering, Reordering] | None:
+    orders: dict[str, int] = {}
+    found: list[Reordering] = []
+    for statement in body:
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            target = statement.targets[0]
+            if isinstance(target, ast.Name):
+                if _draw(statement.value):
+                    orders[target.id] = statement.lineno
+                found += _indexed(target.id, statement, orders)
+        elif isinstance(statement, ast.Expr):
+            found += _shuffled(statement)
+    for k, first in enumerate(found):
+        for second in found[k + 1 :]:
+            alone = sum(r.name in (first.name, second.name) for r in found) == 2
+            if (
+                first.name != second.name
+                and first.draw != second.draw
+                and alone
+                and not _seeded(body, first.line, second.line)
+                and _paired(body, first.name, second.name, second.line)
+            ):
+                return first, second
+    return None
+
+
+def _draw(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and _called(node) in _DRAWS
+
+
+def _called(node: ast.Call) -> str:
+    return (
+        node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else node.func.id
+        if isinstance(node.func, ast.Name)
+        else ""
+    )
+
+
+def _indexed(name: str, statement: ast.Assign, orders: dict[str, int]) -> list[Reordering]:
+    """`x = x[order]`, with the order drawn here or before."""
+    value = statement.value
+    if not (isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name) and value.value.id == name):
+        return []
+    if _draw(value.slice):
+        return [Reordering(name, statement.lineno, statement.lineno)]
+    if isinstance(value.slice, ast.Name) and value.slice.id in orders:
+        return [Reordering(name, statement.lineno, orders[value.slice.id])]
+    return []
+
+
+def _shuffled(statement: ast.Expr) -> list[Reordering]:
+    """`random.shuffle(x)`."""
+    call = statement.value
+    if isinstance(call, ast.Call) and _called(call) == "shuffle" and len(call.args) == 1:
+        given = call.args[0]
+        if isinstance(given, ast.Name):
+            return [Reordering(given.id, statement.lineno, statement.lineno)]
+    return []
+
+
+def _seeded(body: list[ast.stmt], first: int, last: int) -> bool:
+    return any(
+        isinstance(node, ast.Call) and _called(node) in _SEEDS and first < node.lineno <= last
+        for statement in body
+        for node in ast.walk(statement)
+    )
+
+
+def _paired(body: list[ast.stmt], a: str, b: str, after: int) -> bool:
+    """Both go into one call, one return, or are indexed alike in one statement."""
+    for statement in body:
+        if statement.lineno <= after:
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call):
+                given = {part.id for part in node.args if isinstance(part, ast.Name)}
+                if {a, b} <= given:
+                    return True
+                taken = {
+                    part.value.id: ast.dump(part.slice)
+                    for part in ast.walk(node)
+                    if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name)
+                }
+                if a in taken and taken.get(a) == taken.get(b):
+                    return True
+            elif (
+                isinstance(node, ast.Return)
+                and isinstance(node.value, ast.Tuple)
+                and {a, b} <= {part.id for part in node.value.elts if isinstance(part, ast.Name)}
+            ):
+                return True
+    return False

@@ -1,0 +1,77 @@
+"""Two orders for what belongs together are told from the source, and only where there is no doubt."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from sonde.adapters.torch.facts.alignment import apart
+
+APART = {
+    "a permutation each": """
+        x = x[torch.randperm(9)]
+        y = y[torch.randperm(9)]
+        data = TensorDataset(x, y)
+    """,
+    "a named permutation each": """
+        def load():
+            one = np.random.permutation(9)
+            two = np.random.permutation(9)
+            images = images[one]
+            labels = labels[two]
+            return images, labels
+    """,
+    "a shuffle each": """
+        random.shuffle(texts)
+        random.shuffle(tags)
+        for text, tag in zip(texts, tags):
+            pass
+    """,
+}
+TOGETHER = {
+    "one permutation": """
+        order = torch.randperm(9)
+        x = x[order]
+        y = y[order]
+        data = TensorDataset(x, y)
+    """,
+    "the same seed twice": """
+        random.seed(1)
+        random.shuffle(texts)
+        random.seed(1)
+        random.shuffle(tags)
+        data = zip(texts, tags)
+    """,
+    "never used as a pair": """
+        a = a[torch.randperm(9)]
+        b = b[torch.randperm(9)]
+        train(a)
+        test(b)
+    """,
+    "twice each, whatever that means": """
+        x = x[torch.randperm(9)]
+        x = x[torch.randperm(9)]
+        y = y[torch.randperm(9)]
+        data = TensorDataset(x, y)
+    """,
+}
+
+
+def told(source: str, tmp_path: Path) -> dict[str, object] | None:
+    path = tmp_path / "train.py"
+    path.write_text(textwrap.dedent(source))
+    return apart([str(path)])
+
+
+@pytest.mark.parametrize("name", APART)
+def test_two_orders_are_told(name: str, tmp_path: Path) -> None:
+    found = told(APART[name], tmp_path)
+    assert found is not None
+    assert len(set(found["names"])) == 2  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_one_order_is_left_alone(name: str, tmp_path: Path) -> None:
+    assert told(TOGETHER[name], tmp_path) is None
