@@ -55,7 +55,7 @@ class Replay:
         """Why no step of this run can be traced or replayed, if so."""
         self._bad: str | None = None
         """What was found to be non-finite since the last look: the loss, or a gradient."""
-        self._last_step = -2
+        self._last_step = self._saved_step = -2
         self._follow = False
         self._ended: Tracer | None = None
         self._first_bad = False
@@ -68,11 +68,12 @@ class Replay:
         """A parameter is not finite: whatever comes now follows from that."""
         if eager.session.options.replay is not None:
             self.off = "this is a replay"
-        elif eager.session.options.budget != 0 and not self._is_to_be_saved(0):
-            self._trace_live()
         else:
+            first = eager.session.options.budget != 0
+            if first:
+                self._trace_live()
             self.tape.wanted = True
-            if self._is_to_be_saved(0):
+            if first or self._is_to_be_saved(0):
                 self.tape.resume()
 
     def _is_to_be_saved(self, step: int) -> bool:
@@ -101,18 +102,40 @@ class Replay:
             self.tape.differentiate(tensor, plain, gradient)
             bad, self._bad = self._bad, None
             if bad == "loss":
-                self._first_bad = self._first_bad or (self.eager.step == 0 and self.eager.tracer is not None)
+                if self.eager.step == 0 and self.eager.tracer is not None and not self._first_bad:
+                    self._first_bad = True
+                    self._save_traced("the loss is not finite", plain)
                 self.run("the loss is not finite", plain)
 
     def gradients(self) -> None:
         """The gradients have been digested, the optimizer has not stepped yet."""
         if self._is_to_be_saved(self.eager.step):
-            self.run("asked for", None, asked=True)
+            self._save_traced("asked for", None)
         bad, self._bad = self._bad, None
         if bad == "gradient" and not self.eager.session.engine.loss_scaling:
+            if self.eager.tracer is not None:
+                self._save_traced("a gradient is not finite", None)
             self.run("a gradient is not finite", None)
 
+    def _save_traced(self, why: str, target: Tensor | None) -> None:
+        """A step that is traced as it runs, if it is, is run again only to be saved."""
+        live = self.eager.tracer
+        if live is None or self.active:
+            self.run(why, target, asked=True)
+            return
+        if not self.tape.entries or self._saved_step == self.eager.step:
+            return
+        self._saved_step = self.eager.step
+        with live.aside():
+            self.eager.tracer = None
+            try:
+                self.run(why, target, asked=True, traced=True)
+            finally:
+                self.eager.tracer = live
+
     def _asked(self, tensor: Tensor) -> None:
+        if self.eager.tracer is not None:
+            self._save_traced("the script looked and found a value that is not finite", tensor)
         self.run("the script looked and found a value that is not finite", tensor)
 
     # -- the first step, and one that follows ----------------------------------------------------
@@ -280,8 +303,11 @@ class Replay:
 
     # -- running the step again ------------------------------------------------------------------
 
-    def run(self, why: str, target: Tensor | None, *, asked: bool = False) -> None:
-        """`target` is the value that is wrong; None when it is a gradient, or when the user asked for this step."""
+    def run(self, why: str, target: Tensor | None, *, asked: bool = False, traced: bool = False) -> None:
+        """`target` is the value that is wrong; None when it is a gradient, or when the user asked for this step.
+
+        `asked`: whatever else was replayed. `traced`: there is a trace of this step already.
+        """
         eager = self.eager
         if self.active or eager.tracer is not None:
             return
@@ -315,8 +341,9 @@ class Replay:
                 problem = caught
                 tracer.notes.append(f"running the step again failed: {type(caught).__name__}: {caught}"[:500])
         trace = tracer.finish(eager.step, "replay", exact=exact)
-        self._write(trace)
-        self._note_batch(eager.step)
+        if not traced:
+            self._write(trace)
+            self._note_batch(eager.step)
         self._follow = not exact and not asked and self.done < MOST_REPLAYS
         spent = time.perf_counter_ns() - began
         eager.session.note(
