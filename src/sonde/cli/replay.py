@@ -58,6 +58,8 @@ def replay(
     sonde replay bundles/step37 --factory package.model:build
     sonde replay demo --json
     """
+    if debug and as_json:
+        raise UsageError("--debug talks to you and --json to a program; give one of them.")
     if script is not None and factory is not None:
         raise UsageError("--script and --factory both build the model; give one of them.")
     bundle = find_bundle(source, step, rank)
