@@ -129,7 +129,7 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: getattr(function, "__name__", str(function)))
+@pytest.mark.parametrize("function", FUNCTIONS, ids=name_of)
 def test_functions_by_name(function: Any) -> None:
     name = name_of(function)
     assert name is not None

@@ -171,3 +171,94 @@ def test_what_a_bundle_says_of_itself(foundry: Foundry, tmp_path: Path) -> None:
     (event,) = [event for event in ran.rank.events if event["kind"] == "bundle_saved"]
     assert (event["step"], event["path"]) == (7, "bundles/step7")
     assert str(tmp_path) not in json.dumps(document), "a bundle can be given away"
+
+
+FIRST = """
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    out = model(torch.randn(16, 8))
+    loss = {loss}  # HERE
+    {look}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+FIRSTS = {
+    "loss": FIRST.format(loss="(out.softmax(-1) * 0).log().mean()", look=""),
+    "gradient": FIRST.format(loss="(out - out.detach()).square().sum(1).sqrt().mean()", look=""),
+    "look": FIRST.format(loss="(out * 0).log().mean()", look="if not loss.isfinite(): break"),
+}
+
+
+@pytest.mark.parametrize("kind", FIRSTS)
+def test_the_first_step_is_saved_as_well(kind: str, foundry: Foundry, tmp_path: Path) -> None:
+    ran = train(foundry, FIRSTS[kind], tmp_path / "first")
+    assert [path.name for path in bundles_in(ran.rank.folder)] == ["step0"]
+    assert [trace.reason for trace in ran.rank.traces if trace.step == 0][:1] in (["first"], [])
+    bundle = elsewhere(ran, tmp_path / "second")
+    outcome, again = replayed(foundry, bundle, tmp_path / "second")
+    assert outcome["exact"], outcome
+    finding = diagnose(again.recording)[0]
+    assert finding.source is not None
+    assert (finding.step, finding.source.line) == (0, line_of(HEAD + FIRSTS[kind]))
+
+
+IMPOSSIBLE = """
+model = nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+shift = torch.zeros(2)
+for step in range(10):
+    out = model(torch.randn(16, 8)) + shift
+    shift.add_(0.01)
+    loss = out.square().mean()
+    if step in (BAD, BAD + 1):
+        loss = loss / (loss.detach() * 0)  # HERE
+    optimizer.zero_grad()
+    loss.backward()
+    for p in model.parameters():
+        p.grad.nan_to_num_(0, 0, 0)
+    optimizer.step()
+"""
+
+
+def test_a_step_whose_inputs_changed_is_not_saved_and_the_next_is_traced(foundry: Foundry, tmp_path: Path) -> None:
+    ran = train(foundry, IMPOSSIBLE, tmp_path / "first")
+    (event,) = [event for event in ran.rank.events if event["kind"] == "replay_impossible"]
+    assert (event["step"], event["why"]) == (7, "a tensor that the step had used was changed in place")
+    assert [(trace.step, trace.reason) for trace in ran.rank.traces] == [(0, "first"), (8, "following")]
+    assert bundles_in(ran.rank.folder) == []
+    finding = diagnose(ran.recording)[0]
+    assert finding.source is not None
+    assert finding.source.line == line_of(HEAD + IMPOSSIBLE)
+
+
+UNSEEN = """
+import random
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.inner(x) * (1 + random.random())
+
+model = Noisy()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(10):
+    loss = model(torch.randn(16, 8)).square().mean()
+    if step == BAD:
+        loss = loss * torch.tensor([1.0, float("inf")])  # HERE
+        loss = loss.sum() if False else (loss[0] + loss[1])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_step_that_depends_on_what_sonde_does_not_see(foundry: Foundry, tmp_path: Path) -> None:
+    """The same op goes wrong, with other numbers: reproduced, but not bit for bit."""
+    bundle = elsewhere(train(foundry, UNSEEN, tmp_path / "first"), tmp_path / "second")
+    outcome, _ = replayed(foundry, bundle, tmp_path / "second")
+    assert (outcome["exact"], outcome["reproduced"]) == (False, True)
+    assert outcome["different"][0]["value"] == "model"

@@ -13,6 +13,8 @@ from replay_trainings import line_of
 
 from launch import Foundry, Ran, cli
 
+pytestmark = pytest.mark.timeout(600)  # two processes that import torch, for each of several commands
+
 TRAINING = """
 import argparse
 from parts import build

@@ -58,6 +58,8 @@ def replay(
     sonde replay bundles/step37 --factory package.model:build
     sonde replay demo --json
     """
+    if debug and as_json:
+        raise UsageError("--debug talks to you and --json to a program; give one of them.")
     if script is not None and factory is not None:
         raise UsageError("--script and --factory both build the model; give one of them.")
     bundle = find_bundle(source, step, rank)
@@ -84,7 +86,7 @@ def replay(
 def perform(plan: Plan, bundle: Path, folder: Path, *, debug: bool) -> dict[str, Any]:
     """What came out; UsageError where the step did not run at all."""
     options = Options(run=str(folder.absolute()), budget=None, replay=str(bundle.absolute()), quiet=True, debug=debug, bundle_bytes=0, factory=plan.factory)  # fmt: skip
-    code = supervise(plan.command, options, extra=_alone(), quiet_output=not debug, folder=plan.folder)
+    code = supervise(plan.command, options, extra=_alone(), quiet_output=True, folder=plan.folder)
     path = folder / RESULT
     if not path.exists():
         raise UsageError(

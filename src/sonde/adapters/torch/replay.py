@@ -21,8 +21,9 @@ from sonde.adapters.torch.bundle.save import save
 from sonde.adapters.torch.bundle.tensors import Unsaveable
 from sonde.adapters.torch.entry import is_compiled
 from sonde.adapters.torch.reenact import Outcome, Reenactment, same
+from sonde.adapters.torch.stateful import Stateful
 from sonde.adapters.torch.tape import Tape
-from sonde.adapters.torch.taped import Entry, Slot
+from sonde.adapters.torch.taped import Slot
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.adapters.torch.trace import Tracer, transforming
 from sonde.adapters.torch.undisturbed import undisturbed
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
 
 MOST_REPLAYS = 3
-_STATE_BYTES = 1 << 20
-"""Buffers of a module that its forward reads and writes, other than running statistics, are copied up to this size."""
 
 log = logging.getLogger("sonde.session")
 
@@ -47,8 +46,8 @@ class Replay:
         self.eager = eager
         self.tape = Tape(eager)
         self.tape.asked = self._asked
-        self.tape.before_root = self._before_root
-        self.tape.after_root = self._after_root
+        stateful = Stateful()
+        self.tape.before_root, self.tape.after_root = stateful.before, stateful.after
         self.active = False
         """The step is being run again now."""
         self.done = 0
@@ -56,24 +55,23 @@ class Replay:
         """Why no step of this run can be traced or replayed, if so."""
         self._bad: str | None = None
         """What was found to be non-finite since the last look: the loss, or a gradient."""
-        self._last_step = -2
+        self._last_step = self._saved_step = -2
         self._follow = False
         self._ended: Tracer | None = None
         self._first_bad = False
         """The loss of the first step is bad: what came before the first module's call was not seen, so the
         next is traced."""
         self._began = 0
-        self._stateful: dict[int, list[str]] = {}
-        self._watched: list[tuple[nn.Module, str, Tensor, int]] | None = None
         self._poisoned = False
         """A parameter is not finite: whatever comes now follows from that."""
         if eager.session.options.replay is not None:
             self.off = "this is a replay"
-        elif self._in_window(0) and not self._is_to_be_saved(0):
-            self._trace_live()
         else:
+            first = self._in_window(0)
+            if first:
+                self._trace_live()
             self.tape.wanted = True
-            if self._is_to_be_saved(0):
+            if first or self._is_to_be_saved(0):
                 self.tape.resume()
 
     def _is_to_be_saved(self, step: int) -> bool:
@@ -102,18 +100,40 @@ class Replay:
             self.tape.differentiate(tensor, plain, gradient)
             bad, self._bad = self._bad, None
             if bad == "loss":
-                self._first_bad = self._first_bad or (self.eager.step == 0 and self.eager.tracer is not None)
+                if self.eager.step == 0 and self.eager.tracer is not None and not self._first_bad:
+                    self._first_bad = True
+                    self._save_traced("the loss is not finite", plain)
                 self.run("the loss is not finite", plain)
 
     def gradients(self) -> None:
         """The gradients have been digested, the optimizer has not stepped yet."""
         if self._is_to_be_saved(self.eager.step):
-            self.run("asked for", None, asked=True)
+            self._save_traced("asked for", None)
         bad, self._bad = self._bad, None
         if bad == "gradient" and not self.eager.session.engine.loss_scaling:
+            if self.eager.tracer is not None:
+                self._save_traced("a gradient is not finite", None)
             self.run("a gradient is not finite", None)
 
+    def _save_traced(self, why: str, target: Tensor | None) -> None:
+        """A step that is traced as it runs, if it is, is run again only to be saved."""
+        live = self.eager.tracer
+        before, self._saved_step = self._saved_step, self.eager.step
+        if live is None or self.active:
+            self.run(why, target, asked=True)
+            return
+        if not self.tape.entries or before == self.eager.step:
+            return
+        with live.aside():
+            self.eager.tracer = None
+            try:
+                self.run(why, target, asked=True, traced=True)
+            finally:
+                self.eager.tracer = live
+
     def _asked(self, tensor: Tensor) -> None:
+        if self.eager.tracer is not None:
+            self._save_traced("the script looked and found a value that is not finite", tensor)
         self.run("the script looked and found a value that is not finite", tensor)
 
     # -- the first step, and one that follows ----------------------------------------------------
@@ -218,6 +238,10 @@ class Replay:
         """The step is over. Called once a step, so it must be quick when there is nothing to do."""
         eager = self.eager
         tape = self.tape
+        if self._is_to_be_saved(step) and self._saved_step != step:
+            eager.session.note(
+                "bundle_declined", step=step, why="it has no optimizer step, before which it would be saved"
+            )
         if not behind:
             tape.clear()
         eager.session.cost_ns += tape.cost_ns
@@ -232,7 +256,6 @@ class Replay:
             trace = tracer.finish(step, "first" if step == 0 else "following")
             self._write(trace)
             self._note_batch(step)
-            self._watched = None
             seconds = (time.perf_counter_ns() - self._began) * 1e-9
             eager.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
             eager.session.uncounted()
@@ -273,43 +296,13 @@ class Replay:
         if batches.latest is not None:
             self.eager.session.note("batch", step=step, **batches.latest.facts())
 
-    # -- what a root's call depends on -----------------------------------------------------------
-
-    def _before_root(self, entry: Entry, module: nn.Module) -> None:
-        """Buffers that the forward both reads and writes are copied; that there are any shows in the first call."""
-        names = self._stateful.get(id(module))
-        if names is None:
-            self._watched = [
-                (owner, name, buffer, buffer._version)
-                for owner in module.modules()
-                if not isinstance(owner, nn.modules.batchnorm._BatchNorm)
-                for name, buffer in owner.named_buffers(recurse=False)
-                if buffer is not None
-            ]
-            return
-        for name in names:
-            buffer = module.get_buffer(name)
-            entry.buffers = (*entry.buffers, (buffer, buffer.detach().clone()))
-
-    def _after_root(self, module: nn.Module) -> None:
-        if self._watched is None:
-            return
-        watched, self._watched = self._watched, None
-        changed = {
-            (id(owner), name) for owner, name, buffer, version in watched if _changed(owner, name, buffer, version)
-        }
-        paths = [
-            f"{path}.{name}" if path else name
-            for path, owner in module.named_modules()
-            for name, buffer in owner.named_buffers(recurse=False)
-            if (id(owner), name) in changed and buffer.numel() * buffer.element_size() <= _STATE_BYTES
-        ]
-        self._stateful[id(module)] = paths
-
     # -- running the step again ------------------------------------------------------------------
 
-    def run(self, why: str, target: Tensor | None, *, asked: bool = False) -> None:
-        """`target` is the value that is wrong; None when it is a gradient, or when the user asked for this step."""
+    def run(self, why: str, target: Tensor | None, *, asked: bool = False, traced: bool = False) -> None:
+        """`target` is the value that is wrong; None when it is a gradient, or when the user asked for this step.
+
+        `asked`: whatever else was replayed. `traced`: there is a trace of this step already.
+        """
         eager = self.eager
         if self.active or eager.tracer is not None:
             return
@@ -351,8 +344,9 @@ class Replay:
                 problem = caught
                 tracer.notes.append(f"running the step again failed: {type(caught).__name__}: {caught}"[:500])
         trace = tracer.finish(eager.step, "replay", exact=exact)
-        self._write(trace)
-        self._note_batch(eager.step)
+        if not traced:
+            self._write(trace)
+            self._note_batch(eager.step)
         self._follow = not exact and not asked and self.done < MOST_REPLAYS
         spent = time.perf_counter_ns() - began
         eager.session.note(
@@ -425,8 +419,3 @@ class Replay:
                 exact = False
                 notes.append("the loss that came out is not the one that the training had computed")
         return exact, outcome
-
-
-def _changed(owner: nn.Module, name: str, buffer: Tensor, version: int) -> bool:
-    held: Any = getattr(owner, name, None)
-    return held is not buffer or buffer._version != version

@@ -98,5 +98,7 @@ def _answered(tape: Tape, tensor: Tensor) -> None:
     """The script looks at a loss: so do we, where that costs nothing."""
     if tensor.device.type != "cpu" or tensor.numel() != 1 or not tensor.requires_grad or tape.slot(tensor) is None:
         return
-    if not bool(torch.isfinite(tensor.detach())):
+    with torch._C.DisableTorchFunction():
+        finite = bool(torch.isfinite(tensor.detach()))
+    if not finite:
         tape.asked(tensor)

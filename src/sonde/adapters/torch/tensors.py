@@ -44,10 +44,18 @@ def dtype_name(tensor: Tensor) -> str:
 
 def raw_bytes(tensor: Tensor) -> tuple[bytes, str, tuple[int, ...]]:
     """The bytes of a tensor with the name of its dtype and its shape, for the recording."""
-    plain = tensor.detach()
-    if plain.is_sparse or plain.layout is not torch.strided:
-        plain = plain.to_dense()
-    plain = plain.resolve_conj().resolve_neg().cpu().contiguous()
-    # A dimension of 1 may have any stride and still be contiguous, which a view as bytes does not like.
-    flat = plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
-    return flat.numpy().tobytes(), dtype_name(plain), tuple(plain.shape)
+    view, dtype, shape = raw_view(tensor)
+    return view.tobytes(), dtype, shape
+
+
+def raw_view(tensor: Tensor) -> tuple[memoryview, str, tuple[int, ...]]:
+    """The same without a copy, where the tensor lies in memory as it should; it is good as long as the tensor is not
+    changed."""
+    with torch._C.DisableTorchFunction():  # these are no ops of the training's
+        plain = tensor.detach()
+        if plain.is_sparse or plain.layout is not torch.strided:
+            plain = plain.to_dense()
+        plain = plain.resolve_conj().resolve_neg().cpu().contiguous()
+        # A dimension of 1 may have any stride and still be contiguous, which a view as bytes does not like.
+        flat = plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
+        return memoryview(flat.numpy()), dtype_name(plain), tuple(plain.shape)

@@ -7,10 +7,11 @@ nodes are kept until the trace ends.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Literal
@@ -40,6 +41,7 @@ _NODES = 64
 """Autograd nodes of one op that are watched."""
 _functorch_level = torch._C._functorch.maybe_current_level
 _jit_state = torch._C._get_tracing_state
+_hidden = torch._C.DisableTorchFunction
 _VIEWS_OF_TENSORS = frozenset({"T", "mT", "H", "mH", "real", "imag", "data"})
 
 
@@ -349,6 +351,19 @@ class Tracer:
         remove(self.mode)
         torch.autograd.Function.apply = _APPLY
 
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Off for a while, and then as before: also where torch has taken the mode off for the time of an op."""
+        apply = torch.autograd.Function.__dict__["apply"]
+        was_on = remove(self.mode)
+        torch.autograd.Function.apply = _APPLY
+        try:
+            yield
+        finally:
+            if was_on:
+                push(self.mode)
+            torch.autograd.Function.apply = apply
+
     def _apply(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
             return _APPLY.__func__(function, *args, **kwargs)
@@ -379,7 +394,8 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
         guard = eager.session.guard
         inputs: tuple[TensorFact, ...] = ()
         try:
-            inputs = tracer.facts([tensor for tensor in tensors_in((args, kwargs)) if _measurable(tensor)])
+            with _hidden():  # from the tape's mode, which may lie below
+                inputs = tracer.facts([tensor for tensor in tensors_in((args, kwargs)) if _measurable(tensor)])
         except Exception as problem:
             guard.contain("tracing an op", problem)
         draws: AbstractContextManager[None] = nullcontext()
@@ -391,13 +407,15 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
                 out = func(*args, **kwargs)
         except Exception as failure:
             try:
-                tracer.record(func, name, args, kwargs, inputs, None, frame, f"{type(failure).__name__}: {failure}")
+                with _hidden():
+                    tracer.record(func, name, args, kwargs, inputs, None, frame, f"{type(failure).__name__}: {failure}")
             except Exception as problem:
                 guard.contain("tracing an op", problem)
             raise
         if isinstance(out, Tensor) or name == "setitem" or tensors_in(out):
             try:
-                tracer.record(func, name, args, kwargs, inputs, out, frame)
+                with _hidden():
+                    tracer.record(func, name, args, kwargs, inputs, out, frame)
                 if len(tracer.drafts) > inner + 1:  # ops of a custom autograd function, which came before it
                     tracer.drafts[-1].fields["arguments"]["inner"] = inner
             except Exception as problem:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sonde.adapters.torch.reenact import Outcome, dense
-from sonde.adapters.torch.tensors import raw_bytes
+from sonde.adapters.torch.tensors import raw_view
 
 MOST_BYTES = 256 << 20
 """Larger results are not looked at."""
@@ -22,8 +22,10 @@ def checksum(tensor: Tensor) -> str | None:
         return None
     if plain.is_floating_point() and bool(plain.isnan().any()):
         plain = plain.masked_fill(plain.isnan(), float("nan"))
-    content, dtype, shape = raw_bytes(plain)
-    return hashlib.blake2b(f"{dtype}{list(shape)}".encode() + content, digest_size=16).hexdigest()
+    content, dtype, shape = raw_view(plain)
+    made = hashlib.blake2b(f"{dtype}{list(shape)}".encode(), digest_size=16)
+    made.update(content)
+    return made.hexdigest()
 
 
 def results(outcome: Outcome, leaf_name: Callable[[Tensor], str]) -> dict[str, Any]:

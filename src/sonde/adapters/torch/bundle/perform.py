@@ -14,23 +14,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from sonde.adapters.torch.bundle.checksum import results
-from sonde.adapters.torch.bundle.functions import function_of
 from sonde.adapters.torch.bundle.live import live
+from sonde.adapters.torch.bundle.load import tape_of
 from sonde.adapters.torch.bundle.program import apply, differences
 from sonde.adapters.torch.bundle.rebuild import Found, Rebuild
 from sonde.adapters.torch.bundle.roots import differs, restore
 from sonde.adapters.torch.bundle.save import failure, leaf_names, scalars
 from sonde.adapters.torch.bundle.tensors import Contents
-from sonde.adapters.torch.bundle.tree import Decoder
 from sonde.adapters.torch.reenact import Losses, Outcome, Reenactment
-from sonde.adapters.torch.taped import Entry, Place, Slot
+from sonde.adapters.torch.taped import Slot
 from sonde.adapters.torch.tensors import dtype_name
 from sonde.adapters.torch.undisturbed import undisturbed
 from sonde.errors import RecordingError
-from sonde.model.site import Kind, Role, SourceLine
+from sonde.model.site import Kind, Role
 from sonde.session.options import Options
 from sonde.store.bundles import read_bundle
 from sonde.store.files import dump_json
@@ -107,7 +106,7 @@ class Performance:
         for entry in self.document["roots"]:
             eager.adopt(roots[entry["name"]], entry["name"], entry["prefix"])
         eager.session.steps.step = eager.step = eager.block.step = int(self.document["step"])
-        entries, losses = self._tape(roots)
+        entries, losses = tape_of(self.document, self.contents, roots)
         wanted = self.document.get("target")
         began = time.perf_counter_ns()
         act = Reenactment(eager, entries, losses)
@@ -155,54 +154,6 @@ class Performance:
             place = f" ({source['file']}:{source['line']})" if source else ""
             what = f"; {found['op']} at {found['site']}{place} is the first that is not finite"
         print(f"sonde: step {self.document['step']} {how}{what}", file=sys.stderr, flush=True)
-
-    # -- the tape --------------------------------------------------------------------------------
-
-    def _tape(self, roots: Found) -> tuple[list[Entry], Losses]:
-        def module(root: str, path: str) -> nn.Module:
-            try:
-                return roots[root].get_submodule(path)
-            except (KeyError, AttributeError):
-                raise RecordingError(f"{root} has no module {path!r} here.") from None
-
-        def state(root: str, path: str) -> Tensor:
-            owner, _, name = path.rpartition(".")
-            held = getattr(module(root, owner), name, None)
-            if not isinstance(held, Tensor):
-                raise RecordingError(f"{root} has no parameter or buffer {path!r} here.")
-            return held
-
-        decoder = Decoder(self.contents, module, state)
-        try:
-            entries = [self._entry(call, decoder) for call in self.document["calls"]]
-            losses = [
-                (Slot(int(scaled)), Slot(int(plain)), decoder.decode(seed))
-                for scaled, plain, seed in self.document["losses"]
-            ]
-        except (TypeError, ValueError, KeyError, RuntimeError) as error:
-            raise RecordingError(f"{self.folder} is damaged: {error}.") from None
-        return entries, losses
-
-    def _entry(self, call: dict[str, Any], decoder: Decoder) -> Entry:
-        if "module" in call:
-            root, path = call["module"]
-            what: Any = decoder.module(str(root), str(path))
-        else:
-            what = function_of(str(call.get("function")))
-            if what is None:
-                raise RecordingError(f"this torch has no function {str(call.get('function'))[:80]!r}.")
-        random = self.contents.plain(call["random"]) if call["random"] is not None else None
-        return Entry.again(
-            what,
-            [decoder.decode(value) for value in call["args"]],
-            {str(name): decoder.decode(value) for name, value in call["kwargs"].items()},
-            random=random,
-            grad=call["grad"],
-            outputs=[Slot(int(slot)) for slot in call["outputs"]],
-            autocast=tuple((str(device), decoder.decode({"dtype": dtype})) for device, dtype in call["autocast"]),
-            buffers=tuple((decoder.decode(buffer), self.contents.plain(name)) for buffer, name in call["buffers"]),
-            place=_place(call),
-        )
 
     # -- the result ------------------------------------------------------------------------------
 
@@ -255,12 +206,6 @@ def _observe(eager: Eager, outcome: Outcome, losses: Losses) -> None:
         if name is not None:
             facts: dict[str, Any] = {"trainable": True, "shape": tuple(leaf.shape), "dtype": dtype_name(leaf)}
             eager.add(eager.session.site(name[0], Role.GRAD, Kind.PARAMETER, **facts), gradient.detach())
-
-
-def _place(call: dict[str, Any]) -> Place:
-    source, (owner, kind) = call["source"], call["owner"]
-    line = SourceLine(str(source["file"]), int(source["line"]), str(source["code"])) if source else None
-    return line, str(owner), str(kind)
 
 
 def _key(failure: dict[str, Any]) -> tuple[Any, ...]:

@@ -69,7 +69,11 @@ class Rebuild:
                 self.roots[named.own] = named.owner
             self._known.update(id(part) for part in named.owner.modules())
             self._known.add(id(module))
-        found = self._resolve(frame)
+        try:
+            found = self._resolve(frame)
+        except (KeyError, TypeError, AttributeError) as error:
+            self.lost(f"the bundle is damaged: {error!r}")
+            return
         if found is not None:
             self.stop()
             self.found(found)

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from sonde.adapters.torch.reenact import same
-from sonde.adapters.torch.tensors import dtype_name, raw_bytes
+from sonde.adapters.torch.tensors import dtype_name, raw_view
 from sonde.errors import RecordingError
 from sonde.store.bundles import STATE, Stored
 from sonde.store.values import CODES
@@ -75,7 +75,7 @@ class Gathered:
         return [
             Stored(
                 name, dtype_name(tensor), tuple(tensor.shape), tensor.numel() * tensor.element_size(),
-                lambda tensor=tensor: raw_bytes(tensor)[0],
+                lambda tensor=tensor: raw_view(tensor)[0],
             )
             for name, tensor in self._tensors.items()
         ]  # fmt: skip
