@@ -64,6 +64,9 @@ def cli() -> None:
     sonde check train.py                 two steps: does it train at all?
     sonde show                           what the newest run recorded
     sonde query . 'select * from hits'   SQL over every digest
+    sonde lr train.py                    the learning-rate schedule, before training
+    sonde tune train.py --param lr=log:1e-5:1e-1
+    sonde export . board                 for TensorBoard, W&B, CSV, Parquet
 
     Shell completion (bash; also zsh, fish):  eval "$(_SONDE_COMPLETE=bash_source sonde)"
     """
