@@ -11,7 +11,7 @@ import torch
 from train_sample import by_hand, equal, parts, weights
 
 import sonde
-from launch import python
+from launch import Foundry, python
 from sonde.errors import UsageError
 from sonde.train import (
     Callback,
@@ -285,6 +285,37 @@ def test_watch_monitor_brings_hits_and_findings(tmp_path: Path) -> None:
     assert "sonde: error: " in done.err
 
 
+LOOPS = """
+import hashlib, sys, torch, sonde
+from torch import nn
+from sonde.train import LossMonitor, WatchMonitor
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+loader = torch.utils.data.DataLoader(torch.randn(32, 4), batch_size=8, shuffle=True)
+ours = len(sys.argv) > 1
+for batch in sonde.loop(loader, [LossMonitor(0), WatchMonitor()]) if ours else loader:
+    loss = model(batch).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest(), loss.item())
+if ours:  # after the loop nothing is noted any more, though the session that began in it has wrapped what was ours
+    import gc
+    from sonde.train.seen import Seen
+    (model(batch).sum()).backward()
+    assert all(not seen.losses for seen in gc.get_objects() if isinstance(seen, Seen))
+"""
+
+
+def test_a_plain_loop_with_callbacks_under_sonde_is_the_same_bit_for_bit(foundry: Foundry, tmp_path: Path) -> None:
+    bare = foundry.bare(LOOPS, tmp_path)
+    assert bare.code == 0, bare.err
+    assert foundry.bare(LOOPS, tmp_path, argv=["ours"]).out == bare.out
+    watched = foundry.watched(LOOPS, tmp_path, argv=["ours"])
+    assert watched.out == bare.out, watched.err
+
+
 def test_watch_monitor_refuses_a_wrong_watchpoint() -> None:
     with pytest.raises(UsageError):
         WatchMonitor("**:out nonsense >")
@@ -293,3 +324,14 @@ def test_watch_monitor_refuses_a_wrong_watchpoint() -> None:
 def test_import_stays_light(tmp_path: Path) -> None:
     code = "import sonde, sonde.train, sys; print([m for m in ('torch', 'torchmetrics', 'optuna', 'rich') if m in sys.modules])"
     assert python("-c", code, cwd=tmp_path).out == "[]\n"
+
+
+def test_the_progress_bar_is_on_standard_error_and_shows_the_loss(capsys: pytest.CaptureFixture[str]) -> None:
+    network, loss_fn, optimizer, loader = parts()
+    Model(network, loss_fn, optimizer).train(1, loader, progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "training" in shown.err
+    assert "loss 0." in shown.err
+    Model(network, loss_fn, optimizer).train(1, loader)
+    assert capsys.readouterr() == ("", ""), "none where there is no terminal"

@@ -33,3 +33,12 @@ def test_callbacks(foundry: Foundry, tmp_path: Path) -> None:
     assert len(list((tmp_path / "checkpoints").glob("CKP-*.safetensors"))) == 5
     assert re.search(r"^epoch: \d+ step: \d+ loss: \d\.[\de.-]+$", ran.out, re.MULTILINE)
     assert [line.split()[0] for line in lines[-5:]] == ["accuracy", "f1_score", "loss", "precision", "recall"]
+
+
+def test_checkpoints(foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.bare(EXAMPLES / "checkpoints.py", tmp_path)
+    assert ran.out == "same value: 0.weight (3, 2)\nAll params num: 4\nsame params num: 1\n", ran.err
+
+
+def test_warm_up(foundry: Foundry, tmp_path: Path) -> None:
+    assert foundry.bare(EXAMPLES / "warm_up.py", tmp_path).out == "[0.0, 0.025, 0.05, 0.075, 0.1, 0.1]\n"

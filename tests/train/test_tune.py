@@ -139,6 +139,21 @@ def test_it_goes_on_after_being_stopped(tmp_path: Path, number: signal.Signals) 
         assert any(trial["params"] == cut["params"] for trial in done), "it was tried again with the same values"
 
 
+def test_on_a_terminal_it_shows_what_runs(tmp_path: Path) -> None:
+    import pexpect
+
+    (tmp_path / "bowl.py").write_text(BOWL)
+    words = ["-m", "sonde", "tune", "bowl.py", "--param", "x=float:0:6", "--trials", "1", "--", "--wait", "1.5"]
+    shown = pexpect.spawn(
+        sys.executable, words, cwd=str(tmp_path), env={**environment(), "TERM": "xterm"}, encoding="utf-8", dimensions=(24, 100)
+    )  # fmt: skip
+    shown.expect(r"0 of 1 done  trial 0: \d+ s, step \d+ loss [\d.]+", timeout=60)
+    shown.expect(r"best so far", timeout=60)
+    shown.expect(pexpect.EOF, timeout=60)
+    shown.close()
+    assert shown.exitstatus == 0
+
+
 def test_a_hopeless_script_is_not_tried_for_ever(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("import argparse\nargparse.ArgumentParser().parse_args()\n")
     ran = cli("tune", "bad.py", "--param", "x=float:0:1", cwd=tmp_path)

@@ -76,6 +76,9 @@ def cli() -> None:
     sonde convert SRC DST                dumps and checkpoints between formats
     sonde ui                             live and recorded runs in the browser
     sonde attach                         the terminal debugger on a training under `sonde run --ui`
+    sonde lr train.py                    the learning-rate schedule, before training
+    sonde tune train.py --param lr=log:1e-5:1e-1
+    sonde export . board                 for TensorBoard, W&B, CSV, Parquet
 
     Shell completion (bash; also zsh, fish):  eval "$(_SONDE_COMPLETE=bash_source sonde)"
     """

@@ -85,7 +85,11 @@ def tune_command(
         else:
             from sonde.train.tuning.engine import optimise
 
-            optimise(opened, settings, folder, trials=trials, jobs=jobs, told=_Line(opened, settings), timeout=timeout)
+            with _Status(settings.metric.name, trials) as status:
+                optimise(
+                    opened, settings, folder, trials=trials, jobs=jobs, told=_Line(opened, settings), shown=status.show,
+                    timeout=timeout,
+                )  # fmt: skip
     except KeyboardInterrupt:
         interrupted = True
         click.echo("sonde: interrupted; the same command goes on from here", err=True)
@@ -161,6 +165,36 @@ class _Line:
                 )
         else:
             self.broken = -(10**9)
+
+
+class _Status:
+    """What runs now, in a line of its own below the others; on a terminal only."""
+
+    def __init__(self, metric: str, trials: int) -> None:
+        self.metric, self.trials = metric, trials
+        self._line: Any = None
+
+    def __enter__(self) -> _Status:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.status import Status
+
+            self._line = Status("", console=Console(stderr=True))
+            self._line.start()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self._line is not None:
+            self._line.stop()
+
+    def show(self, done: int, running: list[tuple[int, Any]]) -> None:
+        if self._line is None:
+            return
+        parts = [f"{done} of {self.trials} done"]
+        for number, process in running:
+            at = f", step {process.latest[0]} {self.metric} {process.latest[1]:.4g}" if process.latest else ""
+            parts.append(f"trial {number}: {process.seconds:.0f} s{at}")
+        self._line.update("  ".join(parts))
 
 
 def _finish(study: Any, settings: Settings, folder: Path, as_json: bool) -> None:

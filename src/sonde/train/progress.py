@@ -28,12 +28,12 @@ class Progress:
 
             self._bar = Bar(
                 TextColumn("{task.description}"),
-                BarColumn(),
+                BarColumn(20),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[told]}"),
-                console=Console(stderr=True),
+                console=Console(stderr=True, force_terminal=True),
                 auto_refresh=False,  # a thread of its own would take its time from the training
                 redirect_stdout=False,
                 redirect_stderr=False,

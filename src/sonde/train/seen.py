@@ -24,6 +24,7 @@ class Seen:
         self.losses: list[Any] = []
         self._handles: list[Any] = []
         self._unscaled: Any = None
+        self._on = False
 
     @property
     def loss(self) -> Any:
@@ -33,6 +34,7 @@ class Seen:
         self.losses.clear()
 
     def __enter__(self) -> Seen:
+        self._on = True
         self._backward, self._scale = torch.autograd.backward, torch.amp.GradScaler.scale
         torch.autograd.backward = self._our_backward = self._noting(self._backward)
         torch.amp.GradScaler.scale = self._our_scale = self._scaling(self._scale)
@@ -41,7 +43,8 @@ class Seen:
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        # Where someone has wrapped them since, theirs stays, and ours inside it only notes.
+        self._on = False
+        # Where someone has wrapped them since, theirs stays, and ours inside it passes on.
         if torch.autograd.backward is self._our_backward:
             torch.autograd.backward = self._backward
         if torch.amp.GradScaler.scale is self._our_scale:
@@ -54,7 +57,7 @@ class Seen:
         @functools.wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             first = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
-            if isinstance(first, torch.Tensor) and first.numel() == 1:
+            if self._on and isinstance(first, torch.Tensor) and first.numel() == 1:
                 unscaled, self._unscaled = self._unscaled, None
                 self.losses.append((first if unscaled is None else unscaled).detach())
             return original(tensors, *args, **kwargs)
@@ -64,7 +67,7 @@ class Seen:
     def _scaling(self, original: Any) -> Any:
         @functools.wraps(original)
         def scale(scaler: Any, outputs: Any) -> Any:
-            if isinstance(outputs, torch.Tensor):
+            if self._on and isinstance(outputs, torch.Tensor):
                 self._unscaled = outputs.detach()
             return original(scaler, outputs)
 

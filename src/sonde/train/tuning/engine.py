@@ -21,10 +21,20 @@ POLL = 0.25
 
 Told = Callable[[Any, Outcome], None]
 """Called with each trial that has ended, as it is in the study, and what became of it."""
+Shown = Callable[[int, list[tuple[int, Running]]], None]
+"""Called now and then with how many are done, and those that run, with their numbers."""
 
 
 def optimise(
-    study: Any, settings: Settings, folder: Path, *, trials: int, jobs: int, told: Told, timeout: float | None = None
+    study: Any,
+    settings: Settings,
+    folder: Path,
+    *,
+    trials: int,
+    jobs: int,
+    told: Told,
+    shown: Shown = lambda done, running: None,
+    timeout: float | None = None,
 ) -> None:
     """Until the study holds `trials` trials that were not cut off. KeyboardInterrupt leaves it as it stands."""
     space = distributions({parameter.name: parameter for parameter in settings.parameters})
@@ -34,7 +44,8 @@ def optimise(
     try:
         while True:
             late = deadline is not None and time.monotonic() > deadline
-            left = 0 if late or study.exhausted else trials - done(study) - len(running)
+            finished = done(study)
+            left = 0 if late or study.exhausted else trials - finished - len(running)
             while left > 0 and len(running) < jobs:
                 trial = study.ask(space)
                 began = Running(settings, trial.params, folder / "trials" / f"{trial.number:04d}", threads=threads)
@@ -42,6 +53,7 @@ def optimise(
                 left -= 1
             if not running:
                 return
+            shown(finished, [(number, process) for number, (_, process) in running.items()])
             time.sleep(POLL)
             for number, (trial, process) in list(running.items()):
                 outcome = _watch(trial, process)

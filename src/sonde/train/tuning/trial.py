@@ -94,6 +94,8 @@ class Running:
             )
         self.began = self._diagnosed = time.monotonic()
         self._told = -1
+        self.latest: tuple[int, float] | None = None
+        """Step and value of the metric, as far as is known."""
 
     @property
     def seconds(self) -> float:
@@ -102,6 +104,7 @@ class Running:
     def new_values(self) -> list[tuple[int, float]]:
         """Since the last time, smoothed as the metric is, at the steps at which trials are compared."""
         values = self.metric.values(self.folder)
+        self.latest = values[-1] if values else None
         told, found = self._told, []
         for place, (step, value) in enumerate(values):
             if step > told and (worth_telling(step) or not math.isfinite(value)):
