@@ -260,7 +260,9 @@ class DumpWriter:
             path = self.folder / JOURNAL
             try:
                 if path.exists():
-                    close_journal(path)
+                    accepted = self.entries
+                    self.entries, self.bytes = close_journal(path)
+                    self.lost += max(0, accepted - self.entries)
             except OSError as problem:
                 log.warning(
                     "the index of %s could not be written (%s); its journal serves as well", self.folder, problem
