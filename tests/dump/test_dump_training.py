@@ -144,6 +144,18 @@ def test_only_overflows(foundry: Foundry, tmp_path: Path) -> None:
     assert "first:out" not in {entry.site for entry in source.entries if entry.step == 2}
 
 
+def test_the_op_that_overflows_is_dumped_with_its_inputs(foundry: Foundry, tmp_path: Path) -> None:
+    script = TRAINING.replace(
+        "F.softmax(x, dim=-1)", "F.softmax(torch.log(x - x if len(kept) == 3 else x.abs() + 1), dim=-1)"
+    )
+    dump = config(dump_mode=1, kernels=["log", "softmax"], iteration="all")
+    dump["async_dump_settings"]["op_debug_mode"] = 1
+    source = dumped(foundry.watched(script, tmp_path, dump=dump))
+    first = source.entries[0]
+    assert (first.step, first.site.partition("/")[2]) == (2, "log#0:in")
+    assert not source.read(first).any(), "the zeros whose logarithm was taken"
+
+
 def test_bfloat16_float8_and_scalars_survive(foundry: Foundry, tmp_path: Path) -> None:
     script = """
     import json, os, torch
@@ -244,3 +256,32 @@ def test_several_optimizer_steps_of_one_round(foundry: Foundry, tmp_path: Path) 
     """
     source = dumped(foundry.watched(script, tmp_path, dump=config(dump_mode=1, kernels=["critic:in"])))
     assert [(entry.step, source.read(entry)[0, 0]) for entry in source.entries] == [(k, float(k)) for k in range(6)]
+
+
+def test_a_compiled_module_is_dumped_from_outside(foundry: Foundry, tmp_path: Path) -> None:
+    script = """
+    import json, os, torch
+    from torch import nn
+    torch.manual_seed(0)
+    inner = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    net = nn.Sequential(torch.compile(inner, backend="eager"), nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    seen = []
+    for _ in range(3):
+        out = net(torch.ones(2, 3))
+        out.sum().backward()
+        optimizer.step()
+        seen.append(out.tolist())
+    json.dump({"out": seen, "compiled": torch._dynamo.utils.counters["stats"]["unique_graphs"]}, open(os.environ["RESULT"], "w"))
+    """
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "dumped").mkdir()
+    bare = foundry.bare(script, tmp_path / "bare")
+    ran = foundry.watched(
+        script, tmp_path / "dumped", dump=config(dump_mode=1, kernels=["*:out", "linear"], input_output=2)
+    )
+    source = dumped(ran)
+    assert ran.result == bare.result
+    outs = [source.read(entry).tolist() for entry in source.entries if entry.site == "net:out"]
+    assert outs == ran.result["out"]
+    assert {entry.site for entry in source.entries} >= {"1:out", "1/linear#0:out"}

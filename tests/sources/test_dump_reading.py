@@ -88,15 +88,15 @@ def test_a_step_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_many_tensors_of_one_step_go_to_several_files(tmp_path: Path) -> None:
-    dump(tmp_path / "d", steps=1, names=3000)
+    dump(tmp_path / "d", steps=1, names=5000)
     files = sorted(path.name for path in (tmp_path / "d" / "rank_0" / "steps").iterdir())
     assert len(files) > 1
     source = open_source(tmp_path / "d")
-    assert len(source.entries) == 3000
+    assert len(source.entries) == 5000
     assert all(source.read(entry)[0] == int(entry.name[2:]) for entry in source.entries)
     from safetensors.numpy import load_file
 
-    assert sum(len(load_file(tmp_path / "d" / "rank_0" / "steps" / name)) for name in files) == 3000
+    assert sum(len(load_file(tmp_path / "d" / "rank_0" / "steps" / name)) for name in files) == 5000
 
 
 def test_the_values_of_a_recording(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.text import Text
@@ -15,7 +14,7 @@ from sonde.cli.screen import console as screen
 from sonde.cli.screen import print_json, table
 from sonde.errors import UsageError
 from sonde.store.sources import TensorSource, open_source
-from sonde.store.weights import Change, Statistics, Status, Weight, diff, inspect, pair
+from sonde.store.weights import Change, Statistics, Status, Weight, diff, inspect, label, pair
 
 BAD = ("nan", "inf")
 WORDS: dict[Status, str] = {
@@ -74,7 +73,7 @@ def _show_one(source: TensorSource, weights: list[Weight], flagged: bool, as_jso
     if as_json:
         tensors = [
             {
-                "name": _name(weight.entry), "dtype": weight.entry.dtype, "shape": list(weight.entry.shape),
+                "name": label(weight.entry), "dtype": weight.entry.dtype, "shape": list(weight.entry.shape),
                 "flags": weight.statistics.flags, **weight.statistics.to_json(),
             }
             for weight in shown
@@ -90,7 +89,7 @@ def _show_one(source: TensorSource, weights: list[Weight], flagged: bool, as_jso
         return bad
     rows: list[list[str | Text]] = [
         [
-            Text(_name(weight.entry)),
+            Text(label(weight.entry)),
             weight.entry.dtype,
             _shape(weight.entry.shape),
             *_numbers(weight.statistics),
@@ -152,10 +151,6 @@ def _show_two(old: TensorSource, new: TensorSource, changes: list[Change], flagg
     _problems(old)
     _problems(new)
     return bad
-
-
-def _name(entry: Any) -> str:
-    return str(entry.key.removesuffix(":value")) if entry.step < 0 else f"{entry.key} (step {entry.step})"
 
 
 def _shape(shape: tuple[int, ...]) -> str:

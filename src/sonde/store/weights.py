@@ -157,13 +157,20 @@ def inspect(source: TensorSource, entries: list[Entry], progress: Progress = lam
         yield Weight(entry, statistics)
 
 
+def label(entry: Entry) -> str:
+    """What people call it: its name; in a dump the site with the step, and the rank where it is not the first."""
+    if entry.step < 0:
+        return entry.key.removesuffix(":value")
+    return f"{entry.key} (step {entry.step}{f', rank {entry.rank}' if entry.rank else ''})"
+
+
 def pair(old: list[Entry], new: list[Entry]) -> list[tuple[str, Entry | None, Entry | None]]:
     """By name, in the order of the newer and then what is only in the older. A wrapper's prefix in one of them does not matter."""
-    olds, news = {entry.key: entry for entry in old}, {entry.key: entry for entry in new}
+    olds, news = {label(entry): entry for entry in old}, {label(entry): entry for entry in new}
     if not olds.keys() & news.keys():
-        olds, news = {_bare(key): e for key, e in olds.items()}, {_bare(key): e for key, e in news.items()}
+        olds, news = {_bare(name): e for name, e in olds.items()}, {_bare(name): e for name, e in news.items()}
     names = [*news, *(name for name in olds if name not in news)]
-    return [(name.removesuffix(":value"), olds.get(name), news.get(name)) for name in names]
+    return [(name, olds.get(name), news.get(name)) for name in names]
 
 
 def _bare(key: str) -> str:

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sonde.adapters.torch.dump_ops import DumpOps
 from sonde.adapters.torch.hooks import hook
@@ -129,6 +129,16 @@ class Dump:
                 self.put(tensor, self._site(entry.name, Role.OUT, Kind.MODULE, entry.type, k, given), call)
             if self._roles[Role.GRAD] and self.eager.grad_on:
                 self.on_gradient(tensor, self._site(entry.name, Role.GRAD, Kind.MODULE, entry.type, k, given), call)
+
+    def hidden_from(self, module: nn.Module) -> bool:
+        """A compiled module is about to run: ops are not looked at meanwhile. Whether they would have been."""
+        compiled = (
+            type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
+        )
+        if self.ops is None or not compiled:
+            return False
+        self.ops.pause()
+        return True
 
     def _inputs(self, entry: Entry, call: int, args: Any, kwargs: Any, *, anyway: bool = False) -> None:
         given = tensors_in((args, kwargs))

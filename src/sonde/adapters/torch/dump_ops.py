@@ -26,15 +26,28 @@ class DumpOps(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self.dump = dump
         self._on = False
+        self._paused = 0
         self._counts: Counter[tuple[str, int, str]] = Counter()
 
     def new_step(self, wanted: bool) -> None:
         self._counts.clear()
+        wanted = wanted and not self.dump.eager.replay.off
         if wanted and not self._on:
             push(self)
         elif self._on and not wanted:
             remove(self)
-        self._on = wanted
+        self._on, self._paused = wanted, 0
+
+    def pause(self) -> None:
+        """A compiled module runs: its compiler must not see a mode."""
+        self._paused += 1
+        if self._on and self._paused == 1:
+            remove(self)
+
+    def resume(self) -> None:
+        self._paused = max(0, self._paused - 1)
+        if self._on and not self._paused:
+            push(self)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -53,22 +66,26 @@ class DumpOps(TorchFunctionMode):  # type: ignore[misc]
         count = self._counts[module, call, name]
         self._counts[module, call, name] = count + 1
         address = f"{module}/{name}#{count}"
+        overflows = self.dump.settings.overflow_only
         try:
-            self._put(address, name, Role.IN, (args, kwargs), call)
+            if not overflows:
+                self._put(address, name, Role.IN, (args, kwargs), call)
         except Exception as problem:
             eager.session.guard.contain("dumping an op", problem)
         out = func(*args, **kwargs)
         try:
             if isinstance(out, Tensor | list | tuple):
+                if overflows and any(map(self.dump.overflowed, tensors_in(out))):
+                    self._put(address, name, Role.IN, (args, kwargs), call, anyway=True)
                 self._put(address, name, Role.OUT, out, call)
         except Exception as problem:
             eager.session.guard.contain("dumping an op", problem)
         return out
 
-    def _put(self, name: str, op: str, role: Role, value: Any, call: int) -> None:
+    def _put(self, name: str, op: str, role: Role, value: Any, call: int, *, anyway: bool = False) -> None:
         given = tensors_in(value)
         for k, tensor in enumerate(given):
             index = k if len(given) > 1 else None
-            self.dump.put(tensor, Site(-1, name, role, Kind.OP, index, op), call)
+            self.dump.put(tensor, Site(-1, name, role, Kind.OP, index, op), call, anyway=anyway)
             if role is Role.OUT and self.dump.eager.grad_on:
                 self.dump.on_gradient(tensor, Site(-1, name, Role.GRAD, Kind.OP, index, op), call)

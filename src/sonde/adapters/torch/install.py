@@ -164,6 +164,7 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
         call = _dumping(eager, "inputs", dump.entering, entry, args, kwargs)
     eager.stack.append(entry)
     eager.inside_idle = eager.idle and eager.tracer is None
+    quiet = dump is not None and dump.hidden_from(self)
     try:
         if eager.stops.ops.pushed and is_compiled(self):
             with eager.stops.ops.aside():
@@ -171,6 +172,8 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
         else:
             out = _original_call(self, *args, **kwargs)
     finally:
+        if quiet and dump is not None and dump.ops is not None:
+            dump.ops.resume()
         eager.inside_idle = eager.resting
         eager.stack.pop()
         if not eager.stack:

@@ -104,24 +104,24 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def close_journal(path: Path) -> int:
-    """Make the Parquet index of a journal, and remove the journal. The number of rows. Raises OSError."""
-    target = path.with_name(INDEX)
+def close_journal(path: Path) -> tuple[int, int]:
+    """Make the Parquet index of a journal, and remove the journal. How many tensors are whole, and their bytes. Raises OSError."""
     draft = path.with_name(INDEX + TEMPORARY)
-    count = 0
+    whole = size = 0
     try:
         with pq.ParquetWriter(draft, SCHEMA) as writer:
             batch: list[dict[str, Any]] = []
             for row in rows(path):
                 batch.append(row)
-                count += 1
+                if row["complete"]:
+                    whole, size = whole + 1, size + row["nbytes"]
                 if len(batch) >= BATCH:
                     writer.write_batch(pa.RecordBatch.from_pylist(batch, SCHEMA))
                     batch = []
             writer.write_batch(pa.RecordBatch.from_pylist(batch, SCHEMA))
-        draft.replace(target)
+        draft.replace(path.with_name(INDEX))
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
     path.unlink()
-    return count
+    return whole, size

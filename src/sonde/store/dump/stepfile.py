@@ -7,12 +7,11 @@ be read again soon.
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from pathlib import Path
-from typing import Any
 
-from sonde.store.files import dump_json
 from sonde.store.values import CODES
 
 PAGE = 4096
@@ -38,28 +37,31 @@ class StepFile:
         self.room = room
         self.size = room
         """Where the next tensor goes."""
-        self._header: list[tuple[str, str, list[int], int, int]] = []
+        self._header: list[tuple[str, int]] = []
+        """Descriptions, and where their tensors end."""
         self._facts = facts
-        self._used = 256 + len(dump_json(facts))
+        self._used = 256 + len(json.dumps(facts))
         self._fd = -1
         self._direct = False
         self.written = 0
 
     # -- the thread that fills -------------------------------------------------------------------
 
-    def fits(self, key: str, shape: tuple[int, ...]) -> bool:
-        return self._used + self._cost(key, shape) <= self.room - _ROOM_LEFT
-
-    @staticmethod
-    def _cost(key: str, shape: tuple[int, ...]) -> int:
-        return len(key.encode("utf-8", "backslashreplace")) * 2 + 21 * (len(shape) + 1) + 110
-
-    def add(self, key: str, dtype: str, shape: tuple[int, ...], nbytes: int) -> None:
-        """The tensor's bytes are all handed over: it counts."""
+    def described(self, key: str, dtype: str, shape: tuple[int, ...], nbytes: int) -> str:
+        """Its place in the header, were it the next to come."""
         code, as_stored = stored(dtype, shape, nbytes)
-        self._header.append((key, code, as_stored, self.size, self.size + nbytes))
-        self._used += self._cost(key, shape)
+        first = self.size - self.room
+        place = f'"shape":{as_stored},"data_offsets":[{first},{first + nbytes}]'
+        return f'{json.dumps(key)}:{{"dtype":"{code}",{place}}}'
+
+    def fits(self, description: str) -> bool:
+        return self._used + len(description) + 1 <= self.room - _ROOM_LEFT
+
+    def add(self, description: str, nbytes: int) -> None:
+        """The tensor's bytes are all handed over: it counts."""
         self.size += nbytes
+        self._header.append((description, self.size))
+        self._used += len(description) + 1
 
     @property
     def next_room(self) -> int:
@@ -108,12 +110,10 @@ class StepFile:
         """Write the header of what is whole, cut the file there, and close it. How many bytes of the file are good."""
         if self._fd < 0:
             return 0
-        whole = [entry for entry in self._header if entry[4] <= self.written]
-        end = whole[-1][4] if whole else self.room
-        entries: dict[str, Any] = {"__metadata__": self._facts}
-        for key, code, shape, first, last in whole:
-            entries[key] = {"dtype": code, "shape": shape, "data_offsets": [first - self.room, last - self.room]}
-        header = dump_json(entries)
+        whole = [(text, end) for text, end in self._header if end <= self.written]
+        end = whole[-1][1] if whole else self.room
+        parts = [f'"__metadata__":{json.dumps(self._facts)}', *(text for text, _ in whole)]
+        header = ("{" + ",".join(parts) + "}").encode()
         try:
             os.ftruncate(self._fd, end)
             if self._direct:

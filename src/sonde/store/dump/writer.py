@@ -105,15 +105,18 @@ class DumpWriter:
             self._step, self._part = seen.step, 0
             self._keys.clear()
         call, key = self._key(seen)
-        if self._file is not None and not self._file.fits(key, seen.shape):
+        if self._file is not None and not self._file.fits(
+            self._file.described(key, seen.dtype, seen.shape, len(content))
+        ):
             self._end_file()
             self._part += 1
         if self._file is None:
             facts = {"format": f"sonde-dump-{FORMAT_VERSION}", "step": str(seen.step)}
-            room = max(self._room, PAGE * (2 + len(key) // 500))
+            room = max(self._room, PAGE * (2 + (6 * len(key) + 21 * len(seen.shape)) // PAGE))
             self._file = StepFile(self.folder, step_file(seen.step, self._part), facts, room)
             self._begin(self._file)
         file = self._file
+        description = file.described(key, seen.dtype, seen.shape, len(content))
         self._journal.append(
             {
                 "ord": self.entries, "step": seen.step, "phase": seen.phase, "call": call, "site": seen.site,
@@ -126,7 +129,7 @@ class DumpWriter:
         else:
             self._fill(self._pool, file, content)
         self._keys.add(key)
-        file.add(key, seen.dtype, seen.shape, len(content))
+        file.add(description, len(content))
         self.entries += 1
         self.bytes += len(content)
 
@@ -260,7 +263,9 @@ class DumpWriter:
             path = self.folder / JOURNAL
             try:
                 if path.exists():
-                    close_journal(path)
+                    accepted = self.entries
+                    self.entries, self.bytes = close_journal(path)
+                    self.lost += max(0, accepted - self.entries)
             except OSError as problem:
                 log.warning(
                     "the index of %s could not be written (%s); its journal serves as well", self.folder, problem
