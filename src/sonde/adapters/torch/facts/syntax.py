@@ -115,6 +115,7 @@ def backward_name(path: str, line: int) -> str | None:
     return None
 
 
+@functools.lru_cache(maxsize=32)
 def freezes(path: str) -> list[int]:
     """Lines that turn `requires_grad` off; where a condition chooses what, the condition."""
     found: list[int] = []
