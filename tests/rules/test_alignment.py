@@ -62,7 +62,7 @@ TOGETHER = {
 def told(source: str, tmp_path: Path) -> dict[str, object] | None:
     path = tmp_path / "train.py"
     path.write_text(textwrap.dedent(source))
-    return apart([str(path)])
+    return apart((str(path),))
 
 
 @pytest.mark.parametrize("name", APART)

@@ -42,7 +42,7 @@ class Batch:
         """For the recording: the dataset's type, the indices, and the line where its samples are made."""
         dataset = self.dataset()
         held = next((found for index in self.indices if (found := _held(dataset, index)) is not None), None)
-        source = held["source"] if held is not None and held["source"] is not None else sample_line(dataset)
+        source = held["source"] if held is not None and held["source"] is not None else _sample_line(dataset)
         return {
             "dataset": type(dataset).__name__,
             "indices": self.indices,
@@ -55,17 +55,20 @@ latest: Batch | None = None
 """The last batch of any loader, also from before the session began."""
 
 
-def sample_line(dataset: Any) -> dict[str, Any] | None:
-    """The first line of the user's `__getitem__`; of the dataset inside, for subsets and the like."""
+def _sample_line(dataset: Any) -> dict[str, Any] | None:
+    place = sample_place(dataset)
+    if place is None:
+        return None
+    path, line = place
+    return {"file": display_path(path), "line": line, "code": linecache.getline(path, line).strip()}
+
+
+def sample_place(dataset: Any) -> tuple[str, int] | None:
+    """File and first line of the user's `__getitem__`; of the dataset inside, for subsets and the like."""
     for _ in range(8):
         code = getattr(getattr(type(dataset), "__getitem__", None), "__code__", None)
         if code is not None and is_user(code):
-            line = code.co_firstlineno
-            return {
-                "file": display_path(code.co_filename),
-                "line": line,
-                "code": linecache.getline(code.co_filename, line).strip(),
-            }
+            return code.co_filename, code.co_firstlineno
         inner = getattr(dataset, "dataset", None)
         if inner is None:
             return None

@@ -7,6 +7,7 @@ from typing import Any
 
 from sonde.diagnose.flow import made_by, parameters_behind
 from sonde.diagnose.rule import Case, rule
+from sonde.diagnose.rules import precision
 from sonde.diagnose.told import gradient_rows, parameters, place, some
 from sonde.model.finding import Finding
 from sonde.model.site import SourceLine
@@ -85,7 +86,7 @@ def all_zero(case: Case) -> list[Finding]:
     losses = [value for _, value in case.series("loss")]
     if case.steps < STEPS or not losses or any(value != value for value in losses):
         return []
-    if max(map(abs, losses[-5:])) < 1e-7:
+    if max(map(abs, losses[-5:])) < 1e-7 or precision.unscaled(case):
         return []
     zero = zero_gradients(case)
     if not any(len(parameters(case)[name]["shape"]) >= 2 for name in zero):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any
 
 from sonde.diagnose.rule import Case, rule
@@ -114,7 +115,7 @@ def out_of_step(case: Case) -> list[Finding]:
     """
     losses = [value for _, value in case.series("loss") if value == value]
     tenth = max(1, len(losses) // 10)
-    if len(losses) < 20 or sum(losses[-tenth:]) < 0.6 * sum(losses[:tenth]):
+    if len(losses) < 20 or sum(losses[-tenth:]) < 0.75 * tenth * _chance(case, sum(losses[:tenth]) / tenth):
         return []
     evidence = {"first_loss": losses[0], "last_loss": losses[-1]}
     pair = case.facts.get("orders_apart")
@@ -137,6 +138,14 @@ def out_of_step(case: Case) -> list[Finding]:
             ):
                 return [_apart(case, "the loaders of inputs and of labels", inputs["iterated"], evidence)]
     return []
+
+
+def _chance(case: Case, first: float) -> float:
+    """The loss of a model that knows nothing: log(classes), where the loss is a cross-entropy; else what it began with."""
+    for op in case.first.ops if case.first is not None else ():
+        if op.op == "cross_entropy" and len(op.inputs[0].shape) >= 2:
+            return min(first, log(op.inputs[0].shape[1]))
+    return first
 
 
 def _apart(case: Case, what: str, line: dict[str, Any], evidence: dict[str, Any]) -> Finding:

@@ -277,7 +277,7 @@ def scaler_order(event: Event) -> Cause | None:
             advice="Call scaler.update() once after scaler.step(), at the end of every step.",
             confidence=0.93,
         )
-    if "No inf checks were recorded" not in text:
+    if "No inf checks were recorded" not in text and "_scale is None" not in text:
         return None
     past = scaling.get("step_line") if scaling.get("steps_on_scaled_gradients") else None
     if past is not None and "prior to update" in text:

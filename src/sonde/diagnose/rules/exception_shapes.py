@@ -125,6 +125,11 @@ def view_of_strided(event: Event) -> Cause | None:
     )
 
 
+_DIMENSION = re.compile(
+    r"Expected (\d)D \(unbatched\) or (\d)D \(batched\) input to (\w+), but got input of size: (\[[^\]]*\])"
+)
+
+
 @family("layer-input-size")
 def layer_input_size(event: Event) -> Cause | None:
     """A layer was built for another size than it is given: in_features of a linear layer, in_channels of a
@@ -136,6 +141,8 @@ def layer_input_size(event: Event) -> Cause | None:
     given = (layer.get("inputs") or [None])[0]
     if given is None or event.get("type") not in ("RuntimeError", "ValueError", "AssertionError"):
         return None
+    if _DIMENSION.search(message(event)):
+        return None  # a dimension is missing: which of those left is which cannot be said
     shape = given["shape"]
     name, expected, actual = _compare(kind, configuration, shape)
     if name is None or expected == actual:
@@ -256,11 +263,6 @@ def _maker(event: Event, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
     best."""
     kept = [fact["line"] for fact in inputs.values() if fact.get("attribute") and fact.get("line")]
     return kept[0] if len(kept) == 1 else None
-
-
-_DIMENSION = re.compile(
-    r"Expected (\d)D \(unbatched\) or (\d)D \(batched\) input to (\w+), but got input of size: (\[[^\]]*\])"
-)
 
 
 @family("input-dimensions")

@@ -206,8 +206,11 @@ _WITH_PARAMETERS = frozenset(
 
 @rule("optimizer-never-steps")
 def never_steps(case: Case) -> list[Finding]:
-    """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped."""
+    """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped. Steps
+    that a gradient scaler skips are another matter (`scaler-skips-all`)."""
     facts = case.facts
+    if case.series("skipped"):
+        return []
     backwards = facts.get("sequence", {}).get("backwards", 0)
     found = []
     busy = {k for k, optimizer in enumerate(facts.get("optimizers", [])) if optimizer["steps"]}
@@ -431,7 +434,9 @@ def shared_memory(case: Case) -> list[Finding]:
     """
     for name, fact in parameters(case).items():
         shared = fact.get("shares_memory")
-        if shared and shared["with"] and fact["requires_grad"] and (shared["line"] or name > shared["with"][0]):
+        if not shared or not shared["with"] or not fact["requires_grad"] or not fact["optimizers"]:
+            continue
+        if shared["line"] or name > shared["with"][0]:
             return [
                 Finding(
                     rule="parameters-share-memory",

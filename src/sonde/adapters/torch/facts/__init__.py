@@ -294,7 +294,7 @@ class Facts:
             "leaf_loss": self.leaf_loss,
             "strangers": self.strangers.facts(self.eager),
             "freezes": freezes(),
-            "orders_apart": apart(KNOWN.files()),
+            "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self._made_in_forward(),
         }

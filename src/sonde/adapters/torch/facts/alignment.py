@@ -8,6 +8,7 @@ gives the same order), and are then used as a pair.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,8 @@ class Reordering:
     draw: int
 
 
-def apart(paths: list[str]) -> dict[str, Any] | None:
+@functools.lru_cache(maxsize=8)
+def apart(paths: tuple[str, ...]) -> dict[str, Any] | None:
     """The first such pair in these files."""
     for path in paths:
         tree = syntax.tree(path)

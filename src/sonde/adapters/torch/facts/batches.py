@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from sonde.adapters.torch.batches import sample_line
+from sonde.adapters.torch.batches import sample_place
 from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at, user_place
 from sonde.adapters.torch.frames import is_user
@@ -163,7 +163,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "worker_init": _worker_init(loader),
         "dataset": type(dataset).__name__,
         "length": length,
-        "sample_line": sample_line(dataset),
+        "sample_line": _sample_line(dataset),
         "holds": [str(t.dtype).removeprefix("torch.") for t in dataset.tensors]
         if isinstance(dataset, TensorDataset)
         else None,
@@ -175,6 +175,15 @@ def _seed(loader: Any) -> int | None:
     """Of the generator that shuffles, where it has one of its own."""
     generator = loader.generator or getattr(loader.sampler, "generator", None)
     return generator.initial_seed() if generator is not None else None
+
+
+def _sample_line(dataset: Any) -> dict[str, Any] | None:
+    """The first statement of the user's `__getitem__`."""
+    place = sample_place(dataset)
+    if place is None:
+        return None
+    path, number = place
+    return line_at(path, syntax.first_statement(path, number) or number)
 
 
 def _worker_init(loader: DataLoader[Any]) -> dict[str, Any] | None:

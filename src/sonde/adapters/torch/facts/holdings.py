@@ -132,7 +132,7 @@ class Holdings:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     holders.setdefault(id(parameter), []).append(KNOWN.number(optimizer))
-        shared = _shared([p for _, p in list(eager.parameters.live())[:MOST] if id(p) in holders])
+        shared = _shared([p for _, p in list(eager.parameters.live())[:MOST]])
         living = {KNOWN.number(optimizer) for optimizer in optimizers()}
         for name, parameter in list(eager.parameters.live())[:MOST]:
             owner = owners.get(id(parameter))

@@ -154,7 +154,7 @@ def _schedulers() -> None:
             KNOWN.schedulers.add(self)
             KNOWN.count(self)
             for base in type(self).__mro__:  # a step of its own (warm restarts, one cycle, the user's) counts as well
-                if "step" in vars(base) and not hasattr(vars(base)["step"], "__wrapped__"):
+                if "step" in vars(base) and vars(base)["step"] not in _STEPS:
                     _wrap_step(base)
         given(self, frame)
 
@@ -177,11 +177,16 @@ def _wrap_step(kind: Any) -> None:
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1)
         inner = caller.f_code.co_filename.endswith("lr_scheduler.py") or caller.f_locals.get("self") is self
-        if getattr(self, "_step_count", 1) and not inner:
+        if not inner:
             _quietly(lambda: stepped(self, lambda: user_place(caller)))
         return original(self, *args, **kwargs)
 
     kind.step = step
+    _STEPS.add(step)
+
+
+_STEPS: set[Callable[..., Any]] = set()
+"""Our own, so that none is wrapped twice."""
 
 
 def _loaders() -> None:

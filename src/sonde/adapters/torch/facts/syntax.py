@@ -92,6 +92,15 @@ def evaluation_start(path: str, line: int) -> int | None:
     return best[1] if best else None
 
 
+def first_statement(path: str, line: int) -> int | None:
+    """The first line of the body of the function that is defined on a line, after what documents it."""
+    for node in _walk(path):
+        if isinstance(node, ast.FunctionDef) and node.lineno <= line <= node.body[0].lineno:
+            body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
+            return body[0].lineno
+    return None
+
+
 def _trains(node: ast.AST) -> bool:
     return any(isinstance(part, ast.Attribute) and part.attr == "backward" for part in ast.walk(node))
 
@@ -115,6 +124,7 @@ def backward_name(path: str, line: int) -> str | None:
     return None
 
 
+@functools.lru_cache(maxsize=32)
 def freezes(path: str) -> list[int]:
     """Lines that turn `requires_grad` off; where a condition chooses what, the condition."""
     found: list[int] = []
