@@ -69,6 +69,12 @@ class RecordedRank:
         return self._fresh(self.folder / fmt.SITES, "sites", lambda: Rank(self.folder).sites)
 
     @property
+    def addresses(self) -> dict[str, Site]:
+        return self._fresh(
+            self.folder / fmt.SITES, "addresses", lambda: {site.address: site for site in self.sites.values()}
+        )
+
+    @property
     def hits(self) -> list[Hit]:
         return self._fresh(self.folder / fmt.HITS, "hits", lambda: Rank(self.folder).hits)
 
