@@ -75,7 +75,7 @@ class Gallery:
 
     def __init__(self) -> None:
         self.onlookers: set[Onlooker] = set()
-        self._rows: dict[Key, dict[int, Any]] = {}
+        self._rows: dict[Key, list[Array]] = {}
         self._scalars: dict[Key, dict[str, tuple[int, float]]] = {}
         self._ranks: dict[Key, LiveRank] = {}
 
@@ -96,9 +96,7 @@ class Gallery:
             case "digests" | "scalars" if not self.looking_at(place):
                 return
             case "digests":
-                waiting = self._rows.setdefault(place, {})
-                for row in change["rows"]:
-                    waiting[int(row["site"])] = row
+                self._rows.setdefault(place, []).append(change["rows"])
                 self._ranks[place] = live
             case "scalars":
                 self._scalars.setdefault(place, {}).update(change["values"])
@@ -108,8 +106,7 @@ class Gallery:
                         "state", place, encode({"type": "state", "run": place[0], "rank": place[1], "state": state})
                     )
             case "hit":
-                known = {site.address: site for site in live.sites.values() if site.address == change["hit"].site}
-                self.tell(place, {"type": "hit", "hit": hit_out(change["ord"], change["hit"], known)})
+                self.tell(place, {"type": "hit", "hit": hit_out(change["ord"], change["hit"], live.addresses)})
             case "stop":
                 self.tell(place, change)
                 self.tell(place, {"type": "state", "state": state})
@@ -121,9 +118,10 @@ class Gallery:
         rows, self._rows = self._rows, {}
         for place, waiting in rows.items():
             live = self._ranks[place]
-            text = encode(digests_out(live, place, np.array(list(waiting.values()))))
+            latest = latest_of(waiting)
+            text = encode(digests_out(live, place, latest))
             for one in self.looking_at(place):
-                one.show("digests", place, text, len(waiting))
+                one.show("digests", place, text, len(latest))
         scalars, self._scalars = self._scalars, {}
         for place, values in scalars.items():
             step = max((pair[0] for pair in values.values()), default=0)
@@ -131,6 +129,14 @@ class Gallery:
             text = encode({"type": "scalars", "run": place[0], "rank": place[1], "step": step, "values": shown})
             for one in self.looking_at(place):
                 one.show("scalars", place, text)
+
+
+def latest_of(parts: list[Array]) -> Array:
+    """The last row of each site."""
+    rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    last = np.full(int(rows["site"].max(initial=-1)) + 1, -1, np.int64)
+    last[rows["site"]] = np.arange(len(rows))
+    return rows[np.sort(last[last >= 0])]
 
 
 def digests_out(live: LiveRank, place: Key, rows: Array) -> Json:
@@ -146,19 +152,14 @@ def health(live: LiveRank, rows: Array) -> list[str]:
     bad = (rows["nan"] + rows["pos_inf"] + rows["neg_inf"]) > 0
     large = np.nan_to_num(rows["absmax"], nan=0.0) > LARGE
     empty = (rows["zero"] == rows["count"]) & (rows["count"] > 1)
-    found: list[str] = np.where(bad, "bad", np.where(rows["count"] > 0, "ok", "none")).tolist()
-    for k in np.flatnonzero((large | empty) & ~bad).tolist():
-        site = live.sites.get(int(rows["site"][k]))
-        if site is None:
-            continue
-        gradient = site.role in (Role.GRAD, Role.GRAD_IN)
-        if (empty[k] and gradient) or (large[k] and site.dtype.startswith(("float", "bfloat", "complex"))):
-            found[k] = "warn"
-    if live.hit_steps:
-        steps = rows["step"].tolist()
-        for k, id in enumerate(rows["site"].tolist()):
-            site = live.sites.get(id)
-            last = live.hit_steps.get(site.address) if site is not None else None
-            if last is not None and found[k] != "bad":
-                found[k] = "bad" if last == steps[k] else "warn"
+    sites = rows["site"]
+    last = np.where(sites < len(live.hit_steps), live.hit_steps[np.minimum(sites, len(live.hit_steps) - 1)], -1)
+    bad |= last == rows["step"]
+    warn = (last >= 0) & ~bad
+    for k in np.flatnonzero((large | empty) & ~bad & ~warn).tolist():
+        site = live.sites.get(int(sites[k]))
+        if site is not None:
+            gradient = site.role in (Role.GRAD, Role.GRAD_IN)
+            warn[k] = (empty[k] and gradient) or (large[k] and site.dtype.startswith(("float", "bfloat", "complex")))
+    found: list[str] = np.where(bad, "bad", np.where(warn, "warn", np.where(rows["count"] > 0, "ok", "none"))).tolist()
     return found
