@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.cli.dumping import dump_of
-from sonde.session.options import Options
+from sonde.session.options import Options, Twin
 from sonde.store.claim import create_run
 from sonde.store.reader import Rank, Recording
 
@@ -163,6 +163,8 @@ class Foundry:
         debug: bool = False,
         stdin: str = "",
         dump: Mapping[str, Any] | None = None,
+        window: tuple[int, int] = (0, 1),
+        twin: Twin | None = None,
     ) -> Ran:
         """`dump` is what stands in a dump configuration, without its path, which is `cwd/dump`."""
         folder = create_run(record or cwd, None, {"script": "script.py", "argv": []})
@@ -175,6 +177,8 @@ class Foundry:
             recommended=recommended,
             debug=debug,
             dump=_dump(dump, cwd) if dump is not None else None,
+            window=window,
+            twin=twin,
         )
         (cwd / "stdin").write_text(stdin)
         return self._run(script, cwd, argv, {**options.to_environment(), **(env or {})}, folder, strict=strict)

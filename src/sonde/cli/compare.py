@@ -28,11 +28,17 @@ from sonde.store.sources import open_source
 @click.option("--run", "targets", multiple=True, metavar="'SCRIPT ARGS'", help="Run this script; give it twice.")
 @click.option("--same-init", is_flag=True, help="The second script begins with the first's initial weights.")
 @click.option("--same-data", is_flag=True, help="The second script is given the first's batches.")
-@click.option("--steps", type=click.IntRange(2), default=100, show_default=True, metavar="N", help="Steps that scripts run.")
+@click.option(
+    "--steps", type=click.IntRange(2), default=100, show_default=True, metavar="N", help="Steps that scripts run."
+)
 @click.option("--map", "map_file", type=click.Path(path_type=Path), metavar="FILE.yaml", help="Names of A: names of B.")
-@click.option("--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recordings of both scripts here.")
+@click.option(
+    "--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recordings of both scripts here."
+)
 @click.option("--json", "as_json", is_flag=True, help="The verdict as JSON.")
-@click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE.html", help="Also write a page to look at.")
+@click.option(
+    "--html", "page", type=click.Path(path_type=Path), metavar="FILE.html", help="Also write a page to look at."
+)
 @click.option(
     "--engine", type=click.Choice(["local", "ray"]), default="local", help="Where dumps and checkpoints are compared."
 )

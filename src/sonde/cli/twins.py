@@ -69,7 +69,9 @@ class Twins:
             return verdict
         renamed = _back(outcome)
         if first.judgement == "init" and outcome.drawn:
-            self.say("initial weights are other draws of one distribution: the second script runs again with the first's")
+            self.say(
+                "initial weights are other draws of one distribution: the second script runs again with the first's"
+            )
             again = self._again(mine, Twin(take=self._kept, weights=True, batches=True, seeded=True, renamed=renamed))
             note = "Initial weights differed by the random draw only, so the second run was given the first's (and its batches)."
             if again.verdict == "divergent":
@@ -95,7 +97,9 @@ class Twins:
             return replace(again, notes=(note, *again.notes), losses=verdict.losses)
         if outcome.late is not None:
             window = (max(0, outcome.late - 2), outcome.late + 1)
-            self.say(f"the runs part in step {outcome.late}: both run again with steps {window[0]} to {window[1] - 1} traced")
+            self.say(
+                f"the runs part in step {outcome.late}: both run again with steps {window[0]} to {window[1] - 1} traced"
+            )
             sides = [self._run(k, window, window[1], None) for k in (0, 1)]
             again = judge(sides[0], sides[1], self.wish.map).verdict
             if again.first is not None:
@@ -112,7 +116,13 @@ class Twins:
         self._runs += 1
         folder = create_run(self.folder, name, {"script": script, "argv": list(words[1:])})
         options = Options(
-            run=str(folder.absolute()), budget=0.05, steps=steps, recommended=False, quiet=True, window=window, twin=twin
+            run=str(folder.absolute()),
+            budget=0.05,
+            steps=steps,
+            recommended=False,
+            quiet=True,
+            window=window,
+            twin=twin,
         )
         self.say(f"running {' '.join(words)}")
         output = folder / "output.txt"
@@ -125,6 +135,5 @@ class Twins:
 
 
 def _back(outcome: Outcome) -> dict[str, str]:
-    """The second run's names of parameters and buffers to the first's."""
-    found = {theirs: mine for mine, theirs in outcome.pairing.weights.items()}
-    return found
+    """The second run's names of parameters to the first's."""
+    return {theirs: mine for mine, theirs in outcome.pairing.weights.items()}

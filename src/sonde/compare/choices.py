@@ -10,7 +10,12 @@ from sonde.model.trace import OpRecord
 
 
 def different(a: Any, b: Any) -> bool:
-    if isinstance(a, int | float) and isinstance(b, int | float) and not isinstance(a, bool) and not isinstance(b, bool):
+    if (
+        isinstance(a, int | float)
+        and isinstance(b, int | float)
+        and not isinstance(a, bool)
+        and not isinstance(b, bool)
+    ):
         return abs(a - b) > 1e-12 * max(abs(a), abs(b))
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) != len(b) or any(different(x, y) for x, y in zip(a, b, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde.compare.distance import APART, AMPLIFICATION, Distance, distance, epsilon
+from sonde.compare.distance import AMPLIFICATION, APART, Distance, distance, epsilon
 from sonde.compare.forward import StepPair, batch_of
 from sonde.compare.verdict import Divergence
 from sonde.model.site import SourceLine

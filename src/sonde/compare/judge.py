@@ -46,7 +46,7 @@ def judge(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Outcome:
         first, late = _late(a, b, pairing, max(steps))
     settings = differing(a, b, pairing, steps)
     if first is not None:
-        first = at_module(first, a, b, pairing, settings)
+        first = with_lines(at_module(first, a, b, pairing, settings), a, b)
         place = [
             setting
             for setting in _place_settings(first, steps.get(first.step))
@@ -93,9 +93,7 @@ def _incomparable(a: Side, b: Side, pairing: Pairing) -> str:
     )
 
 
-def _steps(
-    a: Side, b: Side, pairing: Pairing
-) -> tuple[dict[int, StepPair], Divergence | None, bool, list[str]]:
+def _steps(a: Side, b: Side, pairing: Pairing) -> tuple[dict[int, StepPair], Divergence | None, bool, list[str]]:
     found: dict[int, StepPair] = {}
     noise: dict[str, float] = {}
     drawn = False
@@ -150,7 +148,7 @@ def _forward(pair: StepPair, step: int) -> Divergence | None:
     place = pair.origin()
     if place is None:
         return None
-    evidence = {**place.found.evidence(), "inputs_rel_l2": place.given}
+    evidence: dict[str, Any] = {**place.found.evidence(), "inputs_rel_l2": place.given}
     if place.kind == "state" and place.call is not None and place.other_call is not None and place.tensor is not None:
         attribute = place.tensor.name.rpartition(".")[2]
         why = (
@@ -163,7 +161,8 @@ def _forward(pair: StepPair, step: int) -> Divergence | None:
         )  # fmt: skip
     if place.op is None or place.other_op is None:
         call, other = place.call, place.other_call
-        assert call is not None and other is not None
+        assert call is not None
+        assert other is not None
         why = f"The inputs of {call.module} ({call.type}) agree in step {step}, its output does not."
         return Divergence(
             "forward", f"{call.module}:out", f"{other.module}:out", step, "forward", why, evidence, module=call.module
@@ -171,9 +170,10 @@ def _forward(pair: StepPair, step: int) -> Divergence | None:
     return _op(pair, place, step, evidence)
 
 
-def _op(pair: StepPair, place: Place, step: int, evidence: dict[str, object]) -> Divergence:
+def _op(pair: StepPair, place: Place, step: int, evidence: dict[str, Any]) -> Divergence:
     op, other = place.op, place.other_op
-    assert op is not None and other is not None
+    assert op is not None
+    assert other is not None
     outside = op.module == "" and not op.inputs
     evidence |= wiring(pair, op, other)
     if op.op == other.op and op.outputs and other.outputs and op.outputs[0].dtype != other.outputs[0].dtype:
@@ -215,8 +215,35 @@ def at_module(first: Divergence, a: Side, b: Side, pairing: Pairing, settings: l
     return replace(first, site=site, other_site=other, source=source, other_source=other_source)
 
 
+def with_lines(first: Divergence, a: Side, b: Side) -> Divergence:
+    """Where there is no op to point at: the lines that make the optimizer, clip, load the data or fill the parameter."""
+    if first.source is not None:
+        return first
+    names = (first.site.rpartition(":")[0], first.other_site.rpartition(":")[0])
+    found: list[SourceLine | None] = []
+    for side, name in zip((a, b), names, strict=True):
+        facts = side.facts
+        places: list[Mapping[str, Any]] = []
+        key = "made"
+        if first.judgement == "optimizer":
+            places = facts.get("optimizers") or []
+            clips = facts.get("clipping") or {}
+            if first.site.endswith(":grad") and clips.get("line"):
+                places, key = [clips], "line"
+        elif first.judgement == "data":
+            places = facts.get("loaders") or []
+        elif first.judgement == "init":
+            places, key = [side.parameters.get(name) or {}], "filled"
+        found.append(_line(places[0], key) if places else None)
+    return replace(first, source=found[0], other_source=first.other_source or found[1])
+
+
 def _made(module: Mapping[str, Any]) -> SourceLine | None:
-    line = module.get("made")
+    return _line(module, "made")
+
+
+def _line(facts: Mapping[str, Any], key: str) -> SourceLine | None:
+    line = facts.get(key)
     return SourceLine(line["file"], line["line"], line.get("code", "")) if line else None
 
 
@@ -285,5 +312,3 @@ def _place_settings(first: Divergence, pair: StepPair | None) -> list[Setting]:
     if mine is None or theirs is None or mine.op != theirs.op:
         return []
     return list(arguments(mine, theirs))
-
-

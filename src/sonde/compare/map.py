@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from sonde.errors import UsageError
 
@@ -19,5 +19,7 @@ def read_map(path: Path) -> dict[str, str]:
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(isinstance(x, str | int) for pair in content.items() for x in pair):
-        raise UsageError(f"the map {path} must have lines such as `encoder.0: layers.0`, one name of A and one of B each.")
+        raise UsageError(
+            f"the map {path} must have lines such as `encoder.0: layers.0`, one name of A and one of B each."
+        )
     return {str(mine): str(theirs) for mine, theirs in content.items()}

@@ -55,7 +55,11 @@ def _body(verdict: Verdict) -> Iterable[str]:
         yield "<h2>Losses</h2>"
         losses = verdict.losses
         inside = "yes" if losses["within_1_permille"] else f"no, not from step {losses['first_off_step']} on"
-        rows = [("steps", losses["steps"]), ("within 1 permille", inside), ("largest difference", _text(losses["max_rel"]))]
+        rows = [
+            ("steps", losses["steps"]),
+            ("within 1 permille", inside),
+            ("largest difference", _text(losses["max_rel"])),
+        ]
         yield _table((), rows)
         yield _table(("step", "A", "B"), [(k, _text(x), _text(y)) for k, (x, y) in enumerate(losses["first"])])
     if verdict.renamed:

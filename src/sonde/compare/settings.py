@@ -12,7 +12,9 @@ from sonde.compare.side import Side
 from sonde.compare.verdict import Divergence, Setting
 from sonde.model.trace import Trace
 
-_CHANGING = frozenset({"last_epoch", "num_bad_epochs", "best", "T_cur", "last_lr", "verbose", "base_lrs", "total_iters_done"})
+_CHANGING = frozenset(
+    {"last_epoch", "num_bad_epochs", "best", "T_cur", "last_lr", "verbose", "base_lrs", "total_iters_done"}
+)
 _OF_LOADERS = ("batch_size", "sampler", "own_batch_sampler", "drop_last", "seed", "dataset", "length", "workers")
 _HARMLESS = ("threads", "loader.workers")
 _SHAPES = frozenset({"in_features", "out_features", "num_embeddings", "embedding_dim"})
@@ -89,7 +91,7 @@ def _modules(a: Side, b: Side, pairing: Pairing) -> Iterator[Setting]:
     for mine, theirs in pairing.modules.items():
         one, other = a.modules[mine], b.modules[theirs]
         same = one.get("type") == other.get("type")
-        if not same and (one.get("library") or other.get("library")):
+        if not same and one.get("library") and other.get("library"):
             yield Setting(f"{mine}.type", one.get("type"), other.get("type"))
         yield from compared(f"{mine}.", one.get("settings") or {}, other.get("settings") or {}, union=same)
 
@@ -173,7 +175,9 @@ def _optimizers(a: Side, b: Side) -> Iterator[Setting]:
                 yield from _rate(a, b, g, prefix, group, their)
 
 
-def _rate(a: Side, b: Side, group: int, prefix: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Setting]:
+def _rate(
+    a: Side, b: Side, group: int, prefix: str, one: Mapping[str, Any], other: Mapping[str, Any]
+) -> Iterator[Setting]:
     """The learning rate as it was in the first step that they differ in: it may be scheduled."""
     steps = sorted(set(a.rates) & set(b.rates))
     if not steps:

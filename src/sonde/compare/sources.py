@@ -92,7 +92,11 @@ def compare_sources(
             "bytes": sum(one.nbytes + other.nbytes for one, other in pairs),
         },
         names,
-        tuple(f"{label}: {problem}" for label, source in zip(labels, (a, b), strict=True) for problem in source.problems[:5]),
+        tuple(
+            f"{label}: {problem}"
+            for label, source in zip(labels, (a, b), strict=True)
+            for problem in source.problems[:5]
+        ),
         labels,
     )
 
@@ -132,14 +136,20 @@ def _key(entry: Entry) -> tuple[object, ...]:
 
 
 def _shape(entry: Entry) -> tuple[object, ...]:
-    return entry.rank, entry.step, entry.role, entry.shape, entry.name.rpartition(".")[2] if entry.kind == "parameter" else ""
+    return (
+        entry.rank,
+        entry.step,
+        entry.role,
+        entry.shape,
+        entry.name.rpartition(".")[2] if entry.kind == "parameter" else "",
+    )
 
 
 def tolerance(one: Entry, other: Entry, depth: int) -> float:
     """What rounding may make: more for coarser dtypes, deep in the network, in backward passes and in later steps.
     A stored parameter has no depth."""
     unit = epsilon(one.dtype, other.dtype)
-    if one.step < 0 or one.role in ("value", "in") and depth == 0:
+    if one.step < 0 or (one.role in ("value", "in") and depth == 0):
         return 8 * unit
     factor = 5.0 if one.phase == "backward" else 1.0
     return min(0.05, 16 * unit * (1 + math.sqrt(depth)) * (1 + max(0, one.step)) * factor)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sonde.compare.distance import APART, AMPLIFICATION, Distance, Stats, distance, epsilon, sketch
+from sonde.compare.distance import AMPLIFICATION, APART, Distance, Stats, distance, epsilon, sketch
 from sonde.compare.pairing import Pairing
 from sonde.model.trace import Trace, WeightRecord
 
@@ -24,6 +24,8 @@ class Part:
     found: Distance
     a: Stats
     b: Stats
+    frozen: bool = False
+    """Only one run trains it."""
 
 
 def pairs(a: Trace, b: Trace, pairing: Pairing) -> list[tuple[WeightRecord, WeightRecord]]:
@@ -85,7 +87,8 @@ def gradients(a: Trace, b: Trace, pairing: Pairing, field: str, noise: float) ->
         if not one or not other:
             present = one or other
             if present["norm"] > negligible:
-                found.append(Part(mine.name, theirs.name, APART, one, other))
+                frozen = mine.trainable != theirs.trainable
+                found.append(Part(mine.name, theirs.name, APART, one, other, frozen))
             continue
         apart = distance(one, other)
         if apart.relative > 80 * unit + AMPLIFICATION * noise and apart.absolute > negligible + whole * noise:
@@ -121,7 +124,9 @@ def updates(a: Trace, b: Trace, pairing: Pairing, noise: Mapping[str, float]) ->
         allowed = (1e-5 * (unit / 1.2e-7) + 10 * spread + 3 * math.sqrt(spread) + 3 * noise.get(mine.name, 0.0)) * size
         if apart > allowed + rounding and size > 0:
             cosine = (size_a**2 + size_b**2 - apart**2) / (2 * size_a * size_b) if size_a and size_b else math.nan
-            shift = max(abs(mine.after[f] - mine.before[f] - theirs.after[f] + theirs.before[f]) for f in ("min", "max"))
+            shift = max(
+                abs(mine.after[f] - mine.before[f] - theirs.after[f] + theirs.before[f]) for f in ("min", "max")
+            )
             where = Distance(apart / size, apart, max(-1.0, min(1.0, cosine)), shift, True)
             found.append(Part(mine.name, theirs.name, where, {"norm": size_a}, {"norm": size_b}))
     return found

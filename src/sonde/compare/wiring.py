@@ -15,7 +15,9 @@ def wiring(pair: StepPair, op: OpRecord, other: OpRecord) -> dict[str, Any]:
     for fact in other.inputs:
         apart, counterpart = pair.values_a.nearest(fact)
         known = counterpart is not None and apart.relative < 1e-4
-        theirs.append(_origin(pair.a, counterpart) if known and counterpart is not None else _origin(pair.b, fact) + " (there)")
+        theirs.append(
+            _origin(pair.a, counterpart) if known and counterpart is not None else _origin(pair.b, fact) + " (there)"
+        )
     return {"takes": mine, "other_takes": theirs} if mine or theirs else {}
 
 
@@ -25,7 +27,9 @@ def _origin(trace: Trace, fact: TensorFact) -> str:
         return fact.name
     if fact.producer is None:
         return "from outside"
-    giving = [call for call in trace.calls if any(out.id == fact.id and out.producer == fact.producer for out in call.outputs)]
+    giving = [
+        call for call in trace.calls if any(out.id == fact.id and out.producer == fact.producer for out in call.outputs)
+    ]
     if giving:
         return f"{max(giving, key=lambda call: call.number).module}:out"
     return f"{trace.ops[fact.producer].site}:out"

@@ -120,9 +120,7 @@ class Tracer:
             self.notes.append(f"only the first {MOST_OPS} ops were traced")
         ops = tuple(OpRecord(**draft.fields, gradient=draft.gradient) for draft in self.drafts)
         self._nodes.clear()
-        return Trace(
-            step, reason, ops, exact, self.loss, tuple(self.notes), tuple(self._calls), self.weights.records()
-        )
+        return Trace(step, reason, ops, exact, self.loss, tuple(self.notes), tuple(self._calls), self.weights.records())
 
     # -- module calls ----------------------------------------------------------------------------
 
