@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +21,7 @@ from sonde.model.randomness import RANDOM_OPS
 from sonde.model.site import SourceLine
 
 _LEAST = 0.2
-"""Of the modules or parameters, a smaller share in common means that these are two different things."""
+"""Of the elements of all parameters, a smaller share in common means that these are two different things."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,16 @@ def _incomparable(a: Side, b: Side, pairing: Pairing) -> str:
         if not which:
             return f"{a.label} and {b.label} have no traced step in common; record both with `sonde run`, from step 0."
         return f"{which} has no step that was traced op by op; record it with `sonde run` (and a budget other than 0)."
-    modules = min(len(a.modules), len(b.modules))
-    weights = min(len(a.parameters), len(b.parameters))
-    if (modules and len(pairing.modules) >= _LEAST * modules) or (weights and len(pairing.weights) >= _LEAST * weights):
-        return ""
-    if not modules and not weights:
+    sizes = {name: math.prod(fact.get("shape", ())) for name, fact in a.parameters.items()}
+    whole = min(sum(sizes.values()), sum(math.prod(fact.get("shape", ())) for fact in b.parameters.values()))
+    if whole:
+        if sum(sizes.get(name, 0) for name in pairing.weights) >= _LEAST * whole:
+            return ""
+    elif len(pairing.modules) >= _LEAST * min(len(a.modules), len(b.modules)):
         return ""
     return (
-        f"{a.label} and {b.label} have nothing in common: of {len(a.modules)} and {len(b.modules)} modules "
-        f"{len(pairing.modules)} could be paired; name pairs with --map."
+        f"{a.label} and {b.label} have nothing in common: of {len(a.parameters)} and {len(b.parameters)} parameters "
+        f"{len(pairing.weights)} have the same shape; name pairs with --map."
     )
 
 

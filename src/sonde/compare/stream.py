@@ -147,10 +147,11 @@ def _add_equal(found: Measured, values: Array) -> None:
 def _square(values: Array) -> float:
     if values.dtype.kind != "f":
         values = values.astype(np.float64)
-    total = sum(float(np.dot(block, block)) for block in _blocks(values))
-    if not math.isfinite(total):
-        wide = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-        total = float(np.dot(wide, wide))
+    with np.errstate(all="ignore"):
+        total = sum(float(np.dot(block, block)) for block in _blocks(values))
+        if not math.isfinite(total):
+            wide = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+            total = float(np.dot(wide, wide))
     return total
 
 
