@@ -129,7 +129,10 @@ class StepPair:
             if found is None or (not epsilon(mine.dtype, theirs.dtype) and given):
                 continue
             if self._unexplained(found, mine, theirs, given, a.inputs, True, count):
-                if self.values_b.nearest(mine)[0].relative <= dtype_floor(finer(mine.dtype, theirs.dtype)):
+                near, same = self.values_b.nearest(mine)
+                if near.relative <= dtype_floor(finer(mine.dtype, theirs.dtype)) and same is not None:
+                    if same.producer is not None and b.first <= same.producer < b.last:
+                        return Place("call", None, None, a, b, found, given)  # the partner goes on from there
                     continue  # the other run has it, in a module that was not taken for this one's partner
                 return self._inside(a, b, mine, theirs, found, given)
         return self._state(a, b, given)

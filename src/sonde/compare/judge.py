@@ -19,6 +19,7 @@ from sonde.compare.verdict import Divergence, Setting, Verdict
 from sonde.compare.wiring import wiring
 from sonde.model.randomness import RANDOM_OPS
 from sonde.model.site import SourceLine
+from sonde.model.trace import CallRecord, OpRecord, Trace
 
 _LEAST = 0.2
 """Of the elements of all parameters, a smaller share in common means that these are two different things."""
@@ -47,6 +48,7 @@ def judge(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Outcome:
         first, late = _late(a, b, pairing, max(steps))
     settings = differing(a, b, pairing, steps)
     if first is not None:
+        first = skipped(first, a, b, pairing)
         first = with_lines(at_module(first, a, b, pairing, settings), a, b)
         place = [
             setting
@@ -166,10 +168,19 @@ def _forward(pair: StepPair, step: int) -> Divergence | None:
         assert call is not None
         assert other is not None
         why = f"The inputs of {call.module} ({call.type}) agree in step {step}, its output does not."
+        last = [_last_op(pair.a, call), _last_op(pair.b, other)]
+        if last[0] is not None and last[1] is not None:
+            why += f" A ends with {last[0].site}, B with {last[1].site}."
         return Divergence(
-            "forward", f"{call.module}:out", f"{other.module}:out", step, "forward", why, evidence, module=call.module
-        )
+            "forward", f"{call.module}:out", f"{other.module}:out", step, "forward", why, evidence,
+            last[0].source if last[0] is not None else None, last[1].source if last[1] is not None else None, call.module,
+        )  # fmt: skip
     return _op(pair, place, step, evidence)
+
+
+def _last_op(trace: Trace, call: CallRecord) -> OpRecord | None:
+    made = [fact.producer for fact in call.outputs if fact.producer is not None]
+    return trace.ops[made[0]] if made else None
 
 
 def _op(pair: StepPair, place: Place, step: int, evidence: dict[str, Any]) -> Divergence:
@@ -200,6 +211,19 @@ def _op(pair: StepPair, place: Place, step: int, evidence: dict[str, Any]) -> Di
     )  # fmt: skip
 
 
+def skipped(first: Divergence, a: Side, b: Side, pairing: Pairing) -> Divergence:
+    """The module that A has and does not call, where B calls it: that is the one to name, not the next one."""
+    theirs = first.other_site.rpartition(":")[0].partition("/")[0]
+    mine = next((name for name, other in pairing.modules.items() if other == theirs), None)
+    trace = a.traces.get(first.step)
+    if first.judgement != "forward" or mine is None or mine == first.module or trace is None:
+        return first
+    if any(call.module == mine for call in trace.calls) or "/" not in first.other_site:
+        return first
+    why = f"B calls {theirs} ({b.modules[theirs].get('type')}) before {first.site} in step {first.step}, A does not call {mine}."
+    return replace(first, site=f"{mine}:out", other_site=f"{theirs}:out", why=why, module=mine)
+
+
 def at_module(first: Divergence, a: Side, b: Side, pairing: Pairing, settings: list[Setting]) -> Divergence:
     """The module in place of its op, where it is the framework's: nobody can change what is inside of it. Where one of its
     settings differs, the line that made it is the one to change."""
@@ -208,9 +232,9 @@ def at_module(first: Divergence, a: Side, b: Side, pairing: Pairing, settings: l
         return first
     if not (mine.get("library") and theirs.get("library")):
         return first
-    role = "out" if "/" in first.site else None
-    site = f"{first.module}:{role}" if role else first.site
-    other = f"{pairing.modules[first.module]}:{role}" if role else first.other_site
+    partner = pairing.modules[first.module]
+    site = f"{first.module}:out" if "/" in first.site else first.site
+    other = f"{partner}:out" if first.other_site.startswith(f"{partner}/") else first.other_site
     source, other_source = first.source, first.other_source
     if any(setting.what.startswith(f"{first.module}.") for setting in settings) or source is None:
         source, other_source = _made(mine) or source, _made(theirs) or other_source
