@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-companions lint bench corpus docs setup web web-test screenshots clean
+.PHONY: demo test test-companions lint bench corpus pairs docs setup web web-test screenshots clean
 
 setup: $(VENV)/.ready
 
@@ -51,6 +51,10 @@ bench: setup
 
 corpus: setup ## every bug of the corpus, its mended twin and the healthy scripts under sonde run
 	$(BIN)/python corpus/run.py $(CORPUS)
+
+pairs: setup ## every pair of the corpus under sonde compare, and equal ones
+	$(BIN)/python corpus/compare.py $(PAIRS)
+	$(BIN)/python corpus/compare.py --equal $(PAIRS)
 
 docs: setup
 	$(PIP) --constraint constraints/dev.txt --group docs

@@ -78,7 +78,9 @@ def main(folder: Path, gigabytes: float) -> None:
                 total = sum(pool.map(read, (a, b)))
             plain.append(total / (time.perf_counter() - began))
             forget(a, b)
-            done = subprocess.run([sys.executable, "-c", CHILD, str(a), str(b)], capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [sys.executable, "-c", CHILD, str(a), str(b)], capture_output=True, text=True, check=True
+            )
             result = json.loads(done.stdout)
             ours.append(result["bytes"] / result["seconds"])
             print(f"read {plain[-1] / 1e6:.0f} MB/s, compare {ours[-1] / 1e6:.0f} MB/s, "

@@ -135,6 +135,5 @@ class Twins:
 
 
 def _back(outcome: Outcome) -> dict[str, str]:
-    """The second run's names of parameters and buffers to the first's."""
-    found = {theirs: mine for mine, theirs in outcome.pairing.weights.items()}
-    return found
+    """The second run's names of parameters to the first's."""
+    return {theirs: mine for mine, theirs in outcome.pairing.weights.items()}

@@ -45,6 +45,8 @@ def relevant(verdict: Verdict, setting: Setting) -> bool:
     if "dtypes" in first.evidence and setting.what in ("autocast", "dtype"):
         return True
     site = first.site.rpartition(":")[0]
+    if setting.what in (first.module, first.other_site.rpartition(":")[0].partition("/")[0]):
+        return True
     return setting.what.startswith((f"{site}.", f"{first.module}.")) if first.module else setting.what.startswith(site)
 
 

@@ -11,12 +11,13 @@ from sonde.model.trace import OpRecord, Trace
 
 def told(pair: StepPair, step: int, parts: list[Part], noise: float) -> Divergence:
     """`parts`: the parameters whose gradients differ."""
-    found = _first(pair, noise)
+    frozen = [part for part in parts if part.frozen]
+    found = _first(pair, noise) if len(frozen) < len(parts) else None
     worst = max(parts, key=lambda part: part.found.relative)
     names = ", ".join(part.name for part in parts[:3]) + (f" and {len(parts) - 3} more" if len(parts) > 3 else "")
     if found is None:
         part = parts[0]
-        missing = " (there is none on one side)" if part.found is APART else ""
+        missing = " (only one run trains them)" if frozen else " (only one has any)" if part.found is APART else ""
         why = f"Loss and inputs of step {step} agree, the gradients of {names} do not{missing}."
         return Divergence(
             "backward", f"{part.name}:grad", f"{part.other}:grad", step, "backward", why,

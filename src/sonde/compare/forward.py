@@ -25,6 +25,12 @@ _ADDITIVE = frozenset(
 """Sums: what is left after cancellation is as exact as what went in, not as what came out."""
 
 
+_LAYOUT = frozenset(
+    {"view", "reshape", "transpose", "permute", "flatten", "unflatten", "squeeze", "unsqueeze", "expand", "contiguous", "getitem",
+     "chunk", "split", "unbind", "T", "mT", "movedim", "swapaxes", "clone", "detach", "to"}
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Place:
     """Where the runs part. Op or call of A, and of B as far as there is one."""
@@ -105,10 +111,14 @@ class StepPair:
             chosen = found.relative > 2 * epsilon(mine.dtype) + 8 * given and any(arguments(a, b))
             if chosen or self._unexplained(found, mine, theirs, given, a.inputs, a.op in _ADDITIVE, 1):
                 return Place("op", a, b, None, None, found, given)
-            self.largest = max(self.largest, min(found.relative, 1.0))
+            if given <= agreement(mine.dtype):
+                self.largest = max(self.largest, min(found.relative, 1.0))
         return None
 
     def _call(self, a: CallRecord, b: CallRecord) -> Place | None:
+        strange = self._strange(a, b)
+        if strange is not None:
+            return strange
         given = self._given(a.inputs, b.inputs, holding=False)
         prefix = f"{a.module}."
         given = max([given, *(d for n, d in self.drift.items() if n.startswith(prefix) or a.parent is None)])
@@ -119,8 +129,26 @@ class StepPair:
             if found is None or (not epsilon(mine.dtype, theirs.dtype) and given):
                 continue
             if self._unexplained(found, mine, theirs, given, a.inputs, True, count):
+                near, same = self.values_b.nearest(mine)
+                if near.relative <= dtype_floor(finer(mine.dtype, theirs.dtype)) and same is not None:
+                    if same.producer is not None and b.first <= same.producer < b.last:
+                        return Place("call", None, None, a, b, found, given)  # the partner goes on from there
+                    continue  # the other run has it, in a module that was not taken for this one's partner
                 return self._inside(a, b, mine, theirs, found, given)
         return self._state(a, b, given)
+
+    def _strange(self, a: CallRecord, b: CallRecord) -> Place | None:
+        """It is given something that the other run does not have at all, and that nothing before has explained."""
+        for mine, theirs in zip(a.inputs, b.inputs, strict=False):
+            if mine.producer is None or theirs.producer is None or mine.shape != theirs.shape or not mine.stats:
+                continue
+            if not epsilon(mine.dtype, theirs.dtype):
+                continue
+            found = distance(mine.stats, theirs.stats)
+            limit = max(agreement(finer(mine.dtype, theirs.dtype)), AMPLIFICATION * max([0.0, *self.drift.values()]))
+            if found.relative > limit and self.values_b.nearest(mine)[0].relative > limit:
+                return self._walk(self.a.ops[mine.producer], self.b.ops[theirs.producer], found, 0.0, None, None)
+        return None
 
     def _state(self, a: CallRecord, b: CallRecord, given: float) -> Place | None:
         theirs = {_attribute(tensor): tensor for tensor in b.state}
@@ -298,4 +326,6 @@ def _frontier(trace: Trace, start: OpRecord, others: Values, good: float) -> lis
             if producer not in seen:
                 seen.add(producer)
                 waiting.append(producer)
-    return [found[index] for index in sorted(found)]
+    ordered = [found[index] for index in sorted(found)]
+    # What only lays out or makes something is seldom to blame: two programs may do that in different ways.
+    return [op for op in ordered if op.inputs and op.op not in _LAYOUT] or ordered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,9 +19,10 @@ from sonde.compare.verdict import Divergence, Setting, Verdict
 from sonde.compare.wiring import wiring
 from sonde.model.randomness import RANDOM_OPS
 from sonde.model.site import SourceLine
+from sonde.model.trace import CallRecord, OpRecord, Trace
 
 _LEAST = 0.2
-"""Of the modules or parameters, a smaller share in common means that these are two different things."""
+"""Of the elements of all parameters, a smaller share in common means that these are two different things."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ def judge(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Outcome:
         first, late = _late(a, b, pairing, max(steps))
     settings = differing(a, b, pairing, steps)
     if first is not None:
-        first = at_module(first, a, b, pairing, settings)
+        first = skipped(first, a, b, pairing)
+        first = with_lines(at_module(first, a, b, pairing, settings), a, b)
         place = [
             setting
             for setting in _place_settings(first, steps.get(first.step))
@@ -81,15 +84,16 @@ def _incomparable(a: Side, b: Side, pairing: Pairing) -> str:
         if not which:
             return f"{a.label} and {b.label} have no traced step in common; record both with `sonde run`, from step 0."
         return f"{which} has no step that was traced op by op; record it with `sonde run` (and a budget other than 0)."
-    modules = min(len(a.modules), len(b.modules))
-    weights = min(len(a.parameters), len(b.parameters))
-    if (modules and len(pairing.modules) >= _LEAST * modules) or (weights and len(pairing.weights) >= _LEAST * weights):
-        return ""
-    if not modules and not weights:
+    sizes = {name: math.prod(fact.get("shape", ())) for name, fact in a.parameters.items()}
+    whole = min(sum(sizes.values()), sum(math.prod(fact.get("shape", ())) for fact in b.parameters.values()))
+    if whole:
+        if sum(sizes.get(name, 0) for name in pairing.weights) >= _LEAST * whole:
+            return ""
+    elif len(pairing.modules) >= _LEAST * min(len(a.modules), len(b.modules)):
         return ""
     return (
-        f"{a.label} and {b.label} have nothing in common: of {len(a.modules)} and {len(b.modules)} modules "
-        f"{len(pairing.modules)} could be paired; name pairs with --map."
+        f"{a.label} and {b.label} have nothing in common: of {len(a.parameters)} and {len(b.parameters)} parameters "
+        f"{len(pairing.weights)} have the same shape; name pairs with --map."
     )
 
 
@@ -148,7 +152,7 @@ def _forward(pair: StepPair, step: int) -> Divergence | None:
     place = pair.origin()
     if place is None:
         return None
-    evidence = {**place.found.evidence(), "inputs_rel_l2": place.given}
+    evidence: dict[str, Any] = {**place.found.evidence(), "inputs_rel_l2": place.given}
     if place.kind == "state" and place.call is not None and place.other_call is not None and place.tensor is not None:
         attribute = place.tensor.name.rpartition(".")[2]
         why = (
@@ -161,17 +165,28 @@ def _forward(pair: StepPair, step: int) -> Divergence | None:
         )  # fmt: skip
     if place.op is None or place.other_op is None:
         call, other = place.call, place.other_call
-        assert call is not None and other is not None
+        assert call is not None
+        assert other is not None
         why = f"The inputs of {call.module} ({call.type}) agree in step {step}, its output does not."
+        last = [_last_op(pair.a, call), _last_op(pair.b, other)]
+        if last[0] is not None and last[1] is not None:
+            why += f" A ends with {last[0].site}, B with {last[1].site}."
         return Divergence(
-            "forward", f"{call.module}:out", f"{other.module}:out", step, "forward", why, evidence, module=call.module
-        )
+            "forward", f"{call.module}:out", f"{other.module}:out", step, "forward", why, evidence,
+            last[0].source if last[0] is not None else None, last[1].source if last[1] is not None else None, call.module,
+        )  # fmt: skip
     return _op(pair, place, step, evidence)
 
 
-def _op(pair: StepPair, place: Place, step: int, evidence: dict[str, object]) -> Divergence:
+def _last_op(trace: Trace, call: CallRecord) -> OpRecord | None:
+    made = [fact.producer for fact in call.outputs if fact.producer is not None]
+    return trace.ops[made[0]] if made else None
+
+
+def _op(pair: StepPair, place: Place, step: int, evidence: dict[str, Any]) -> Divergence:
     op, other = place.op, place.other_op
-    assert op is not None and other is not None
+    assert op is not None
+    assert other is not None
     outside = op.module == "" and not op.inputs
     evidence |= wiring(pair, op, other)
     if op.op == other.op and op.outputs and other.outputs and op.outputs[0].dtype != other.outputs[0].dtype:
@@ -196,6 +211,19 @@ def _op(pair: StepPair, place: Place, step: int, evidence: dict[str, object]) ->
     )  # fmt: skip
 
 
+def skipped(first: Divergence, a: Side, b: Side, pairing: Pairing) -> Divergence:
+    """The module that A has and does not call, where B calls it: that is the one to name, not the next one."""
+    theirs = first.other_site.rpartition(":")[0].partition("/")[0]
+    mine = next((name for name, other in pairing.modules.items() if other == theirs), None)
+    trace = a.traces.get(first.step)
+    if first.judgement != "forward" or mine is None or mine == first.module or trace is None:
+        return first
+    if any(call.module == mine for call in trace.calls) or "/" not in first.other_site:
+        return first
+    why = f"B calls {theirs} ({b.modules[theirs].get('type')}) before {first.site} in step {first.step}, A does not call {mine}."
+    return replace(first, site=f"{mine}:out", other_site=f"{theirs}:out", why=why, module=mine)
+
+
 def at_module(first: Divergence, a: Side, b: Side, pairing: Pairing, settings: list[Setting]) -> Divergence:
     """The module in place of its op, where it is the framework's: nobody can change what is inside of it. Where one of its
     settings differs, the line that made it is the one to change."""
@@ -204,17 +232,44 @@ def at_module(first: Divergence, a: Side, b: Side, pairing: Pairing, settings: l
         return first
     if not (mine.get("library") and theirs.get("library")):
         return first
-    role = "out" if "/" in first.site else None
-    site = f"{first.module}:{role}" if role else first.site
-    other = f"{pairing.modules[first.module]}:{role}" if role else first.other_site
+    partner = pairing.modules[first.module]
+    site = f"{first.module}:out" if "/" in first.site else first.site
+    other = f"{partner}:out" if first.other_site.startswith(f"{partner}/") else first.other_site
     source, other_source = first.source, first.other_source
     if any(setting.what.startswith(f"{first.module}.") for setting in settings) or source is None:
         source, other_source = _made(mine) or source, _made(theirs) or other_source
     return replace(first, site=site, other_site=other, source=source, other_source=other_source)
 
 
+def with_lines(first: Divergence, a: Side, b: Side) -> Divergence:
+    """Where there is no op to point at: the lines that make the optimizer, clip, load the data or fill the parameter."""
+    if first.source is not None:
+        return first
+    names = (first.site.rpartition(":")[0], first.other_site.rpartition(":")[0])
+    found: list[SourceLine | None] = []
+    for side, name in zip((a, b), names, strict=True):
+        facts = side.facts
+        places: list[Mapping[str, Any]] = []
+        key = "made"
+        if first.judgement == "optimizer":
+            places = facts.get("optimizers") or []
+            clips = facts.get("clipping") or {}
+            if first.site.endswith(":grad") and clips.get("line"):
+                places, key = [clips], "line"
+        elif first.judgement == "data":
+            places = facts.get("loaders") or []
+        elif first.judgement == "init":
+            places, key = [side.parameters.get(name) or {}], "filled"
+        found.append(_line(places[0], key) if places else None)
+    return replace(first, source=found[0], other_source=first.other_source or found[1])
+
+
 def _made(module: Mapping[str, Any]) -> SourceLine | None:
-    line = module.get("made")
+    return _line(module, "made")
+
+
+def _line(facts: Mapping[str, Any], key: str) -> SourceLine | None:
+    line = facts.get(key)
     return SourceLine(line["file"], line["line"], line.get("code", "")) if line else None
 
 

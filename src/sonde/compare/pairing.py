@@ -55,7 +55,9 @@ def pair(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Pairing:
                 modules[name] = name
     trace_a, trace_b = _first(a), _first(b)
     if trace_a is not None and trace_b is not None:
-        _pair_leaves(_leaves(a, trace_a), _leaves(b, trace_b), modules)
+        leaves_a, leaves_b = _leaves(a, trace_a), _leaves(b, trace_b)
+        _pair_equals(trace_a, trace_b, leaves_a, leaves_b, modules)
+        _pair_leaves(leaves_a, leaves_b, modules)
         _pair_holders(trace_a, trace_b, modules)
     weights = _pair_weights(a, b, trace_a, trace_b, modules, chosen or {})
     return Pairing(
@@ -98,7 +100,7 @@ def _leaves(side: Side, trace: Trace) -> list[_Leaf]:
     """In the order in which they are first called."""
     holders = {call.parent for call in trace.calls}
     shapes: dict[str, list[Any]] = {}
-    for name, fact in side.parameters.items():
+    for fact in side.parameters.values():
         shapes.setdefault(str(fact.get("owner", "")), []).append(tuple(fact.get("shape", ())))
     found: dict[str, _Leaf] = {}
     for call in sorted(trace.calls, key=lambda call: call.number):
@@ -106,6 +108,28 @@ def _leaves(side: Side, trace: Trace) -> list[_Leaf]:
             outputs = tuple(tensor.shape for tensor in call.outputs)
             found[call.module] = _Leaf(call.module, call.type, tuple(shapes.get(call.module, ())), outputs)
     return list(found.values())
+
+
+def _pair_equals(a: Trace, b: Trace, mine: Sequence[_Leaf], theirs: Sequence[_Leaf], modules: dict[str, str]) -> None:
+    """Modules that begin with the same random weights are the same, wherever they stand."""
+    drawn_a, drawn_b = _drawn(a), _drawn(b)
+    taken = set(modules.values())
+    free = {
+        drawn_b[leaf.name]: leaf.name for leaf in reversed(theirs) if leaf.name in drawn_b and leaf.name not in taken
+    }
+    for leaf in mine:
+        if leaf.name not in modules and leaf.name in drawn_a and drawn_a[leaf.name] in free:
+            modules[leaf.name] = free.pop(drawn_a[leaf.name])
+
+
+def _drawn(trace: Trace) -> dict[str, tuple[Any, ...]]:
+    """What the first weight with different elements begins with, by its module."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for weight in trace.weights:
+        if weight.before and weight.before["std"] > 0:
+            fields = (weight.before[name] for name in ("min", "max", "norm"))
+            found.setdefault(weight.name.rpartition(".")[0], (weight.shape, *(f"{value:.6e}" for value in fields)))
+    return found
 
 
 def _pair_leaves(mine: Sequence[_Leaf], theirs: Sequence[_Leaf], modules: dict[str, str]) -> None:
@@ -126,18 +150,18 @@ def _pair_leaves(mine: Sequence[_Leaf], theirs: Sequence[_Leaf], modules: dict[s
 
 def _pair_holders(a: Trace, b: Trace, modules: dict[str, str]) -> None:
     inside_a, inside_b = _inside(a), _inside(b)
-    taken = set(modules.values())
-    for name, parts in sorted(inside_a.items(), key=lambda item: len(item[1])):
-        if name in modules:
-            continue
-        translated = {modules[part] for part in parts if part in modules}
-        best, score = None, 0.3
+    scores = []
+    for name, parts in inside_a.items():
+        translated = {modules.get(part, part) for part in parts}
         for other, held in inside_b.items():
-            if other not in taken and (share := len(translated & held) / len(translated | held)) > score:
-                best, score = other, share
-        if best is not None:
-            modules[name] = best
-            taken.add(best)
+            share = len(translated & held) / len(translated | held)
+            if share > 0.3:
+                scores.append((share, -abs(name.count(".") - other.count(".")), name, other))
+    taken = set(modules.values())
+    for _, _, name, other in sorted(scores, key=lambda score: score[:2], reverse=True):
+        if name not in modules and other not in taken:
+            modules[name] = other
+            taken.add(other)
 
 
 def _inside(trace: Trace) -> dict[str, set[str]]:

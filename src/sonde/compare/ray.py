@@ -5,6 +5,7 @@ The dumps must be reachable under the same path from every node. Ray is started 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class Ray:
             raise UsageError("--engine ray needs Ray; install it with `pip install 'sonde[ray]'`.") from None
         self.ray: Any = ray
         if not ray.is_initialized():
-            ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+            ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
 
     def __call__(self, a: TensorSource, b: TensorSource, pairs: Sequence[Any]) -> Iterator[Measured | None]:
         places_a = {id(entry): k for k, entry in enumerate(a.entries)}

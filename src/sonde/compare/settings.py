@@ -24,6 +24,7 @@ def differing(a: Side, b: Side, pairing: Pairing, steps: Mapping[int, StepPair])
     found: dict[str, Setting] = {}
     sources = (
         _modules(a, b, pairing),
+        _parts(a, b, pairing),
         _arguments(steps),
         _modes(steps),
         _parameters(a, b, pairing),
@@ -52,6 +53,7 @@ def ordered(settings: list[Setting], first: Divergence | None) -> tuple[Setting,
         "forward": (),
     }
     place = first.site.rpartition(":")[0].partition("[")[0]
+    other = first.other_site.rpartition(":")[0].partition("/")[0]
     kinds_wanted = kinds.get(first.judgement, ())
 
     def rank(setting: Setting) -> tuple[int, int]:
@@ -62,7 +64,7 @@ def ordered(settings: list[Setting], first: Divergence | None) -> tuple[Setting,
             return 0, 0
         if kinds_wanted:
             return (0, 0) if what.startswith(kinds_wanted) else (5, 0)
-        if what.startswith((f"{place}.", f"{place} ")):
+        if what.startswith((f"{place}.", f"{place} ")) or what in (place, first.module, other):
             return 0, 0
         if first.module and what.startswith(f"{first.module}.") and "/" not in what:
             return 1, what.count(".")
@@ -91,9 +93,27 @@ def _modules(a: Side, b: Side, pairing: Pairing) -> Iterator[Setting]:
     for mine, theirs in pairing.modules.items():
         one, other = a.modules[mine], b.modules[theirs]
         same = one.get("type") == other.get("type")
-        if not same and (one.get("library") or other.get("library")):
+        if not same and one.get("library") and other.get("library"):
             yield Setting(f"{mine}.type", one.get("type"), other.get("type"))
         yield from compared(f"{mine}.", one.get("settings") or {}, other.get("settings") or {}, union=same)
+
+
+def _parts(a: Side, b: Side, pairing: Pairing) -> Iterator[Setting]:
+    """Modules that only one of them calls."""
+    for name in pairing.unmatched_a:
+        if a.modules.get(name, {}).get("library"):
+            yield Setting(name, a.modules[name].get("type"), "absent")
+    called = [
+        {call.module for call in side.traces[min(side.traces)].calls} if side.traces else set() for side in (a, b)
+    ]
+    for mine, theirs in pairing.modules.items():
+        if (mine in called[0]) != (theirs in called[1]) and a.modules[mine].get("library"):
+            yield Setting(
+                mine, *("called" if one else "not called" for one in (mine in called[0], theirs in called[1]))
+            )
+    for name in pairing.unmatched_b:
+        if b.modules.get(name, {}).get("library"):
+            yield Setting(name, "absent", b.modules[name].get("type"))
 
 
 def _arguments(steps: Mapping[int, StepPair]) -> Iterator[Setting]:

@@ -58,7 +58,7 @@ def read_side(path: Path, label: str = "") -> Side:
         label or path.name,
         traces,
         rank.facts,
-        {step: value for step, value in sorted(losses.items())},
+        dict(sorted(losses.items())),
         rates,
         _gradients(rank),
         str(exception.get("type", "")) if isinstance(exception, Mapping) else "",

@@ -149,7 +149,7 @@ def tolerance(one: Entry, other: Entry, depth: int) -> float:
     """What rounding may make: more for coarser dtypes, deep in the network, in backward passes and in later steps.
     A stored parameter has no depth."""
     unit = epsilon(one.dtype, other.dtype)
-    if one.step < 0 or one.role in ("value", "in") and depth == 0:
+    if one.step < 0 or (one.role in ("value", "in") and depth == 0):
         return 8 * unit
     factor = 5.0 if one.phase == "backward" else 1.0
     return min(0.05, 16 * unit * (1 + math.sqrt(depth)) * (1 + max(0, one.step)) * factor)

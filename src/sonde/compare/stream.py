@@ -26,7 +26,7 @@ Array = np.ndarray[Any, Any]
 
 PIECE = 1 << 22
 _BLOCK = 1 << 16
-_ORDERED = {"float64": (np.int64, 8), "float32": (np.int32, 4), "float16": (np.int16, 2), "bfloat16": (np.int16, 2)}
+_ORDERED = {"float64": "i8", "float32": "i4", "float16": "i2", "bfloat16": "i2"}
 _readers = ThreadPoolExecutor(4, "sonde-compare")
 
 
@@ -133,7 +133,7 @@ def _ahead(given: Iterator[Array]) -> Iterator[Array]:
 
 
 def _same_bytes(a: Array, b: Array) -> bool:
-    return len(a) == len(b) and a.tobytes() == b.tobytes() if len(a) < 4096 else memoryview(a) == memoryview(b)
+    return len(a) == len(b) and a.tobytes() == b.tobytes() if len(a) < 4096 else a.data == b.data
 
 
 def _add_equal(found: Measured, values: Array) -> None:
@@ -147,10 +147,11 @@ def _add_equal(found: Measured, values: Array) -> None:
 def _square(values: Array) -> float:
     if values.dtype.kind != "f":
         values = values.astype(np.float64)
-    total = sum(float(np.dot(block, block)) for block in _blocks(values))
-    if not math.isfinite(total):
-        wide = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-        total = float(np.dot(wide, wide))
+    with np.errstate(all="ignore"):
+        total = sum(float(np.dot(block, block)) for block in _blocks(values))
+        if not math.isfinite(total):
+            wide = np.nan_to_num(values.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+            total = float(np.dot(wide, wide))
     return total
 
 
@@ -204,15 +205,15 @@ def _add_odd(found: Measured, one: Array, other: Array) -> None:
 
 
 def _ulp(raw_a: Array, raw_b: Array, dtype: str) -> int:
-    kind, _ = _ORDERED[dtype]
+    kind = np.dtype(_ORDERED[dtype])
     a, b = raw_a.view(kind), raw_b.view(kind)
     most = 0
-    low = np.iinfo(kind).min
+    low = -(1 << (8 * kind.itemsize - 1))
     for start in range(0, len(a), _BLOCK):
         one, other = a[start : start + _BLOCK], b[start : start + _BLOCK]
         if dtype != "float64":
             one, other = one.astype(np.int64), other.astype(np.int64)
-        one, other = (np.where(x < 0, int(low) - x, x) for x in (one, other))
+        one, other = (np.where(x < 0, low - x, x) for x in (one, other))
         infinite = _infinity(dtype)
         finite = (np.abs(one) < infinite) & (np.abs(other) < infinite)
         apart = np.abs(one - other)

@@ -24,6 +24,8 @@ class Part:
     found: Distance
     a: Stats
     b: Stats
+    frozen: bool = False
+    """Only one run trains it."""
 
 
 def pairs(a: Trace, b: Trace, pairing: Pairing) -> list[tuple[WeightRecord, WeightRecord]]:
@@ -85,7 +87,8 @@ def gradients(a: Trace, b: Trace, pairing: Pairing, field: str, noise: float) ->
         if not one or not other:
             present = one or other
             if present["norm"] > negligible:
-                found.append(Part(mine.name, theirs.name, APART, one, other))
+                frozen = mine.trainable != theirs.trainable
+                found.append(Part(mine.name, theirs.name, APART, one, other, frozen))
             continue
         apart = distance(one, other)
         if apart.relative > 80 * unit + AMPLIFICATION * noise and apart.absolute > negligible + whole * noise:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from sonde.adapters.torch.tensors import dtype_name
 from sonde.session.options import Twin
@@ -47,7 +48,7 @@ class TwinFeed:
 
     def weights(self) -> None:
         """A root is about to be called: those of its parameters and buffers that were not seen before."""
-        new = {name: tensor for name, tensor in self._named() if name not in self._seen}
+        new = {name: tensor for name, tensor in self._named() if name not in self._seen and not is_lazy(tensor)}
         if not new:
             return
         self._seen.update(new)

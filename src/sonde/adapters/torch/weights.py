@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from sonde.adapters.torch.tensors import dtype_name
 from sonde.model.trace import WeightRecord
@@ -33,6 +34,8 @@ class Weights:
     def look(self, when: When, live: Iterable[tuple[str, Tensor]]) -> None:
         with torch._C.DisableTorchFunction():
             for name, parameter in live:
+                if is_lazy(parameter):  # has no shape before the first call
+                    continue
                 record = self._records.setdefault(name, self._facts(name, parameter))
                 if when == "before" and record["before"]:
                     continue

@@ -1,0 +1,132 @@
+"""Two trainings to a verdict: the place where they part is named, and nothing is where they compute the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from compare_scripts import PORT, REFERENCE, spoilt
+
+from launch import Foundry
+from sonde.compare.judge import Outcome, judge
+from sonde.compare.side import Side, read_side
+
+
+def recorded(foundry: Foundry, folder: Path, script: str, name: str) -> Side:
+    cwd = folder / name
+    cwd.mkdir()
+    ran = foundry.watched(script, cwd, budget=0.05, recommended=False, window=(0, 3))
+    assert ran.code == 0, ran.err
+    assert ran.folder is not None
+    return read_side(ran.folder, name)
+
+
+def compared(foundry: Foundry, folder: Path, a: str, b: str, chosen: dict[str, str] | None = None) -> Outcome:
+    return judge(recorded(foundry, folder, a, "a"), recorded(foundry, folder, b, "b"), chosen)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "judgement", "site", "setting"),
+    [
+        ("nn.LayerNorm(width)", "nn.LayerNorm(width, eps=1e-3)", "forward", "blocks.0.norm:out", "blocks.0.norm.eps"),
+        ("F.gelu(self.up(self.norm(x)))", "F.gelu(self.up(self.norm(x)), approximate='tanh')", "forward",
+         "blocks.0/gelu#0:out", "blocks.0/gelu#0.approximate"),
+        ("return x + self.down", "return self.norm(x) + self.down", "forward", "blocks.0/add#0:out", None),
+        ("return x + self.down", "return self.down", "forward", "blocks.0:out", None),
+        ("self.up(self.norm(x))", "self.up(x)", "forward", "blocks.0.norm:out", "blocks.0.norm"),
+        ("self.head(self.drop(x.mean(1)))", "self.head(x.mean(1))", "forward", "drop:out", "drop"),
+        ("nn.Dropout(0.1)", "nn.Dropout(0.5)", "forward", "drop:out", "drop.p"),
+        ("F.cross_entropy(model(ids), ids.sum(1) % 4)", "F.cross_entropy(model(ids), ids.sum(1) % 4, label_smoothing=0.1)",
+         "forward", "/cross_entropy#0:out", "/cross_entropy#0.label_smoothing"),
+        ("manual_seed(1)", "manual_seed(2)", "data", "model:in", None),
+        ("model = Model()", "model = Model(); nn.init.zeros_(model.head.weight)", "init", "head.weight:value", "head.weight.init"),
+        ("for block in self.blocks:", "for block in [self.blocks[0], lambda h: self.blocks[1](h.detach()) + h - h.detach()]:",
+         "backward", None, None),
+        ("lr=1e-2)", "lr=1e-2, eps=1e-4)", "optimizer", None, "optimizer.eps"),
+        ("lr=1e-2)", "lr=1e-2, betas=(0.9, 0.99))", "optimizer", None, "optimizer.betas"),
+        ("    optimizer.step()", "    nn.utils.clip_grad_norm_(model.parameters(), 0.01)\n    optimizer.step()", "optimizer", None,
+         "clipping.kind"),
+        ("model = Model()", "model = Model(); model.embed.weight.requires_grad_(False)", "backward", "embed.weight:grad",
+         "embed.weight.requires_grad"),
+    ],
+)  # fmt: skip
+def test_what_was_spoilt_is_named_first(
+    foundry: Foundry, tmp_path: Path, old: str, new: str, judgement: str, site: str | None, setting: str | None
+) -> None:
+    verdict = compared(foundry, tmp_path, spoilt(REFERENCE, old, new), REFERENCE).verdict
+    assert verdict.verdict == "divergent"
+    assert verdict.judgement == judgement, verdict.first
+    assert verdict.first is not None
+    assert site is None or verdict.first.site == site
+    assert setting is None or verdict.settings[0].what == setting
+    assert verdict.exit_code == 1
+
+
+def test_a_script_is_equivalent_to_itself_on_one_thread(foundry: Foundry, tmp_path: Path) -> None:
+    alone = spoilt(REFERENCE, "torch.manual_seed(0)", "torch.set_num_threads(1); torch.manual_seed(0)")
+    verdict = compared(foundry, tmp_path, REFERENCE, alone).verdict
+    assert verdict.verdict == "equivalent", verdict.first
+    assert verdict.exit_code == 0
+    assert verdict.losses["within_1_permille"]
+
+
+def test_the_same_in_other_words_is_equivalent(foundry: Foundry, tmp_path: Path) -> None:
+    outcome = compared(foundry, tmp_path, PORT, REFERENCE)
+    assert outcome.verdict.verdict == "equivalent", outcome.verdict.first
+    assert outcome.pairing.modules["layers.1.mlp.0"] == "blocks.1.up"
+    assert outcome.pairing.modules["layers.1"] == "blocks.1"
+    assert outcome.pairing.weights["out.bias"] == "head.bias"
+
+
+def test_a_defect_is_found_through_other_names(foundry: Foundry, tmp_path: Path) -> None:
+    port = spoilt(PORT, "nn.GELU()", "nn.GELU(approximate='tanh')")
+    verdict = compared(foundry, tmp_path, port, REFERENCE).verdict
+    assert verdict.first is not None
+    assert verdict.first.site.startswith("layers.0.mlp.1/gelu")
+    assert verdict.first.other_site == "blocks.0/gelu#0:out"
+
+
+def test_another_draw_is_no_other_initialisation(foundry: Foundry, tmp_path: Path) -> None:
+    other = spoilt(REFERENCE, "torch.manual_seed(0)", "torch.manual_seed(7)")
+    outcome = compared(foundry, tmp_path, other, REFERENCE)
+    assert outcome.verdict.judgement == "init"
+    assert outcome.drawn
+    scaled = spoilt(REFERENCE, "model = Model()", "model = Model(); model.head.weight.data.mul_(3)")
+    (tmp_path / "scaled").mkdir()
+    assert not compared(foundry, tmp_path / "scaled", scaled, REFERENCE).drawn
+
+
+def test_a_step_beyond_the_trace_is_told_by_the_curves(foundry: Foundry, tmp_path: Path) -> None:
+    late = spoilt(REFERENCE, "    loss = F", "    ids = ids if step < 4 else ids.flip(0) % 7\n    loss = F")
+    outcome = compared(foundry, tmp_path, late, REFERENCE)
+    assert outcome.late == 4
+    scheduled = spoilt(
+        REFERENCE, "    optimizer.step()\n", "    optimizer.step()\n    optimizer.param_groups[0]['lr'] = 1e-2 if step < 3 else 1e-3\n"
+    )  # fmt: skip
+    (tmp_path / "rate").mkdir()
+    verdict = compared(foundry, tmp_path / "rate", scheduled, REFERENCE).verdict
+    assert verdict.judgement == "optimizer"
+    assert verdict.first is not None
+    assert verdict.first.step == 4
+    assert verdict.settings[0].what == "optimizer.lr at step 4"
+
+
+def test_two_different_networks_cannot_be_compared(foundry: Foundry, tmp_path: Path) -> None:
+    other = """
+    import torch
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.LazyLinear(2))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(2):
+        net(torch.rand(2, 3, 6, 6)).sum().backward()
+        optimizer.step()
+    """
+    verdict = compared(foundry, tmp_path, other, REFERENCE).verdict
+    assert verdict.verdict == "incomparable"
+    assert "nothing in common" in verdict.notes[0]
+    assert verdict.exit_code == 2
+
+
+def test_the_users_map_wins(foundry: Foundry, tmp_path: Path) -> None:
+    outcome = compared(foundry, tmp_path, PORT, REFERENCE, {"layers.0": "blocks.1"})
+    assert outcome.pairing.modules["layers.0"] == "blocks.1"
+    assert outcome.pairing.modules["layers.0.ln"] != "blocks.1.ln"
