@@ -34,9 +34,19 @@ class CompiledGraph:
     """`plain` is the graph as AOTAutograd made it, `names` those of its nodes; `backward` says which of the two it is."""
 
     def __init__(
-        self, graphs: Graphs, region: Region, number: int, plain: GraphModule, names: dict[Node, NodeName], *, backward: bool
+        self,
+        graphs: Graphs | None,
+        region: Region | None,
+        number: int,
+        plain: GraphModule,
+        names: dict[Node, NodeName],
+        *,
+        backward: bool,
     ) -> None:
-        self.graphs, self.region, self.number, self.plain, self.names = graphs, region, number, plain, names
+        """Without `graphs` and `region` it can be looked at, not called."""
+        self.graphs: Graphs = graphs  # type: ignore[assignment]
+        self.region: Region = region  # type: ignore[assignment]
+        self.number, self.plain, self.names = number, plain, names
         self.backward = backward
         self.columns: list[Column] = []
         self.run: Callable[[list[Any]], Any] = _not_compiled

@@ -148,8 +148,8 @@ class Graphs:
         return run
 
     def _named(self, region: Region, gm: GraphModule, *, backward: bool) -> tuple[GraphModule, dict[Node, Any]]:
-        plain = _copy(gm)
-        return plain, region.names.of(plain, backward=backward, returned=_returned())
+        plain = copy_of(gm)
+        return plain, region.names.of(plain, backward=backward, returned=returned_outputs())
 
     def _watched(self, graph: CompiledGraph, gm: GraphModule) -> tuple[GraphModule, list[Column]]:
         forward = graph.region.forward
@@ -158,7 +158,7 @@ class Graphs:
         chosen = {node.name: depth for node, depth in wanted if depth}
         if not chosen:
             return gm, []
-        watched = _copy(gm)
+        watched = copy_of(gm)
         return watched, instrument(watched, [(node, chosen[node.name]) for node in watched.graph.nodes if node.name in chosen])
 
     def depth(self, graph: CompiledGraph, node: Node) -> Depth:
@@ -278,13 +278,14 @@ class Graphs:
                     graph.kept = None
 
 
-def _copy(gm: GraphModule) -> GraphModule:
+def copy_of(gm: GraphModule) -> GraphModule:
+    """The same graph, to be changed or kept as it was."""
     made = GraphModule(gm, copy.deepcopy(gm.graph), type(gm).__name__)
     made.meta.update(gm.meta)
     return made
 
 
-def _returned() -> slice:
+def returned_outputs() -> slice:
     """Before what the program returns come inputs that it changed; after it, what the backward pass needs."""
     context = TracingContext.try_get()
     facts = context.fw_metadata if context is not None else None
