@@ -1,6 +1,6 @@
 """Trains one of four architectures compiled, and writes what came out: losses, weights, and what the compiler did.
 
-    python architectures.py ARCHITECTURE BACKEND static|dynamic
+python architectures.py ARCHITECTURE BACKEND static|dynamic
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ SCRIPT = Path(__file__).parent / "architectures.py"
 ARCHITECTURES = ("convolutional", "attentive", "recurrent", "broken")
 
 
-def both(foundry: Foundry, tmp_path: Path, *argv: str, graph: str = "auto", cache: Path | None = None) -> tuple[Ran, Ran]:
+def both(
+    foundry: Foundry, tmp_path: Path, *argv: str, graph: str = "auto", cache: Path | None = None
+) -> tuple[Ran, Ran]:
     env = {"TORCHINDUCTOR_CACHE_DIR": str(cache or tmp_path / "cache")}
     ran = []
     for name in ("bare", "watched"):
@@ -28,9 +30,7 @@ def both(foundry: Foundry, tmp_path: Path, *argv: str, graph: str = "auto", cach
 
 @pytest.mark.parametrize("shapes", ["static", "dynamic"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_watched_graph_gives_the_same_bits(
-    architecture: str, shapes: str, foundry: Foundry, tmp_path: Path
-) -> None:
+def test_a_watched_graph_gives_the_same_bits(architecture: str, shapes: str, foundry: Foundry, tmp_path: Path) -> None:
     bare, watched = both(foundry, tmp_path, architecture, "aot_eager", shapes, graph="full")
     assert watched.result == bare.result
     partial = [row for row in watched.rows if row["flags"] & 1]

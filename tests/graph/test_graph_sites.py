@@ -28,9 +28,7 @@ def numbers(ran: Ran, address: str, *names: str) -> list[list[float]]:
     ("architecture", "modules"),
     [("convolutional", ["conv", "bn", "head"]), ("attentive", ["head"]), ("broken", ["first", "second"])],
 )
-def test_modules_inside_compiled_code(
-    architecture: str, modules: list[str], foundry: Foundry, tmp_path: Path
-) -> None:
+def test_modules_inside_compiled_code(architecture: str, modules: list[str], foundry: Foundry, tmp_path: Path) -> None:
     eager = trained(foundry, tmp_path, architecture, "none")
     compiled = trained(foundry, tmp_path, architecture, "aot_eager", graph="full")
     for module in modules:
@@ -43,7 +41,13 @@ def test_modules_inside_compiled_code(
 
 def test_ops_have_the_names_of_the_function_api(foundry: Foundry, tmp_path: Path) -> None:
     ran = trained(foundry, tmp_path, "convolutional", "aot_eager", graph="full")
-    assert {"conv/conv2d#0:out", "bn/batch_norm#0:out", "/relu#0:out", "/max_pool2d#0:out", "head/linear#0:out"} <= ran.addresses
+    assert {
+        "conv/conv2d#0:out",
+        "bn/batch_norm#0:out",
+        "/relu#0:out",
+        "/max_pool2d#0:out",
+        "head/linear#0:out",
+    } <= ran.addresses
     assert "head/linear.mm#0:grad_in" in ran.addresses
     (site,) = (site for site in ran.rank.sites.values() if site.address == "/relu#0:out")
     assert site.source is not None

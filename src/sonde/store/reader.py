@@ -21,11 +21,11 @@ from sonde.model.watchpoint import Hit
 from sonde.store import format as fmt
 from sonde.store.codec import finding_in, hit_in, site_in
 from sonde.store.documents import json_lines, json_objects, read_json
+from sonde.store.graphs import FOLDER as GRAPHS
+from sonde.store.graphs import read_graph
 from sonde.store.liveness import alive
 from sonde.store.resolve import resolve
 from sonde.store.tables import StoredTable
-from sonde.store.graphs import FOLDER as GRAPHS
-from sonde.store.graphs import read_graph
 from sonde.store.traces import FOLDER as TRACES
 from sonde.store.traces import read_trace
 from sonde.store.values import UNREADABLE, Value, load_value, read_header

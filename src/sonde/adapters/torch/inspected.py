@@ -110,7 +110,20 @@ class Inspection:
         ]
 
     def __str__(self) -> str:
-        columns = ("op", "phase", "inputs", "outputs", "min", "max", "mean", "nan", "inf", "grad_norm", "source", "code")
+        columns = (
+            "op",
+            "phase",
+            "inputs",
+            "outputs",
+            "min",
+            "max",
+            "mean",
+            "nan",
+            "inf",
+            "grad_norm",
+            "source",
+            "code",
+        )
         body = [[_cell(row[name]) for name in columns] for row in self.rows()]
         lines = [list(columns), *body]
         widths = [min(48, max(len(line[k]) for line in lines)) for k in range(len(columns))]
@@ -123,9 +136,11 @@ class Inspection:
         return "\n".join(text)
 
     def __repr__(self) -> str:
-        return f"<Inspection of {len(self)} ops; print it, or look at .value('{self.trace.ops[0].site}')>" if len(
-            self
-        ) else "<Inspection of no ops>"
+        return (
+            f"<Inspection of {len(self)} ops; print it, or look at .value('{self.trace.ops[0].site}')>"
+            if len(self)
+            else "<Inspection of no ops>"
+        )
 
     def print(self) -> None:
         """The table, on standard output."""
@@ -187,9 +202,7 @@ def _site(op: OpRecord, number: int, role: Role, k: int) -> Site:
     if op.phase is Phase.BACKWARD:
         role = Role.GRAD_IN
     fact = op.outputs[k] if k < len(op.outputs) else TensorFact(0, (), "")
-    return Site(
-        number, op.site, role, Kind.OP, k if several else None, op.op, None, fact.shape, fact.dtype, op.source
-    )
+    return Site(number, op.site, role, Kind.OP, k if several else None, op.op, None, fact.shape, fact.dtype, op.source)
 
 
 def _row(number: int, op: OpRecord, fact: TensorFact, stats: Mapping[str, float], role: Role) -> np.ndarray[Any, Any]:

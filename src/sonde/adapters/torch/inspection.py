@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect as python
 from collections.abc import Callable, Iterable
 from types import FrameType, SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,10 +30,12 @@ from sonde.session.guard import Guard
 KEPT_BYTES = 256 << 20
 """Values of one call that are kept."""
 
-Wrt = str | int | Tensor | Iterable["str | int | Tensor"] | None
+Wrt: TypeAlias = "str | int | Tensor | Iterable[str | int | Tensor] | None"
 
 
-def inspect(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Wrt, frame: FrameType) -> Inspection:
+def inspect(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Wrt, frame: FrameType
+) -> Inspection:
     """`frame` is the caller's, which may have names for modules."""
     if not callable(fn):
         raise UsageError(f"sonde.inspect wants something to call, an op, a function or a module, and got {fn!r}.")
@@ -61,9 +63,7 @@ def inspect(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     return Inspection(trace, tracer.values, result, gradients)
 
 
-def _compiled(
-    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wanted: dict[str, Tensor] | None
-) -> Inspection:
+def _compiled(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wanted: dict[str, Tensor] | None) -> Inspection:
     original = original_of(fn)
     trained = dict(original.named_parameters()) if isinstance(original, nn.Module) else {}
     capture = Capture({id(parameter): name for name, parameter in trained.items()})
@@ -136,7 +136,9 @@ class KeepingTracer(Tracer):
         self.values: dict[tuple[int, Role, int], Tensor] = {}
         self._left = KEPT_BYTES
 
-    def record(self, func: Any, name: Any, args: Any, kwargs: Any, inputs: Any, out: Any, frame: Any, error: str = "") -> None:
+    def record(
+        self, func: Any, name: Any, args: Any, kwargs: Any, inputs: Any, out: Any, frame: Any, error: str = ""
+    ) -> None:
         before = len(self.drafts)
         super().record(func, name, args, kwargs, inputs, out, frame, error)
         if len(self.drafts) > before:
@@ -217,9 +219,7 @@ def _names(fn: Any, args: tuple[Any, ...]) -> list[str]:
     return [known[k] if k < len(known) else f"input {k}" for k in range(len(args))]
 
 
-def _gradients(
-    result: Any, wanted: dict[str, Tensor] | None, scene: Scene, tracer: Tracer
-) -> dict[str, Tensor | None]:
+def _gradients(result: Any, wanted: dict[str, Tensor] | None, scene: Scene, tracer: Tracer) -> dict[str, Tensor | None]:
     """Of the sum of all results, as it is for a loss. Parameters always count, inputs where they were asked for."""
     leaves = dict(scene.trained) if wanted is None else {**wanted, **scene.trained}
     roots = _roots(result)

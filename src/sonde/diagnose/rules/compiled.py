@@ -48,7 +48,9 @@ def _finding(case: Case, event: dict[str, Any], count: int) -> Finding:
             "graph": event.get("graph"),
             "node": event.get("node"),
             "graphs_departing": count,
-            "found_by": "compiling the graph up to each node" if event.get("exact") else "the first output that departs",
+            "found_by": "compiling the graph up to each node"
+            if event.get("exact")
+            else "the first output that departs",
         },
         advice=f"Up to this node the graph gives the same compiled and uncompiled: it is {backend}, not the model. "
         f"Write {f'{line.code!r}' if line else 'the operation'} in another way (without changing a tensor in place that is still "

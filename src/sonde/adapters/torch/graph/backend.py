@@ -43,7 +43,12 @@ def _wrap(module: Any, current: Current) -> None:
 
         backward = watched(bw_compiler or fw_compiler, backward=True)
         return original(
-            mod, args, watched(fw_compiler), torch._dynamo.disable(backward), inference_compiler=watched(inference), **kwargs
+            mod,
+            args,
+            watched(fw_compiler),
+            torch._dynamo.disable(backward),
+            inference_compiler=watched(inference),
+            **kwargs,
         )
 
     module.aot_module_simplified = aot_module_simplified

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -156,10 +155,12 @@ class CompiledGraph:
     def keep(self, args: list[Any]) -> None:
         """What is needed to run this call again. Of a backward graph only what came from outside."""
         if self.backward:
-            held = [arg if name.startswith("tangents") else None for name, arg in zip(self.placeholders, args, strict=True)]
-            self.kept = Kept(held, None)
+            outside: list[Any] = [
+                arg if name.startswith("tangents") else None for name, arg in zip(self.placeholders, args, strict=True)
+            ]
+            self.kept = Kept(outside, None)
             return
-        held = list(args)
+        held: list[Any] = list(args)
         for k in self.written:
             if isinstance(held[k], Tensor) and held[k].numel() * held[k].element_size() <= _STATE_BYTES:
                 held[k] = held[k].detach().clone()

@@ -83,7 +83,9 @@ class Graphs:
 
         def owner(variable: str) -> str:
             if entry is not None:
-                return self.eager.parameters.prefix_of(entry.name) if entry.name in self.eager.roots else f"{entry.name}."
+                return (
+                    self.eager.parameters.prefix_of(entry.name) if entry.name in self.eager.roots else f"{entry.name}."
+                )
             own = self._meet(variable)
             return self.eager.parameters.prefix_of(own) if own else ""
 
@@ -159,7 +161,9 @@ class Graphs:
         if not chosen:
             return gm, []
         watched = copy_of(gm)
-        return watched, instrument(watched, [(node, chosen[node.name]) for node in watched.graph.nodes if node.name in chosen])
+        return watched, instrument(
+            watched, [(node, chosen[node.name]) for node in watched.graph.nodes if node.name in chosen]
+        )
 
     def depth(self, graph: CompiledGraph, node: Node) -> Depth:
         """How much the user wants to know of a node from the graph itself."""
@@ -205,7 +209,11 @@ class Graphs:
         graph.keep(args)
         if self._stepping.wanted(graph):
             return self._stepping.run(graph, args)
-        if graph.calls == 1 and self.session.options.budget != 0 and verify.affordable(graph.plain, random=graph.random):
+        if (
+            graph.calls == 1
+            and self.session.options.budget != 0
+            and verify.affordable(graph.plain, random=graph.random)
+        ):
             self._first = interpret.fresh(graph.plain, args)
             self._expected = interpret.run(graph.plain, args)
         return None

@@ -63,7 +63,9 @@ class Capture:
             return compile
 
         backend = aot_autograd(
-            fw_compiler=compiler(backward=False), bw_compiler=compiler(backward=True), decompositions=select_decomp_table()
+            fw_compiler=compiler(backward=False),
+            bw_compiler=compiler(backward=True),
+            decompositions=select_decomp_table(),
         )
         return torch.compile(original, backend=backend)(*args, **kwargs)
 

@@ -15,7 +15,7 @@ Visit = Callable[[Node, Any], None]
 """Called with each node and what it gave, while its inputs are still there."""
 
 
-class NodeByNode(Interpreter):
+class NodeByNode(Interpreter):  # type: ignore[misc]
     """`visit` sees every node after it ran."""
 
     def __init__(self, gm: GraphModule, visit: Visit | None = None, *, keep: bool = False) -> None:

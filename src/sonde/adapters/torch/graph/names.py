@@ -69,9 +69,9 @@ class Names:
         for node in () if backward else nodes:
             if _side_result(node):
                 continue
-            call = self._call(node)
-            if call not in last or node in asked or any(self._call(user) != call for user in _readers(node)):
-                last[call] = node
+            whose = self._call(node)
+            if whose not in last or node in asked or any(self._call(user) != whose for user in _readers(node)):
+                last[whose] = node
             for path, kind in self._stack(node):
                 if path not in left or node in asked or any(path not in dict(self._stack(u)) for u in _readers(node)):
                     left[path] = (node, kind)

@@ -87,7 +87,9 @@ class Retrace:
 
     def trace(self, step: int, reason: Literal["replay", "inspect"] = "replay") -> Trace:
         ops = tuple(
-            OpRecord(**{**_fields(op), "gradient": self._gradients.get(op.index, {})}) if op.index in self._gradients else op
+            OpRecord(**{**_fields(op), "gradient": self._gradients.get(op.index, {})})
+            if op.index in self._gradients
+            else op
             for op in self.ops
         )
         return Trace(step, reason, ops, self.exact, self.loss, tuple(dict.fromkeys(self.notes)))
@@ -116,14 +118,22 @@ class Retrace:
         if node.op == "call_function" and name.aten in MOVES and base(node).name in self._facts:
             source = self._facts[base(node).name]
             self._facts[node.name] = TensorFact(
-                source.id, tuple(value.shape), source.dtype, source.requires_grad, source.name, source.producer, source.stats
+                source.id,
+                tuple(value.shape),
+                source.dtype,
+                source.requires_grad,
+                source.name,
+                source.producer,
+                source.stats,
             )
             return None
         if len(self.ops) >= MOST_OPS:
             return None
         index = len(self.ops)
         fact = self._facts[node.name] = self._fact(value, index)
-        sources = [inner for source in given for inner in ([source] if source.name in self._facts else source.all_input_nodes)]
+        sources = [
+            inner for source in given for inner in ([source] if source.name in self._facts else source.all_input_nodes)
+        ]
         self.ops.append(
             OpRecord(
                 index, name.aten, name.name, name.module, name.module_type, name.source,

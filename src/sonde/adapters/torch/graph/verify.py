@@ -130,7 +130,10 @@ def _ancestors(plain: GraphModule, end: Node) -> list[Node]:
     return [
         node
         for node in plain.graph.nodes
-        if node in found and node.op == "call_function" and isinstance(node.meta.get("val"), Tensor) and not is_random(node)
+        if node in found
+        and node.op == "call_function"
+        and isinstance(node.meta.get("val"), Tensor)
+        and not is_random(node)
     ]
 
 

@@ -22,12 +22,53 @@ from sonde.adapters.torch.graph.names import aten_name
 _aten = torch.ops.aten
 
 VIEWS = frozenset(
-    """view _unsafe_view reshape permute t transpose unsqueeze squeeze expand slice select unbind split split_with_sizes chunk
-    detach alias as_strided unfold diagonal lift_fresh_copy view_of clone copy copy_ _to_copy convert_element_type
-    full full_like empty empty_strided zeros ones zeros_like ones_like scalar_tensor iota arange eye
-    inductor_seed inductor_seeds""".split()
+    [
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "permute",
+        "t",
+        "transpose",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "slice",
+        "select",
+        "unbind",
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "detach",
+        "alias",
+        "as_strided",
+        "unfold",
+        "diagonal",
+        "lift_fresh_copy",
+        "view_of",
+        "clone",
+        "copy",
+        "copy_",
+        "_to_copy",
+        "convert_element_type",
+        "full",
+        "full_like",
+        "empty",
+        "empty_strided",
+        "zeros",
+        "ones",
+        "zeros_like",
+        "ones_like",
+        "scalar_tensor",
+        "iota",
+        "arange",
+        "eye",
+        "inductor_seed",
+        "inductor_seeds",
+    ]
 )
-MOVES = frozenset("view unsafe_view reshape permute t transpose unsqueeze squeeze clone detach alias".split())
+MOVES = frozenset(
+    ["view", "unsafe_view", "reshape", "permute", "t", "transpose", "unsqueeze", "squeeze", "clone", "detach", "alias"]
+)
 """Hold the same numbers as their input, as many of them."""
 
 
@@ -138,8 +179,11 @@ def _computes(node: Node) -> bool:
 def is_random(node: Node) -> bool:
     target: Any = node.target
     named = str(target)
-    return "inductor_seed" in named or "inductor_random" in named or "inductor_randint" in named or (
-        bool(getattr(target, "tags", None)) and torch.Tag.nondeterministic_seeded in target.tags
+    return (
+        "inductor_seed" in named
+        or "inductor_random" in named
+        or "inductor_randint" in named
+        or (bool(getattr(target, "tags", None)) and torch.Tag.nondeterministic_seeded in target.tags)
     )
 
 
