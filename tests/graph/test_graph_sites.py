@@ -48,7 +48,7 @@ def test_ops_have_the_names_of_the_function_api(foundry: Foundry, tmp_path: Path
         "/max_pool2d#0:out",
         "head/linear#0:out",
     } <= ran.addresses
-    assert "head/linear.mm#0:grad_in" in ran.addresses
+    assert "head/linear-mm#0:grad_in" in ran.addresses
     (site,) = (site for site in ran.rank.sites.values() if site.address == "/relu#0:out")
     assert site.source is not None
     assert site.source.file.endswith("architectures.py")

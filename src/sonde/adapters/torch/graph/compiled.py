@@ -193,6 +193,7 @@ class Table:
         values = [graph.nodes[column.node].meta["val"] for column in columns]
         self._sites = sites
         self._first = np.array([column.first for column in columns])
+        self._factor = np.array([column.factor for column in columns])
         self._range = np.array([column.depth is Depth.RANGE for column in columns])
         self._dtypes = [DTYPES.index(dtype_name(value)) for value in values]
         self._counts = np.array([_count(value) for value in values])
@@ -211,6 +212,9 @@ class Table:
         with np.errstate(all="ignore"):
             low, high = numbers[self._first], numbers[np.minimum(self._first + self._range, len(numbers) - 1)]
             square = np.where(self._range, numbers[np.minimum(self._first + 2, len(numbers) - 1)], np.nan)
+            low, high, square = low * self._factor, high * self._factor, square * self._factor**2
+            low, high = np.minimum(low, high), np.maximum(low, high)
+            low, high = (np.where(self._range, number, np.abs(number)) for number in (low, high))
             nan = np.isnan(low) | np.isnan(high)
             largest = np.where(self._range, np.maximum(np.abs(low), np.abs(high)), high)
             infinite = np.isinf(largest) & ~nan

@@ -63,6 +63,9 @@ class Graphs:
         self.active = True
         self.modules: set[str] = set()
         """Modules that run inside of compiled graphs."""
+        self._points: tuple[str, ...] = tuple(
+            str(point) for point in self.session.engine.watchpoints if point.origin == "user"
+        )
         self._breaks = record.Breaks()
         self._stepping = Stepping(eager)
         self._first: list[Any] | None = None
@@ -194,6 +197,26 @@ class Graphs:
         )  # fmt: skip
         self.session.uncounted()
 
+    def refresh(self) -> None:
+        """Watchpoints may have changed. Nodes that nobody had asked for are compiled in, once."""
+        points = tuple(str(point) for point in self.session.engine.watchpoints if point.origin == "user")
+        if points == self._points:
+            return
+        self._points = points
+        if any(self._lacking(graph) for graph in self._all()):
+            log.warning("other nodes are watched now: compiled code is compiled again, once")
+            self.session.note("graphs_reset", step=self.eager.step, why="other nodes are watched")
+            torch._dynamo.reset()
+
+    def _all(self) -> list[CompiledGraph]:
+        both = [graph for region in self.regions for graph in (region.forward, region.backward)]
+        return [graph for graph in both if graph is not None]
+
+    def _lacking(self, graph: CompiledGraph) -> bool:
+        known = {column.node: column.depth for column in graph.columns}
+        seen = graph.region.forward.nodes if graph.backward and graph.region.forward is not None else ()
+        return any(self.depth(graph, node) > known.get(node.name, Depth.NONE) for node in watchable(graph.plain, seen))
+
     # -- running ---------------------------------------------------------------------------------
 
     def observing(self) -> bool:
@@ -280,10 +303,8 @@ class Graphs:
             return
         for kind, fields in self._breaks.news():
             self.session.note(kind, step=self.eager.step, **fields)
-        for region in self.regions:
-            for graph in (region.forward, region.backward):
-                if graph is not None:
-                    graph.kept = None
+        for graph in self._all():
+            graph.kept = None
 
 
 def copy_of(gm: GraphModule) -> GraphModule:

@@ -178,7 +178,7 @@ class Retrace:
 
 
 def _call_of(name: str, op: str) -> str:
-    """The call of the function API that a node's name stands for: `fc/linear.mm_1#0` is of `fc/linear#0`."""
+    """The call of the function API that a node's name stands for: `fc/linear-mm_1#0` is of `fc/linear#0`."""
     module, _, rest = name.rpartition("/")
     return f"{module}/{op}#{rest.rpartition('#')[2]}"
 
