@@ -59,6 +59,7 @@ class CompiledGraph:
         self.outputs = self._outputs()
         self._taps: list[tuple[int, list[int]]] | None = None
         self._table: Table | None = None
+        self._modules: dict[Node, dict[str, str]] | None = None
         self._step = -1
         self._calls_in_step = 0
 
@@ -141,14 +142,19 @@ class CompiledGraph:
         }
         session = self.graphs.session
         made = [session.site(name.name, name.role, Kind.OP, type=name.aten, **facts)]
-        modules = dict(name.modules)
-        for user in self.nodes.values():  # the module's last node may be a view of this one
-            if user in self.names and self.names[user].modules and base(user) is node:
-                modules |= dict(self.names[user].modules)
-        if not self.backward:
-            for path, kind in modules.items():
-                made.append(session.site(path, Role.OUT, Kind.MODULE, type=kind, **facts))
+        for path, kind in self.modules_of(node).items():
+            made.append(session.site(path, Role.OUT, Kind.MODULE, type=kind, **facts))
         return made
+
+    def modules_of(self, node: Node) -> dict[str, str]:
+        """Path and type of the modules whose output this is; their last node may be a view of it."""
+        if self.backward:
+            return {}
+        if self._modules is None:
+            self._modules = {}
+            for last, name in self.names.items():
+                self._modules.setdefault(base(last), {}).update(name.modules)
+        return self._modules.get(node, {})
 
     # -- inputs ----------------------------------------------------------------------------------
 

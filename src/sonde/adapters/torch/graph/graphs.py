@@ -28,13 +28,16 @@ from sonde.adapters.torch.graph.names import Names
 from sonde.adapters.torch.graph.retrace import Retrace
 from sonde.adapters.torch.graph.stepping import Stepping
 from sonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
-from sonde.model.site import Kind, Site, SourceLine
+from sonde.model.site import Kind, Role, Site, SourceLine
 from sonde.model.trace import Trace
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
 
 log = logging.getLogger("sonde.graph")
+
+_LARGEST = frozenset({"nan", "inf", "nonfinite", "absmax", "step"})
+"""What is known of a node of whose digest only the largest magnitude was computed."""
 
 Compiler = Callable[[GraphModule, Sequence[Any]], Any]
 
@@ -176,9 +179,15 @@ class Graphs:
         if options.graph == "full":
             return Depth.RANGE
         name = graph.names[node]
-        site = Site(-1, name.name, name.role, Kind.OP, type=name.aten, source=name.source)
-        if self.session.user_watched(site):
-            return Depth.RANGE
+        sites = [Site(-1, name.name, name.role, Kind.OP, type=name.aten, source=name.source)]
+        sites += [Site(-1, path, Role.OUT, Kind.MODULE, type=kind) for path, kind in graph.modules_of(node).items()]
+        engine = self.session.engine
+        points = [point for site in sites for point in engine.watchers(site) if point.origin == "user"]
+        if points:
+            enough = all(
+                set() < engine.fields(point.id) <= _LARGEST for point in points
+            )  # a named condition tells none
+            return Depth.LARGEST if enough else Depth.RANGE
         return Depth.LARGEST if options.graph == "nodes" else Depth.NONE
 
     def _note(self, graph: CompiledGraph, inputs: Sequence[Any], seconds: float) -> None:
@@ -276,7 +285,13 @@ class Graphs:
 
     def retrace(self, why: str) -> Trace | None:
         """The compiled calls of this step again, node by node; None where there were none."""
-        called = [region for region in self.regions if region.forward is not None and region.forward.kept is not None]
+        called = [
+            region
+            for region in self.regions
+            if region.forward is not None
+            and region.forward.kept is not None
+            and "c10d" not in str([node.target for node in region.forward.names])  # ranks must not talk out of turn
+        ]
         if not called:
             return None
         began = time.perf_counter()

@@ -58,6 +58,15 @@ def written_inputs(gm: GraphModule) -> frozenset[int]:
     return frozenset(found)
 
 
+def repeatable(gm: GraphModule) -> bool:
+    """Whether running it once more is seen by nobody: it neither prints nor talks to other ranks."""
+    targets = [str(node.target) for node in gm.graph.nodes if node.op == "call_function"]
+    return not any(target.startswith(_EFFECTS) or "with_effects" in target for target in targets)
+
+
+_EFFECTS = ("sonde.", "_c10d_functional", "c10d", "_dtensor", "aten._print")
+
+
 def has_random(gm: GraphModule) -> bool:
     """Compiled random numbers are others than the framework's own, from the same seed."""
     return any(node.op == "call_function" and is_random(node) for node in gm.graph.nodes)
