@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.cli.dumping import dump_of
-from sonde.session.options import Options, Twin
+from sonde.session.options import Options
 from sonde.store.claim import create_run
 from sonde.store.reader import Rank, Recording
 

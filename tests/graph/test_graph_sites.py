@@ -48,7 +48,7 @@ def test_ops_have_the_names_of_the_function_api(foundry: Foundry, tmp_path: Path
         "/max_pool2d#0:out",
         "head/linear#0:out",
     } <= ran.addresses
-    assert "head/linear.mm#0:grad_in" in ran.addresses
+    assert "head/linear-mm#0:grad_in" in ran.addresses
     (site,) = (site for site in ran.rank.sites.values() if site.address == "/relu#0:out")
     assert site.source is not None
     assert site.source.file.endswith("architectures.py")
@@ -68,6 +68,9 @@ def test_only_what_is_watched_by_name_is_computed(foundry: Foundry, tmp_path: Pa
     assert any(hit.site.endswith(":grad_in") for hit in ran.rank.hits)
     partial = [row for row in ran.rows if row["flags"] & 1]
     assert all(isnan(row["mean"]) for row in partial)
+    assert all(
+        isnan(row["norm"]) != row["address"].endswith("relu#0:out") for row in partial
+    )  # only what was asked for
 
 
 def test_exact_leaves_the_graph_alone(foundry: Foundry, tmp_path: Path) -> None:

@@ -116,6 +116,10 @@ class Engine:
         """The watchpoints that watch `site`; it need not have been added."""
         return [armed.watchpoint for armed in self._armed.values() if armed.fitting(site) is not None]
 
+    def fields(self, id: int) -> frozenset[str]:
+        """What a watchpoint looks at."""
+        return frozenset(self._armed[id].expression.fields)
+
     def evaluate(self, rows: NDArray[np.void]) -> list[Hit]:
         """The new hits in `rows` (digests in execution order, of sites that were added), in that order."""
         if not len(rows):

@@ -49,6 +49,10 @@ UPDATE = Fit(
 )
 ANY_UPDATE = Fit("updates", lambda site: site.role is Role.UPDATE)
 GRADIENT = Fit("gradients", _gradient)
+SETTLED_GRADIENT = Fit(
+    "gradients of parameters and modules",  # inside of a compiled op, an Inf may be masked right afterwards
+    lambda site: _gradient(site) and site.kind is not Kind.OP,
+)
 WEIGHT_GRADIENT = Fit(
     "gradients of trainable parameters",
     lambda site: site.kind is Kind.PARAMETER and site.role is Role.GRAD and site.trainable is True,

@@ -26,7 +26,9 @@ SURE = (
     Condition(
         "gradient_overflow",
         "a gradient has NaN or Inf, or keeps having it under loss scaling",
-        plain((fit.GRADIENT, "nonfinite > 0 and (scaled == 0 or seen() >= {n} and lowest(nonfinite, {n}) > 0)")),
+        plain(
+            (fit.SETTLED_GRADIENT, "nonfinite > 0 and (scaled == 0 or seen() >= {n} and lowest(nonfinite, {n}) > 0)")
+        ),
         (count(20),),
         note="A gradient scaler looks for its scale by overflowing: a few Inf in a row are healthy there.",
     ),

@@ -423,6 +423,7 @@ class Eager:
             self.session.user_watched(site) for site in self.session.sites if site.kind is Kind.MODULE
         )
         self.stops.refresh()
+        self.graphs.refresh()
         self.parameters.plans.clear()
         if self.stops.whole:
             self.level = Level.FULL

@@ -110,7 +110,20 @@ class Inspection:
         ]
 
     def __str__(self) -> str:
-        columns = ("op", "inputs", "outputs", "min", "max", "mean", "nan", "inf", "grad_norm", "source", "code")
+        columns = (
+            "op",
+            "phase",
+            "inputs",
+            "outputs",
+            "min",
+            "max",
+            "mean",
+            "nan",
+            "inf",
+            "grad_norm",
+            "source",
+            "code",
+        )
         body = [[_cell(row[name]) for name in columns] for row in self.rows()]
         lines = [list(columns), *body]
         widths = [min(48, max(len(line[k]) for line in lines)) for k in range(len(columns))]
@@ -186,6 +199,8 @@ class Inspection:
 
 def _site(op: OpRecord, number: int, role: Role, k: int) -> Site:
     several = len(op.outputs) > 1
+    if op.phase is Phase.BACKWARD:
+        role = Role.GRAD_IN
     fact = op.outputs[k] if k < len(op.outputs) else TensorFact(0, (), "")
     return Site(number, op.site, role, Kind.OP, k if several else None, op.op, None, fact.shape, fact.dtype, op.source)
 

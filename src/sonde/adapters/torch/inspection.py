@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect as python
 from collections.abc import Callable, Iterable
 from types import FrameType, SimpleNamespace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from sonde.adapters.torch import install
 from sonde.adapters.torch.entry import Entry
+from sonde.adapters.torch.graph.inspection import Capture, difference, original_of
 from sonde.adapters.torch.inspected import Inspection
 from sonde.adapters.torch.naming import clean, name_inside, name_root
 from sonde.adapters.torch.tensors import tensors_in
@@ -29,7 +30,7 @@ from sonde.session.guard import Guard
 KEPT_BYTES = 256 << 20
 """Values of one call that are kept."""
 
-Wrt = str | int | Tensor | Iterable["str | int | Tensor"] | None
+Wrt: TypeAlias = "str | int | Tensor | Iterable[str | int | Tensor] | None"
 
 
 def inspect(
@@ -39,6 +40,8 @@ def inspect(
     if not callable(fn):
         raise UsageError(f"sonde.inspect wants something to call, an op, a function or a module, and got {fn!r}.")
     wanted, args, kwargs = _differentiable(fn, args, kwargs, wrt)
+    if original_of(fn) is not None:
+        return _compiled(fn, args, kwargs, wanted)
     scene = Scene(frame)
     tracer = KeepingTracer(scene)
     if isinstance(fn, nn.Module):
@@ -58,6 +61,21 @@ def inspect(
         gradients = _gradients(result, wanted, scene, tracer)
     trace = tracer.finish(0, "inspect")
     return Inspection(trace, tracer.values, result, gradients)
+
+
+def _compiled(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wanted: dict[str, Tensor] | None) -> Inspection:
+    original = original_of(fn)
+    trained = dict(original.named_parameters()) if isinstance(original, nn.Module) else {}
+    capture = Capture({id(parameter): name for name, parameter in trained.items()})
+    with install.suspended():
+        result = fn(*args, **kwargs)
+        again = capture.call(original, args, kwargs)
+        leaves = {**(wanted or {}), **{name: p for name, p in trained.items() if p.requires_grad}}
+        gradients = _differentiate(again, leaves)
+    note = difference(again, result)
+    if note:
+        capture.ops.notes.append(note)
+    return Inspection(capture.ops.trace(0, "inspect"), capture.values, result, gradients)
 
 
 # -- what the tracer asks of an adapter ------------------------------------------------------------
@@ -203,19 +221,23 @@ def _names(fn: Any, args: tuple[Any, ...]) -> list[str]:
 
 def _gradients(result: Any, wanted: dict[str, Tensor] | None, scene: Scene, tracer: Tracer) -> dict[str, Tensor | None]:
     """Of the sum of all results, as it is for a loss. Parameters always count, inputs where they were asked for."""
-    roots = [t for t in tensors_in(result) if t.requires_grad and (t.is_floating_point() or t.is_complex())]
-    leaves = {**(wanted or {}), **scene.trained} if wanted is None or wanted else {}
-    if wanted is None:
-        leaves = dict(scene.trained)
-    if not roots:
-        return dict.fromkeys(wanted or {}, None)
+    leaves = dict(scene.trained) if wanted is None else {**wanted, **scene.trained}
+    roots = _roots(result)
     if len(roots) == 1 and roots[0].numel() == 1:
         tracer.differentiated(roots[0])
     scene.phase = Phase.BACKWARD
-    targets = list(leaves.values())
-    if not targets:
-        return {}
+    return _differentiate(result, leaves)
+
+
+def _differentiate(result: Any, leaves: dict[str, Tensor]) -> dict[str, Tensor | None]:
+    roots = _roots(result)
+    if not roots or not leaves:
+        return dict.fromkeys(leaves, None)
     found = torch.autograd.grad(
-        roots, targets, [torch.ones_like(root) for root in roots], retain_graph=True, allow_unused=True
+        roots, list(leaves.values()), [torch.ones_like(root) for root in roots], retain_graph=True, allow_unused=True
     )
     return dict(zip(leaves, found, strict=True))
+
+
+def _roots(result: Any) -> list[Tensor]:
+    return [t for t in tensors_in(result) if t.requires_grad and (t.is_floating_point() or t.is_complex())]

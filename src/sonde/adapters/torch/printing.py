@@ -48,7 +48,7 @@ def _emit(tensors: list[Tensor], texts: list[str], sep: str, precision: int, mos
             _write(tensors, texts, sep, precision, most)
 
 
-class _Passing(torch.autograd.Function):
+class _Passing(torch.autograd.Function):  # type: ignore[misc]
     """Passes a tensor on unchanged and prints its gradient when the backward pass comes by."""
 
     @staticmethod

@@ -34,15 +34,18 @@ class CompiledGraph:
 
     def __init__(
         self,
-        graphs: Graphs,
-        region: Region,
+        graphs: Graphs | None,
+        region: Region | None,
         number: int,
         plain: GraphModule,
         names: dict[Node, NodeName],
         *,
         backward: bool,
     ) -> None:
-        self.graphs, self.region, self.number, self.plain, self.names = graphs, region, number, plain, names
+        """Without `graphs` and `region` it can be looked at, not called."""
+        self.graphs: Graphs = graphs  # type: ignore[assignment]
+        self.region: Region = region  # type: ignore[assignment]
+        self.number, self.plain, self.names = number, plain, names
         self.backward = backward
         self.columns: list[Column] = []
         self.run: Callable[[list[Any]], Any] = _not_compiled
@@ -56,6 +59,7 @@ class CompiledGraph:
         self.outputs = self._outputs()
         self._taps: list[tuple[int, list[int]]] | None = None
         self._table: Table | None = None
+        self._modules: dict[Node, dict[str, str]] | None = None
         self._step = -1
         self._calls_in_step = 0
 
@@ -138,26 +142,31 @@ class CompiledGraph:
         }
         session = self.graphs.session
         made = [session.site(name.name, name.role, Kind.OP, type=name.aten, **facts)]
-        modules = dict(name.modules)
-        for user in self.nodes.values():  # the module's last node may be a view of this one
-            if user in self.names and self.names[user].modules and base(user) is node:
-                modules |= dict(self.names[user].modules)
-        if not self.backward:
-            for path, kind in modules.items():
-                made.append(session.site(path, Role.OUT, Kind.MODULE, type=kind, **facts))
+        for path, kind in self.modules_of(node).items():
+            made.append(session.site(path, Role.OUT, Kind.MODULE, type=kind, **facts))
         return made
+
+    def modules_of(self, node: Node) -> dict[str, str]:
+        """Path and type of the modules whose output this is; their last node may be a view of it."""
+        if self.backward:
+            return {}
+        if self._modules is None:
+            self._modules = {}
+            for last, name in self.names.items():
+                self._modules.setdefault(base(last), {}).update(name.modules)
+        return self._modules.get(node, {})
 
     # -- inputs ----------------------------------------------------------------------------------
 
     def keep(self, args: list[Any]) -> None:
         """What is needed to run this call again. Of a backward graph only what came from outside."""
         if self.backward:
-            held = [
+            outside: list[Any] = [
                 arg if name.startswith("tangents") else None for name, arg in zip(self.placeholders, args, strict=True)
             ]
-            self.kept = Kept(held, None)
+            self.kept = Kept(outside, None)
             return
-        held = list(args)
+        held: list[Any] = list(args)
         for k in self.written:
             if isinstance(held[k], Tensor) and held[k].numel() * held[k].element_size() <= _STATE_BYTES:
                 held[k] = held[k].detach().clone()
@@ -190,6 +199,7 @@ class Table:
         values = [graph.nodes[column.node].meta["val"] for column in columns]
         self._sites = sites
         self._first = np.array([column.first for column in columns])
+        self._factor = np.array([column.factor for column in columns])
         self._range = np.array([column.depth is Depth.RANGE for column in columns])
         self._dtypes = [DTYPES.index(dtype_name(value)) for value in values]
         self._counts = np.array([_count(value) for value in values])
@@ -208,6 +218,9 @@ class Table:
         with np.errstate(all="ignore"):
             low, high = numbers[self._first], numbers[np.minimum(self._first + self._range, len(numbers) - 1)]
             square = np.where(self._range, numbers[np.minimum(self._first + 2, len(numbers) - 1)], np.nan)
+            low, high, square = low * self._factor, high * self._factor, square * self._factor**2
+            low, high = np.minimum(low, high), np.maximum(low, high)
+            low, high = (np.where(self._range, number, np.abs(number)) for number in (low, high))
             nan = np.isnan(low) | np.isnan(high)
             largest = np.where(self._range, np.maximum(np.abs(low), np.abs(high)), high)
             infinite = np.isinf(largest) & ~nan

@@ -28,13 +28,16 @@ from sonde.adapters.torch.graph.names import Names
 from sonde.adapters.torch.graph.retrace import Retrace
 from sonde.adapters.torch.graph.stepping import Stepping
 from sonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
-from sonde.model.site import Kind, Site, SourceLine
+from sonde.model.site import Kind, Role, Site, SourceLine
 from sonde.model.trace import Trace
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
 
 log = logging.getLogger("sonde.graph")
+
+_LARGEST = frozenset({"nan", "inf", "nonfinite", "absmax", "step"})
+"""What is known of a node of whose digest only the largest magnitude was computed."""
 
 Compiler = Callable[[GraphModule, Sequence[Any]], Any]
 
@@ -63,6 +66,9 @@ class Graphs:
         self.active = True
         self.modules: set[str] = set()
         """Modules that run inside of compiled graphs."""
+        self._points: tuple[str, ...] = tuple(
+            str(point) for point in self.session.engine.watchpoints if point.origin == "user"
+        )
         self._breaks = record.Breaks()
         self._stepping = Stepping(eager)
         self._first: list[Any] | None = None
@@ -150,8 +156,8 @@ class Graphs:
         return run
 
     def _named(self, region: Region, gm: GraphModule, *, backward: bool) -> tuple[GraphModule, dict[Node, Any]]:
-        plain = _copy(gm)
-        return plain, region.names.of(plain, backward=backward, returned=_returned())
+        plain = copy_of(gm)
+        return plain, region.names.of(plain, backward=backward, returned=returned_outputs())
 
     def _watched(self, graph: CompiledGraph, gm: GraphModule) -> tuple[GraphModule, list[Column]]:
         forward = graph.region.forward
@@ -160,7 +166,7 @@ class Graphs:
         chosen = {node.name: depth for node, depth in wanted if depth}
         if not chosen:
             return gm, []
-        watched = _copy(gm)
+        watched = copy_of(gm)
         return watched, instrument(
             watched, [(node, chosen[node.name]) for node in watched.graph.nodes if node.name in chosen]
         )
@@ -173,9 +179,15 @@ class Graphs:
         if options.graph == "full":
             return Depth.RANGE
         name = graph.names[node]
-        site = Site(-1, name.name, name.role, Kind.OP, type=name.aten, source=name.source)
-        if self.session.user_watched(site):
-            return Depth.RANGE
+        sites = [Site(-1, name.name, name.role, Kind.OP, type=name.aten, source=name.source)]
+        sites += [Site(-1, path, Role.OUT, Kind.MODULE, type=kind) for path, kind in graph.modules_of(node).items()]
+        engine = self.session.engine
+        points = [point for site in sites for point in engine.watchers(site) if point.origin == "user"]
+        if points:
+            enough = all(
+                set() < engine.fields(point.id) <= _LARGEST for point in points
+            )  # a named condition tells none
+            return Depth.LARGEST if enough else Depth.RANGE
         return Depth.LARGEST if options.graph == "nodes" else Depth.NONE
 
     def _note(self, graph: CompiledGraph, inputs: Sequence[Any], seconds: float) -> None:
@@ -193,6 +205,26 @@ class Graphs:
             backend=graph.region.backend, nodes=len(graph.names), watched=len(graph.columns), seconds=round(seconds, 3),
         )  # fmt: skip
         self.session.uncounted()
+
+    def refresh(self) -> None:
+        """Watchpoints may have changed. Nodes that nobody had asked for are compiled in, once."""
+        points = tuple(str(point) for point in self.session.engine.watchpoints if point.origin == "user")
+        if points == self._points:
+            return
+        self._points = points
+        if any(self._lacking(graph) for graph in self._all()):
+            log.warning("other nodes are watched now: compiled code is compiled again, once")
+            self.session.note("graphs_reset", step=self.eager.step, why="other nodes are watched")
+            torch._dynamo.reset()
+
+    def _all(self) -> list[CompiledGraph]:
+        both = [graph for region in self.regions for graph in (region.forward, region.backward)]
+        return [graph for graph in both if graph is not None]
+
+    def _lacking(self, graph: CompiledGraph) -> bool:
+        known = {column.node: column.depth for column in graph.columns}
+        seen = graph.region.forward.nodes if graph.backward and graph.region.forward is not None else ()
+        return any(self.depth(graph, node) > known.get(node.name, Depth.NONE) for node in watchable(graph.plain, seen))
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -253,7 +285,13 @@ class Graphs:
 
     def retrace(self, why: str) -> Trace | None:
         """The compiled calls of this step again, node by node; None where there were none."""
-        called = [region for region in self.regions if region.forward is not None and region.forward.kept is not None]
+        called = [
+            region
+            for region in self.regions
+            if region.forward is not None
+            and region.forward.kept is not None
+            and "c10d" not in str([node.target for node in region.forward.names])  # ranks must not talk out of turn
+        ]
         if not called:
             return None
         began = time.perf_counter()
@@ -280,19 +318,18 @@ class Graphs:
             return
         for kind, fields in self._breaks.news():
             self.session.note(kind, step=self.eager.step, **fields)
-        for region in self.regions:
-            for graph in (region.forward, region.backward):
-                if graph is not None:
-                    graph.kept = None
+        for graph in self._all():
+            graph.kept = None
 
 
-def _copy(gm: GraphModule) -> GraphModule:
+def copy_of(gm: GraphModule) -> GraphModule:
+    """The same graph, to be changed or kept as it was."""
     made = GraphModule(gm, copy.deepcopy(gm.graph), type(gm).__name__)
     made.meta.update(gm.meta)
     return made
 
 
-def _returned() -> slice:
+def returned_outputs() -> slice:
     """Before what the program returns come inputs that it changed; after it, what the backward pass needs."""
     context = TracingContext.try_get()
     facts = context.fw_metadata if context is not None else None

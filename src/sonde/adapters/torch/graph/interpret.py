@@ -15,7 +15,7 @@ Visit = Callable[[Node, Any], None]
 """Called with each node and what it gave, while its inputs are still there."""
 
 
-class NodeByNode(Interpreter):
+class NodeByNode(Interpreter):  # type: ignore[misc]
     """`visit` sees every node after it ran."""
 
     def __init__(self, gm: GraphModule, visit: Visit | None = None, *, keep: bool = False) -> None:
@@ -56,6 +56,15 @@ def written_inputs(gm: GraphModule) -> frozenset[int]:
         if node.op == "call_function" and schema is not None and schema.is_mutable:
             found |= {places[source] for source in node.all_input_nodes if source in places}
     return frozenset(found)
+
+
+def repeatable(gm: GraphModule) -> bool:
+    """Whether running it once more is seen by nobody: it neither prints nor talks to other ranks."""
+    targets = [str(node.target) for node in gm.graph.nodes if node.op == "call_function"]
+    return not any(target.startswith(_EFFECTS) or "with_effects" in target for target in targets)
+
+
+_EFFECTS = ("sonde.", "_c10d_functional", "c10d", "_dtensor", "aten._print")
 
 
 def has_random(gm: GraphModule) -> bool:

@@ -1,8 +1,8 @@
 """What a node of an ATen graph is called: by module path, op of the function API and source line, as in eager mode.
 
 The compiler takes `softmax` apart into `amax`, `sub`, `exp`, `sum`, `div`. The last of them gives what softmax gives
-and has its name, `blocks.3.attn/softmax#0:out`; the others are `blocks.3.attn/softmax.exp#0:out`. What the backward pass
-computes for it is `blocks.3.attn/softmax.mul#0:grad_in`. The last node inside a module is also the module's own output.
+and has its name, `blocks.3.attn/softmax#0:out`; the others are `blocks.3.attn/softmax-exp#0:out`. What the backward pass
+computes for it is `blocks.3.attn/softmax-mul#0:grad_in`. The last node inside a module is also the module's own output.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Names:
         for node in () if backward else nodes:
             if _side_result(node):
                 continue
-            call = self._call(node)
-            if call not in last or node in asked or any(self._call(user) != call for user in _readers(node)):
-                last[call] = node
+            whose = self._call(node)
+            if whose not in last or node in asked or any(self._call(user) != whose for user in _readers(node)):
+                last[whose] = node
             for path, kind in self._stack(node):
                 if path not in left or node in asked or any(path not in dict(self._stack(u)) for u in _readers(node)):
                     left[path] = (node, kind)
@@ -90,7 +90,7 @@ class Names:
             if whole or op == aten:
                 text = op
             else:
-                text = f"{op}.{aten}"
+                text = f"{op}-{aten}"
             again = repeated[module, call, f"{text}{role}"]
             repeated[module, call, f"{text}{role}"] += 1
             suffix = f"_{again}" if again and not whole else ""

@@ -103,26 +103,25 @@ class Breaks:
         found: list[tuple[str, dict[str, Any]]] = []
         reasons = list(utils.graph_break_reasons)
         self._breaks = min(self._breaks, len(reasons))
-        for reason in reasons[self._breaks :]:
-            found.append(("graph_break", {"reason": _plain(reason.reason), **_line(reason.user_stack)}))
+        found += [
+            ("graph_break", {"reason": _plain(reason.reason), **_line(reason.user_stack)})
+            for reason in reasons[self._breaks :]
+        ]
         self._breaks = len(reasons)
         metrics = utils.get_compilation_metrics()
         self._metrics = min(self._metrics, len(metrics))
-        for metric in metrics[self._metrics :]:
-            if getattr(metric, "recompile_reason", None):
-                found.append(
-                    (
-                        "recompiled",
-                        {
-                            "function": metric.co_name,
-                            "file": display_path(metric.co_filename or ""),
-                            "line": metric.co_firstlineno,
-                            "reason": str(metric.recompile_reason)[:_TEXT],
-                        },
-                    )
-                )
+        found += [("recompiled", _recompiled(one)) for one in metrics[self._metrics :] if one.recompile_reason]
         self._metrics = len(metrics)
         return found
+
+
+def _recompiled(metric: Any) -> dict[str, Any]:
+    return {
+        "function": metric.co_name,
+        "file": display_path(metric.co_filename or ""),
+        "line": metric.co_firstlineno,
+        "reason": str(metric.recompile_reason)[:_TEXT],
+    }
 
 
 def _plain(reason: str) -> str:

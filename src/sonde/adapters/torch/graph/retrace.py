@@ -6,8 +6,8 @@ from what the forward just made again. Nothing of the training is touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -52,22 +52,18 @@ class Retrace:
         if kept.random is not None:
             self.exact = False
             self.notes.append("compiled random numbers cannot be made again: others were used")
-        self._facts = {}
-        values: dict[str, Any] = {}
         args = fresh(graph.plain, kept.args)
-        for name, arg in zip(graph.placeholders, args, strict=True):
-            values[name] = arg
-            self._outside(name, arg)
+        self.enter(graph, args)
+        values: dict[str, Any] = dict(zip(graph.placeholders, args, strict=True))
 
         def visit(node: Node, value: Any) -> None:
             values[node.name] = value
-            self._record(graph, node, value, runner)
+            self.record(graph, node, value)
 
-        runner = NodeByNode(graph.plain, visit)
         with torch.no_grad(), torch._C._DisableAutocast(), torch.random.fork_rng(devices=[]):
             if kept.random is not None:
                 torch.default_generator.set_state(kept.random)
-            runner.run(*args)
+            NodeByNode(graph.plain, visit).run(*args)
         self._find_loss(graph)
         return values
 
@@ -89,32 +85,36 @@ class Retrace:
         with torch.no_grad(), torch._C._DisableAutocast(), torch.random.fork_rng(devices=[]):
             runner.run(*fresh(graph.plain, args))
 
-    def trace(self, step: int) -> Trace:
+    def trace(self, step: int, reason: Literal["replay", "inspect"] = "replay") -> Trace:
         ops = tuple(
             OpRecord(**{**_fields(op), "gradient": self._gradients.get(op.index, {})})
             if op.index in self._gradients
             else op
             for op in self.ops
         )
-        return Trace(step, "replay", ops, self.exact, self.loss, tuple(dict.fromkeys(self.notes)))
+        return Trace(step, reason, ops, self.exact, self.loss, tuple(dict.fromkeys(self.notes)))
 
     # -- ops -------------------------------------------------------------------------------------
 
-    def _outside(self, name: str, arg: Any) -> None:
-        if isinstance(arg, Tensor):
-            self._facts[name] = self._fact(name, arg, None)
+    def enter(self, graph: CompiledGraph, args: Sequence[Any]) -> None:
+        """A graph is about to run with these arguments."""
+        self._facts = {}
+        for name, arg in zip(graph.placeholders, args, strict=True):
+            if isinstance(arg, Tensor):
+                self._facts[name] = self._fact(arg, None)
 
-    def _fact(self, name: str, tensor: Tensor, producer: int | None) -> TensorFact:
+    def _fact(self, tensor: Tensor, producer: int | None) -> TensorFact:
         return TensorFact(
             len(self._facts), tuple(tensor.shape), dtype_name(tensor), tensor.is_floating_point(),
             self._names.get(id(tensor), ""), producer, self._measure(tensor),
         )  # fmt: skip
 
-    def _record(self, graph: CompiledGraph, node: Node, value: Any, runner: NodeByNode) -> None:
+    def record(self, graph: CompiledGraph, node: Node, value: Any) -> int | None:
+        """A node gave this. Its place among the ops, None where it only shows other numbers in another shape."""
         name = graph.names[node]
-        given = [source for source in node.all_input_nodes]
+        given = list(node.all_input_nodes)
         if not isinstance(value, Tensor):
-            return  # several results: each is an item of its own
+            return None  # several results: each is an item of its own
         if node.op == "call_function" and name.aten in MOVES and base(node).name in self._facts:
             source = self._facts[base(node).name]
             self._facts[node.name] = TensorFact(
@@ -126,11 +126,11 @@ class Retrace:
                 source.producer,
                 source.stats,
             )
-            return
+            return None
         if len(self.ops) >= MOST_OPS:
-            return
+            return None
         index = len(self.ops)
-        fact = self._facts[node.name] = self._fact(node.name, value, index)
+        fact = self._facts[node.name] = self._fact(value, index)
         sources = [
             inner for source in given for inner in ([source] if source.name in self._facts else source.all_input_nodes)
         ]
@@ -139,11 +139,12 @@ class Retrace:
                 index, name.aten, name.name, name.module, name.module_type, name.source,
                 tuple(self._facts[source.name] for source in sources if source.name in self._facts), (fact,),
                 {str(k): arg for k, arg in enumerate(node.args) if isinstance(arg, int | float | str | bool)},
-                Phase.FORWARD,
+                Phase.BACKWARD if graph.backward else Phase.FORWARD,
             )
         )  # fmt: skip
         if name.whole:
             self._whole[_call_of(name.name, name.op)] = index
+        return index
 
     def _find_loss(self, graph: CompiledGraph) -> None:
         """The last output that is bad; a scalar before others."""
@@ -177,7 +178,7 @@ class Retrace:
 
 
 def _call_of(name: str, op: str) -> str:
-    """The call of the function API that a node's name stands for: `fc/linear.mm_1#0` is of `fc/linear#0`."""
+    """The call of the function API that a node's name stands for: `fc/linear-mm_1#0` is of `fc/linear#0`."""
     module, _, rest = name.rpartition("/")
     return f"{module}/{op}#{rest.rpartition('#')[2]}"
 

@@ -87,6 +87,8 @@ class Column:
     node: str
     first: int
     depth: Depth
+    factor: float = 1.0
+    """The node is so many times the one whose numbers these are."""
 
 
 def watchable(gm: GraphModule, known: Iterable[str] = ()) -> list[Node]:
@@ -121,11 +123,18 @@ def instrument(gm: GraphModule, wanted: Sequence[tuple[Node, Depth]]) -> list[Co
     (out,) = (node for node in graph.nodes if node.op == "output")
     wide = torch.float64 if any(node.meta["val"].dtype is torch.float64 for node, _ in wanted) else torch.float32
     parts: list[Node] = []
-    columns = []
+    columns: list[Column] = []
+    known: dict[Node, Column] = {}
     with graph.inserting_before(out):
         for node, depth in wanted:
-            columns.append(Column(node.name, len(parts), depth))
-            parts += [_flat(graph, number, wide) for number in _numbers(graph, node, depth)]
+            source, factor = multiple(node)
+            column = known.get(source)
+            if column is not None and column.depth >= depth:
+                columns.append(Column(node.name, column.first, column.depth, column.factor * factor))
+            else:
+                columns.append(Column(node.name, len(parts), depth))
+                parts += [_flat(graph, number, wide) for number in _numbers(graph, node, depth)]
+            known[node] = columns[-1]
         packed = _call(graph, _aten.cat.default, parts)
     out.args = ((*out.args[0], packed),)
     strides = out.meta.get("original_output_strides")
@@ -134,6 +143,24 @@ def instrument(gm: GraphModule, wanted: Sequence[tuple[Node, Depth]]) -> list[Co
     graph.lint()
     gm.recompile()
     return columns
+
+
+def multiple(node: Node) -> tuple[Node, float]:
+    """The node that this one is a constant multiple of, and the factor; itself and 1 where it is none."""
+    name, args = aten_name(node), node.args
+    source = base(args[0]) if args and isinstance(args[0], Node) else None
+    if source is None or not all(isinstance(one.meta.get("val"), Tensor) for one in (source, node)):
+        return node, 1.0
+    if source.meta["val"].dtype is not node.meta["val"].dtype or node.kwargs:
+        return node, 1.0
+    if name == "neg":
+        return source, -1.0
+    if len(args) == 2 and isinstance(args[1], float | int) and not isinstance(args[1], bool) and args[1]:
+        if name == "mul":
+            return source, float(args[1])
+        if name == "div":
+            return source, 1 / args[1]
+    return node, 1.0
 
 
 def _numbers(graph: Any, node: Node, depth: Depth) -> list[Node]:
