@@ -96,7 +96,6 @@ def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Cal
     page.get_by_test_id("watchpoint").filter(has_text="norm > 0").get_by_role("checkbox").uncheck()
     page.locator("#tree-search").fill("head.weight kind:parameter")
     page.get_by_test_id("tree-row").filter(has_text="head.weight").click()
-    page.get_by_test_id("timeline").press("End")
     page.get_by_test_id("tensor-address").select_option("head.weight:value")
     page.get_by_test_id("compare").select_option("previous")
     if (

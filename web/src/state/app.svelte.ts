@@ -109,7 +109,7 @@ class App {
     }
     if (moved) {
       this.place?.close();
-      this.place = new OpenPlace(route.run, route.rank, this.say);
+      this.place = new OpenPlace(route.run, route.rank, this.say, () => this.go({ step: null }));
       this.live?.subscribe(route.run, route.rank);
       this.place.setRun(this.run);
       const opened = this.place;

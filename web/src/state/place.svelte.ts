@@ -60,6 +60,7 @@ export class OpenPlace {
     run: string,
     rank: string,
     private readonly say: (problem: unknown) => void,
+    private readonly resumed: () => void,
   ) {
     this.at = new Place(run, rank);
   }
@@ -189,6 +190,7 @@ export class OpenPlace {
       const several = (this.run?.ranks.filter((rank) => rank.connected).length ?? 0) > 1;
       const everyone = several && ['continue', 'pause', 'step', 'terminate'].includes(body.action);
       await (everyone ? this.at.controlAll(whole) : this.at.control(whole));
+      if (body.action !== 'pause') this.resumed();
       return true;
     } catch (problem) {
       this.say(problem);
