@@ -70,7 +70,7 @@ def open_page(browser: Any, url: str, theme: str, width: int = 1366, height: int
     page = context.new_page()
     page.goto(url)
     page.get_by_test_id("run").first.click()
-    page.wait_for_function("window.__sonde.boxes().length > 3")
+    page.get_by_test_id("state").wait_for()
     return page
 
 
@@ -93,7 +93,7 @@ def select(page: Any, name: str) -> None:
 
 
 def live(browser: Any, folder: str, url: str) -> None:
-    """A watchpoint that pauses, where it hits, and what the step before had."""
+    """Where a watchpoint of the recommended set stops the training, and a parameter against the step before."""
     training, _ = start(folder, "debug", "--ui", "tiny_gpt.py", hub=url)
     page = browser.new_page()
     page.goto(url)
@@ -101,27 +101,20 @@ def live(browser: Any, folder: str, url: str) -> None:
     page.close()
     page = open_page(browser, url, "dark")
     page.wait_for_selector("[data-testid=state][data-state=stopped]")
-    page.get_by_test_id("step").click()  # the first step makes the graph
-    page.wait_for_function("window.__sonde.app.place.outline?.source_id.startsWith('trace')", timeout=120_000)
-    select(page, "blocks.0.attn")
-    page.get_by_test_id("watch-selection").click()
-    page.get_by_test_id("watch-condition").select_option("tensor_overflow")
-    page.get_by_test_id("watch-save").click()
-    page.get_by_test_id("watchpoint").filter(has_text="blocks.0.attn").wait_for()
     page.get_by_test_id("continue").click()
     page.wait_for_selector(".state.hit", timeout=120_000)
     page.get_by_test_id("tab-hits").click()
-    page.get_by_test_id("hit").filter(has_text="blocks.0.attn:out").first.click()
+    page.get_by_test_id("hit").first.click()
     page.get_by_test_id("heat-map").wait_for()
     keep(page, "ui-stopped")
     page = open_page(browser, url, "light")
     select(page, "blocks.1.mlp.up.weight")
-    page.get_by_test_id("watchpoint").filter(has_text="blocks.0.attn").get_by_role("checkbox").uncheck()
-    page.get_by_test_id("step").click()
-    time.sleep(2)
-    page.wait_for_selector("[data-testid=state][data-state=stopped]")
     page.get_by_test_id("tensor-address").select_option("blocks.1.mlp.up.weight:value")
     page.get_by_test_id("compare").select_option("previous")
+    either = page.get_by_test_id("no-comparison").or_(page.get_by_test_id("difference"))
+    while either.get_attribute("data-testid") != "difference":
+        page.get_by_role("button", name="Run a step").click()
+        time.sleep(4)
     page.get_by_test_id("difference").wait_for()
     keep(page, "ui-compare")
     page = open_page(browser, url, "light")
@@ -133,6 +126,7 @@ def live(browser: Any, folder: str, url: str) -> None:
 def finished(browser: Any, url: str) -> None:
     """What the diagnosis found, and the curves."""
     page = open_page(browser, url, "light")
+    wait(lambda: page.evaluate("window.__sonde.boxes().length > 0"))
     page.get_by_test_id("tab-findings").click()
     page.get_by_test_id("finding-site").first.click()
     page.get_by_test_id("tab-findings").click()

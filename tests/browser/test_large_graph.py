@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from conftest import Desk
+from conftest import Desk, wait_until
 from synthetic_graph import synthetic
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
@@ -62,4 +62,4 @@ def test_a_hundred_thousand_nodes(desk: Desk, page: Any) -> None:
     # The tree and the search are as large, and answer at once.
     page.locator("#tree-search").fill(names[70_000])
     page.locator(f"[data-testid=tree-row][data-name='{names[70_000]}']").click()
-    page.wait_for_function("name => window.__sonde.boxes().some((box) => box.name === name)", arg=names[70_000])
+    wait_until(lambda: page.evaluate("name => window.__sonde.boxes().some((box) => box.name === name)", names[70_000]))
