@@ -114,7 +114,7 @@ class Training:
                 foundry._run(code, self.folder, [str(steps), str(self._end)], variables, self.recording, strict=True)
             )
 
-        self._thread = threading.Thread(target=run)
+        self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
 
     def finish(self) -> None:

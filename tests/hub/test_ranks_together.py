@@ -55,7 +55,7 @@ def test_a_pause_of_all_ranks_is_at_one_step(tmp_path: Path) -> None:
                 assert there.client.post(f"/runs/{id}/control", {"action": "pause"})["accepted"]
                 stops = stopped_all(timeline, names)
                 assert len(set(stops.values())) == 1, stops
-                assert there.client.place(id, "rank1").get("tensor", address="weight:value")["shape"] == [4, 8]
+                assert there.client.place(id, "rank1").get("tensor", address="module.weight:value")["shape"] == [4, 8]
                 there.client.post(f"/runs/{id}/control", {"action": "step"})
                 after = stopped_all(timeline, names)
                 assert set(after.values()) == {next(iter(stops.values())) + 1}

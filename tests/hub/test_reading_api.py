@@ -231,7 +231,6 @@ def test_rechecking_finds_what_the_training_found(web: TestClient, ask: Ask, rec
         answer = web.post(f"{base}/{what}", json=body)
         assert answer.status_code == 409, "a finished run cannot be acted on"
         assert "live" in answer.json()["error"]
-    assert web.post(f"{base}/control", json={"action": "dance"}).status_code == 422
 
 
 def test_the_catalogue_is_the_languages(web: TestClient) -> None:

@@ -41,6 +41,7 @@ class Link:
         self._pid = os.getpid()
         self._closing = threading.Event()
         self._connected = threading.Event()
+        self._tried = threading.Event()
         self._connection: Any = None
         self._told = False
         self.lost_at: float | None = time.monotonic()
@@ -56,6 +57,11 @@ class Link:
     @property
     def connected(self) -> bool:
         return self._connected.is_set()
+
+    def tried(self, timeout: float) -> bool:
+        """Waits for the first try to connect, good or bad; True if there is a hub."""
+        self._tried.wait(timeout)
+        return self.connected
 
     def wait(self, timeout: float) -> bool:
         """Until there is a hub; False if there is none in time."""
@@ -89,7 +95,9 @@ class Link:
                 if self._talk():
                     wait = FIRST_WAIT
             except Exception as problem:
-                if not self._tell(problem):
+                again = self._tell(problem)
+                self._tried.set()
+                if not again:
                     return
             self._connected.clear()
             if self.lost_at is None:
@@ -120,6 +128,7 @@ class Link:
                 self.lost_at = None
                 self._connected.set()
                 self._receive(welcome)
+                self._tried.set()
                 for frame in connection:
                     message = decode_from_hub(frame)
                     if isinstance(message, Ack):

@@ -47,27 +47,28 @@ class Hub:
     # -- reading ---------------------------------------------------------------------------------
 
     def runs(self) -> list[Json]:
-        """Newest first."""
-        found: dict[str, Json] = {id: self._of_recording(id, run) for id, run in self.library.runs().items()}
+        """Newest first. A rank whose agent is there is not looked up on the disk."""
+        ranks: dict[str, dict[str, LiveRank]] = {}
         for (id, name), live in list(self._live.items()):
-            entry = found.get(id)
-            if entry is None:
-                entry = found[id] = _of_agent(id, live)
-            else:
-                entry = found[id] = {**entry, "framework": entry["framework"] or live.facts.get("framework")}
-            recorded = next((rank for rank in entry["ranks"] if rank["name"] == name), None)
-            state = live_state(live, recorded)
-            entry["ranks"] = [rank for rank in entry["ranks"] if rank["name"] != name] + [state]
-            entry["ranks"].sort(key=lambda rank: (rank["rank"], rank["name"]))
+            ranks.setdefault(id, {})[name] = live
+        found = {id: self._of_recording(id, run, ranks.get(id, {})) for id, run in self.library.runs().items()}
+        for id, here in ranks.items():
+            entry = found.get(id) or _of_agent(id, next(iter(here.values())))
+            known = {rank["name"]: rank for rank in entry["ranks"]}
+            known.update({name: live_state(live, known.get(name)) for name, live in here.items()})
+            entry["ranks"] = sorted(known.values(), key=lambda rank: (rank["rank"], rank["name"]))
+            entry["framework"] = entry["framework"] or next(iter(here.values())).facts.get("framework")
             entry["state"] = run_word(entry["ranks"])
+            found[id] = entry
         return sorted(found.values(), key=lambda run: run["started"] or "", reverse=True)
 
-    def _of_recording(self, id: str, run: RecordedRun) -> Json:
+    def _of_recording(self, id: str, run: RecordedRun, here: dict[str, LiveRank]) -> Json:
         """A run that is over is looked at again only when its files have changed."""
-        stamp = run.stamp()
+        told = frozenset(name for name, live in here.items() if live.connected)
+        stamp = (told, run.stamp())
         known = self._recorded.get(id)
         if known is None or known[0] != stamp or known[1]["state"] == "live":
-            known = self._recorded[id] = (stamp, recorded_run(id, run))
+            known = self._recorded[id] = (stamp, recorded_run(id, run, without=told))
         return dict(known[1])
 
     def place(self, run: str, rank: str) -> Place:

@@ -75,7 +75,7 @@ class Gallery:
 
     def __init__(self) -> None:
         self.onlookers: set[Onlooker] = set()
-        self._rows: dict[Key, dict[int, Any]] = {}
+        self._rows: dict[Key, list[Array]] = {}
         self._scalars: dict[Key, dict[str, tuple[int, float]]] = {}
         self._ranks: dict[Key, LiveRank] = {}
 
@@ -96,9 +96,7 @@ class Gallery:
             case "digests" | "scalars" if not self.looking_at(place):
                 return
             case "digests":
-                waiting = self._rows.setdefault(place, {})
-                for row in change["rows"]:
-                    waiting[int(row["site"])] = row
+                self._rows.setdefault(place, []).append(change["rows"])
                 self._ranks[place] = live
             case "scalars":
                 self._scalars.setdefault(place, {}).update(change["values"])
@@ -121,9 +119,10 @@ class Gallery:
         rows, self._rows = self._rows, {}
         for place, waiting in rows.items():
             live = self._ranks[place]
-            text = encode(digests_out(live, place, np.array(list(waiting.values()))))
+            latest = latest_of(waiting)
+            text = encode(digests_out(live, place, latest))
             for one in self.looking_at(place):
-                one.show("digests", place, text, len(waiting))
+                one.show("digests", place, text, len(latest))
         scalars, self._scalars = self._scalars, {}
         for place, values in scalars.items():
             step = max((pair[0] for pair in values.values()), default=0)
@@ -131,6 +130,14 @@ class Gallery:
             text = encode({"type": "scalars", "run": place[0], "rank": place[1], "step": step, "values": shown})
             for one in self.looking_at(place):
                 one.show("scalars", place, text)
+
+
+def latest_of(parts: list[Array]) -> Array:
+    """The last row of each site."""
+    rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    last = np.full(int(rows["site"].max(initial=-1)) + 1, -1, np.int64)
+    last[rows["site"]] = np.arange(len(rows))
+    return rows[np.sort(last[last >= 0])]
 
 
 def digests_out(live: LiveRank, place: Key, rows: Array) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sonde.server.library import RecordedRun
@@ -18,9 +19,10 @@ def run_word(ranks: list[Json]) -> str:
     return "killed" if words & {"killed", "lost"} else "finished" if words else "empty"
 
 
-def recorded_run(id: str, run: RecordedRun) -> Json:
+def recorded_run(id: str, run: RecordedRun, *, without: Collection[str] = ()) -> Json:
+    """`without`: ranks that somebody else knows better."""
     manifest, ranks = run.manifest, run.ranks
-    states = [recorded_state(rank) for rank in ranks.values()]
+    states = [recorded_state(rank) for rank in ranks.values() if rank.name not in without]
     first = next(iter(ranks.values())).session if ranks else {}
     return {
         "id": id, "name": run.path.name, "script": manifest.get("script"), "framework": first.get("framework"),

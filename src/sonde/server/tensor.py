@@ -131,9 +131,9 @@ def pooled(tensor: Tensor, chosen: Plane, across: int) -> tuple[Array, tuple[int
     height, width = chosen.size
     patch = (max(1, math.ceil(height / across)), max(1, math.ceil(width / across)))
     sampled = height * width > WHOLE
-    step = tuple(max(1, size // SAMPLES) for size in patch) if sampled else (1, 1)
-    values = _two(tensor.read(chosen.part((0, height), (0, width), (step[0], step[1]))))
-    inner = (max(1, patch[0] // step[0]), max(1, patch[1] // step[1]))
+    step = (math.ceil(patch[0] / SAMPLES), math.ceil(patch[1] / SAMPLES)) if sampled else (1, 1)
+    values = _two(tensor.read(chosen.part((0, height), (0, width), step)))
+    inner = (math.ceil(patch[0] / step[0]), math.ceil(patch[1] / step[1]))
     high, wide = math.ceil(values.shape[0] / inner[0]), math.ceil(values.shape[1] / inner[1])
     room = np.zeros((high * inner[0], wide * inner[1]), values.dtype if values.dtype.kind != "b" else np.uint8)
     room[: values.shape[0], : values.shape[1]] = values

@@ -44,6 +44,7 @@ log = logging.getLogger("sonde.agent")
 PATIENCE = 60.0
 """Seconds that a stopped training waits for a hub that is lost; SONDE_HUB_PATIENCE."""
 GOODBYE = 2.0
+FIRST_CALL = 3.0
 LARGEST_PART = 8 << 20
 KINDS = {"continue", "step", "next", "nextop", "until", "finish", "quit"}
 CAPABILITIES = [
@@ -118,6 +119,7 @@ class Agent:
         self.session.gate.controller = self
         self.session.on_step = self._between_steps
         self.link.start()
+        self.link.tried(FIRST_CALL)  # so that a hit of the first step finds those who wait for it
 
     def close(self, exit: Mapping[str, Any]) -> None:
         """After the recording was closed. Takes no longer than GOODBYE."""
