@@ -105,11 +105,14 @@ def live(browser: Any, folder: str, url: str) -> None:
     page.wait_for_selector(".state.hit", timeout=120_000)
     page.get_by_test_id("tab-hits").click()
     page.get_by_test_id("hit").first.click()
+    page.get_by_label("Dimension 0, of 8").fill("7")  # the sample that is empty
+    page.get_by_label("Dimension 0, of 8").press("Enter")
     page.get_by_test_id("heat-map").wait_for()
     keep(page, "ui-stopped")
     page = open_page(browser, url, "light")
-    select(page, "blocks.1.mlp.up.weight")
-    page.get_by_test_id("tensor-address").select_option("blocks.1.mlp.up.weight:value")
+    page.get_by_test_id("tab-tensor").click()
+    select(page, "blocks.1.attn.proj.weight")
+    page.get_by_test_id("tensor-address").select_option("blocks.1.attn.proj.weight:value")
     page.get_by_test_id("compare").select_option("previous")
     either = page.get_by_test_id("no-comparison").or_(page.get_by_test_id("difference"))
     while either.get_attribute("data-testid") != "difference":
