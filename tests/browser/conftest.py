@@ -56,6 +56,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def wait_until(what: Callable[[], Any], seconds: float = 90) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := what():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not happen in time")
+
+
 @dataclass
 class Program:
     """A process of `python -m sonde`, whose output is kept."""

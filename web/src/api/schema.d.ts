@@ -939,8 +939,15 @@ export interface components {
         /**
          * GraphNodes
          * @description Columns. `scope` is an index into the scopes, -1 for none; `site` the address of the node's first output.
+         *
+         *     `health` is that of what it gave in this trace, bad where that has NaN or Inf, none where the trace does not tell.
          */
         GraphNodes: {
+            /**
+             * Health
+             * @default []
+             */
+            health: ("ok" | "warn" | "bad" | "none")[];
             /** Kind */
             kind: string[];
             /** Name */

@@ -24,6 +24,8 @@ class App {
   toast = $state('');
   conditions = $state.raw<Conditions | null>(null);
   private live: Live | null = null;
+  /** Somebody has chosen a tab or a node in the place that is open. */
+  private touched = false;
   private toastTimer: ReturnType<typeof setTimeout> | undefined;
 
   run = $derived(this.runs?.find((run) => run.id === this.route.run) ?? null);
@@ -53,6 +55,7 @@ class App {
 
   /** Changes the route; a new selection is a step in the browser's history, the rest is not. */
   go(change: Partial<Route>): void {
+    if (change.tab || change.sel) this.touched = true;
     const next = { ...this.route, ...change };
     const hash = formatRoute(next);
     if (hash === location.hash) return;
@@ -109,13 +112,14 @@ class App {
     }
     if (moved) {
       this.place?.close();
-      this.place = new OpenPlace(route.run, route.rank, this.say);
+      this.place = new OpenPlace(route.run, route.rank, this.say, () => this.go({ step: null }));
       this.live?.subscribe(route.run, route.rank);
       this.place.setRun(this.run);
       const opened = this.place;
+      this.touched = false;
       void opened.load().then(() => {
         // A run in which something was found opens with what was found.
-        const untouched = this.place === opened && !this.route.sel && this.route.tab === 'tensor';
+        const untouched = this.place === opened && !this.touched && !this.route.sel && this.route.tab === 'tensor';
         if (untouched && opened.findings.length) this.go({ tab: 'findings' });
       });
     }

@@ -9,7 +9,9 @@ export function openHit(hit: Hit): void {
   const hits = app.place?.hits ?? [];
   current = hits.findIndex((one) => one.ord === hit.ord);
   app.drawer = true;
-  app.select(hit.site, { step: hit.step, tab: app.route.tab === 'charts' ? 'charts' : 'tensor' });
+  // Where the training stands at this very step, its tensors are at hand as they are now.
+  const here = app.place?.stopped && app.place.stop?.step === hit.step;
+  app.select(hit.site, { step: here ? null : hit.step, tab: app.route.tab === 'charts' ? 'charts' : 'tensor' });
 }
 
 export function jump(by: 1 | -1): void {

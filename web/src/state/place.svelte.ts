@@ -60,6 +60,7 @@ export class OpenPlace {
     run: string,
     rank: string,
     private readonly say: (problem: unknown) => void,
+    private readonly resumed: () => void,
   ) {
     this.at = new Place(run, rank);
   }
@@ -83,12 +84,8 @@ export class OpenPlace {
 
   /** Everything that may have changed while we did not listen. */
   async catchUp(): Promise<void> {
-    const after = this.hits.length ? this.hits[this.hits.length - 1].ord : -1;
     await Promise.all([
-      this.quiet(this.at.hits(after), (found) => {
-        this.hits = [...this.hits, ...found.hits];
-        this.hitTotal = Math.max(found.total, this.hits.length);
-      }),
+      this.loadHits(),
       this.quiet(this.at.findings(), (found) => (this.findings = found)),
       this.quiet(this.at.events(-1), (found) => (this.events = found.events)),
       this.loadScalars(),
@@ -96,6 +93,20 @@ export class OpenPlace {
       this.refreshStatus(),
     ]);
     this.fresh++;
+  }
+
+  private async loadHits(): Promise<void> {
+    for (let more = true; more; ) {
+      const after = this.hits.length ? this.hits[this.hits.length - 1].ord : -1;
+      more = false;
+      await this.quiet(this.at.hits(after), (found) => {
+        const known = new Set(this.hits.map((hit) => hit.ord));
+        const added = found.hits.filter((hit) => !known.has(hit.ord));
+        this.hits = [...this.hits, ...added];
+        this.hitTotal = Math.max(found.total, this.hits.length);
+        more = added.length > 0 && this.hits.length < found.total;
+      });
+    }
   }
 
   async loadSites(): Promise<void> {
@@ -189,6 +200,7 @@ export class OpenPlace {
       const several = (this.run?.ranks.filter((rank) => rank.connected).length ?? 0) > 1;
       const everyone = several && ['continue', 'pause', 'step', 'terminate'].includes(body.action);
       await (everyone ? this.at.controlAll(whole) : this.at.control(whole));
+      if (body.action !== 'pause') this.resumed();
       return true;
     } catch (problem) {
       this.say(problem);
