@@ -12,5 +12,7 @@ Object.assign(window, {
     app,
     boxes: () => app.place?.graph?.boxes() ?? [],
     graph: () => app.place?.graph ?? null,
+    /** Of both sides of a comparison: the name that is selected, and whether it can be seen. */
+    compared: () => app.comparison?.graphs.map((graph) => graph?.selection() ?? null) ?? [],
   },
 });

@@ -18,7 +18,7 @@ from sonde.compare.pairing import Pairing
 from sonde.compare.values import Values
 from sonde.model.trace import CallRecord, OpRecord, TensorFact, Trace
 
-_ADDITIVE = frozenset(
+ADDITIVE = frozenset(
     {"add", "add_", "sub", "sub_", "iadd", "isub", "sum", "mean", "linear", "matmul", "bmm", "mm", "addmm", "einsum", "conv1d",
      "conv2d", "conv3d", "cumsum", "mse_loss", "l1_loss", "layer_norm", "batch_norm", "group_norm", "instance_norm"}
 )  # fmt: skip
@@ -102,14 +102,14 @@ class StepPair:
         return self._loss()
 
     def _op(self, a: OpRecord, b: OpRecord) -> Place | None:
-        given = self._given(a.inputs, b.inputs, holding=a.module != "")
+        given = self.given(a.inputs, b.inputs, holding=a.module != "")
         self.compared += len(a.outputs)
         for mine, theirs in zip(a.outputs, b.outputs, strict=False):
             found = distance(mine.stats, theirs.stats) if mine.stats or theirs.stats else None
             if found is None or (not epsilon(mine.dtype, theirs.dtype) and given):
                 continue  # an index or a mask of values that were rounded otherwise
             chosen = found.relative > 2 * epsilon(mine.dtype) + 8 * given and any(arguments(a, b))
-            if chosen or self._unexplained(found, mine, theirs, given, a.inputs, a.op in _ADDITIVE, 1):
+            if chosen or self.unexplained(found, mine, theirs, given, a.inputs, a.op in ADDITIVE, 1):
                 return Place("op", a, b, None, None, found, given)
             if given <= agreement(mine.dtype):
                 self.largest = max(self.largest, min(found.relative, 1.0))
@@ -119,7 +119,7 @@ class StepPair:
         strange = self._strange(a, b)
         if strange is not None:
             return strange
-        given = self._given(a.inputs, b.inputs, holding=False)
+        given = self.given(a.inputs, b.inputs, holding=False)
         prefix = f"{a.module}."
         given = max([given, *(d for n, d in self.drift.items() if n.startswith(prefix) or a.parent is None)])
         self.compared += len(a.outputs) + len(a.state)
@@ -128,7 +128,7 @@ class StepPair:
             found = distance(mine.stats, theirs.stats) if mine.stats or theirs.stats else None
             if found is None or (not epsilon(mine.dtype, theirs.dtype) and given):
                 continue
-            if self._unexplained(found, mine, theirs, given, a.inputs, True, count):
+            if self.unexplained(found, mine, theirs, given, a.inputs, True, count):
                 near, same = self.values_b.nearest(mine)
                 if near.relative <= dtype_floor(finer(mine.dtype, theirs.dtype)) and same is not None:
                     if same.producer is not None and b.first <= same.producer < b.last:
@@ -157,7 +157,7 @@ class StepPair:
             if other is None or not tensor.stats or not tensor.name:
                 continue
             found = distance(tensor.stats, other.stats)
-            if self._unexplained(found, tensor, other, given, a.inputs, True, 2):
+            if self.unexplained(found, tensor, other, given, a.inputs, True, 2):
                 return Place("state", None, None, a, b, found, given, tensor)
         return None
 
@@ -171,9 +171,7 @@ class StepPair:
         found = distance(a.outputs[0].stats, b.outputs[0].stats)
         self.compared += 1
         given = max([0.0, *self.drift.values()])
-        if not self._unexplained(
-            found, a.outputs[0], b.outputs[0], max(given, self.largest), (), True, len(self.a.ops)
-        ):
+        if not self.unexplained(found, a.outputs[0], b.outputs[0], max(given, self.largest), (), True, len(self.a.ops)):
             return None
         return self._walk(a, b, found, given, None, None)
 
@@ -204,7 +202,7 @@ class StepPair:
 
     # -- what rounding explains ------------------------------------------------------------------
 
-    def _given(self, mine: Sequence[TensorFact], theirs: Sequence[TensorFact], *, holding: bool) -> float:
+    def given(self, mine: Sequence[TensorFact], theirs: Sequence[TensorFact], *, holding: bool) -> float:
         """How far the inputs are apart. What a module holds beside parameters and buffers is its own affair."""
         worst = 0.0
         for k, fact in enumerate(mine):
@@ -229,7 +227,7 @@ class StepPair:
             self._batch = frozenset(fact.id for fact in batch_of(self.a))
         return self._batch
 
-    def _unexplained(
+    def unexplained(
         self,
         found: Distance,
         mine: TensorFact,

@@ -10,7 +10,7 @@ from typing import Any
 
 from sonde.errors import RecordingError
 from sonde.model.trace import Trace
-from sonde.store.reader import Recording
+from sonde.store.reader import Rank, Recording
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,10 @@ def read_side(path: Path, label: str = "") -> Side:
     recording = Recording.open(path)
     if not recording.ranks:
         raise RecordingError(f"{path} holds no training: no module was called and no optimizer stepped in it")
-    rank = recording.ranks[0]
+    return side_of(recording.ranks[0], label or path.name)
+
+
+def side_of(rank: Rank, label: str) -> Side:
     traces = {trace.step: trace for trace in rank.traces if trace.reason in ("first", "following")}
     losses: dict[int, float] = {}
     rates: dict[int, dict[str, float]] = {}
@@ -55,7 +58,7 @@ def read_side(path: Path, label: str = "") -> Side:
             rates.setdefault(step, {})[name.removeprefix("lr/")] = value
     exception = (rank.session.get("exit") or {}).get("exception") or {}
     return Side(
-        label or path.name,
+        label,
         traces,
         rank.facts,
         dict(sorted(losses.items())),
@@ -65,7 +68,7 @@ def read_side(path: Path, label: str = "") -> Side:
     )
 
 
-def _gradients(rank: Any) -> dict[str, dict[int, float]]:
+def _gradients(rank: Rank) -> dict[str, dict[int, float]]:
     names = {n: s.name for n, s in rank.sites.items() if s.kind == "parameter" and s.role == "grad"}
     table = rank.digests(columns=["step", "site", "norm"])
     found: dict[str, dict[int, float]] = {}

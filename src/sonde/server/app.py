@@ -12,9 +12,10 @@ from starlette.exceptions import HTTPException
 
 from sonde.errors import RecordingError, UsageError
 from sonde.server import models
+from sonde.server.comparisons import Comparisons
 from sonde.server.hub import Hub
 from sonde.server.refusals import Refusal
-from sonde.server.routes import acting, reading, sockets, static, tensors, watching
+from sonde.server.routes import acting, comparing, reading, sockets, static, tensors, watching
 from sonde.server.safety import BodyLimit, Safety
 from sonde.version import __version__
 
@@ -35,7 +36,16 @@ def create_app(hub: Hub) -> FastAPI:
         responses=_PROBLEMS,
     )  # fmt: skip
     app.state.hub = hub
-    for router in (sockets.router, reading.router, tensors.router, acting.router, watching.router, static.router):
+    app.state.comparisons = Comparisons()
+    for router in (
+        sockets.router,
+        comparing.router,
+        reading.router,
+        tensors.router,
+        acting.router,
+        watching.router,
+        static.router,
+    ):
         app.include_router(router)
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(UsageError, _wrong_use)

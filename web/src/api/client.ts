@@ -33,6 +33,8 @@ async function take<T>(pending: Promise<Answer<T>>): Promise<T> {
 export const hub = {
   runs: () => take(client.GET('/api/runs')),
   conditions: () => take(client.GET('/api/conditions')),
+  /** Each side is RUN/RANK. */
+  compare: (a: string, b: string) => take(client.GET('/api/compare', { params: { query: { a, b } } })),
 };
 
 export interface TensorQuery {

@@ -4,6 +4,26 @@
  */
 
 export interface paths {
+    "/api/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare
+         * @description Where two recorded trainings part, and how the difference spreads from there.
+         */
+        get: operations["compare_api_compare_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/conditions": {
         parameters: {
             query?: never;
@@ -741,6 +761,58 @@ export interface components {
             /** Line */
             line: string;
         };
+        /**
+         * ComparedGraphs
+         * @description The `source` of each side's graph that shows the compared step.
+         */
+        ComparedGraphs: {
+            /** A */
+            a: string;
+            /** B */
+            b: string;
+        };
+        /**
+         * Comparison
+         * @description As `sonde compare --json`, and how the difference spreads in `step`.
+         */
+        Comparison: {
+            /** A */
+            a: string;
+            /** B */
+            b: string;
+            /** Coverage */
+            coverage: {
+                [key: string]: unknown;
+            };
+            differences: components["schemas"]["Differences"];
+            first?: components["schemas"]["Divergence"] | null;
+            graphs: components["schemas"]["ComparedGraphs"];
+            /**
+             * Judgement
+             * @enum {string}
+             */
+            judgement: "data" | "init" | "forward" | "backward" | "optimizer" | "none";
+            /** Losses */
+            losses: {
+                [key: string]: unknown;
+            };
+            /** Notes */
+            notes: string[];
+            /** Renamed */
+            renamed: {
+                [key: string]: string;
+            };
+            /** Settings */
+            settings: components["schemas"]["DifferingSetting"][];
+            /** Step */
+            step: number;
+            unmatched: components["schemas"]["Unmatched"];
+            /**
+             * Verdict
+             * @enum {string}
+             */
+            verdict: "equivalent" | "divergent";
+        };
         /** CompleteRequest */
         CompleteRequest: {
             /** Text */
@@ -797,6 +869,35 @@ export interface components {
              */
             sites: string;
         };
+        /**
+         * Differences
+         * @description By column, in the order of execution of A. `a` and `b` are addresses, None where the other run has no such tensor.
+         */
+        Differences: {
+            /** A */
+            a: (string | null)[];
+            /** B */
+            b: (string | null)[];
+            /** Cosine */
+            cosine: (number | ("NaN" | "Infinity" | "-Infinity") | null)[];
+            /** Max Abs */
+            max_abs: (number | ("NaN" | "Infinity" | "-Infinity") | null)[];
+            /** Phase */
+            phase: string[];
+            /** Rel L2 */
+            rel_l2: (number | ("NaN" | "Infinity" | "-Infinity") | null)[];
+            /** Status */
+            status: ("equal" | "rounding" | "different" | "origin" | "unmatched")[];
+        };
+        /** DifferingSetting */
+        DifferingSetting: {
+            /** A */
+            a?: unknown;
+            /** B */
+            b?: unknown;
+            /** What */
+            what: string;
+        };
         /** Digests */
         Digests: {
             /** Call */
@@ -813,6 +914,33 @@ export interface components {
             step: number[];
             /** Thinned */
             thinned: boolean;
+        };
+        /**
+         * Divergence
+         * @description The first place where inputs agree and outputs do not; `site` of A, `other_site` of B.
+         */
+        Divergence: {
+            /**
+             * Evidence
+             * @default {}
+             */
+            evidence: {
+                [key: string]: unknown;
+            };
+            /** Other Site */
+            other_site: string;
+            other_source?: components["schemas"]["Source"] | null;
+            /** Phase */
+            phase: string;
+            /** Role */
+            role: string;
+            /** Site */
+            site: string;
+            source?: components["schemas"]["Source"] | null;
+            /** Step */
+            step: number;
+            /** Why */
+            why: string;
         };
         /** Event */
         Event: {
@@ -1727,6 +1855,13 @@ export interface components {
             /** Values */
             values: (number | ("NaN" | "Infinity" | "-Infinity"))[][];
         };
+        /** Unmatched */
+        Unmatched: {
+            /** A */
+            a: string[];
+            /** B */
+            b: string[];
+        };
         /** Version */
         Version: {
             /** Sonde */
@@ -1775,6 +1910,85 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    compare_api_compare_get: {
+        parameters: {
+            query: {
+                /** @description a run and one of its ranks: RUN/RANK */
+                a: string;
+                /** @description a run and one of its ranks: RUN/RANK */
+                b: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Comparison"];
+                };
+            };
+            /** @description no token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description wrong Host or Origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no such run, rank, site or file */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not now: the sentence says when or how */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description wrong use */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     conditions_api_conditions_get: {
         parameters: {
             query?: never;

@@ -33,5 +33,6 @@ export type Breakpoint = Schemas['Breakpoint'];
 export type Control = Schemas['Control'];
 export type Output = Schemas['Output'];
 export type Completion = Schemas['Completion'];
+export type Comparison = Schemas['Comparison'];
 export type LiveMessage = Schemas['LiveMessage'];
 export type { JsonNumber } from '../lib/format';

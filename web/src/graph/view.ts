@@ -239,6 +239,20 @@ export class GraphView {
     });
   }
 
+  /** The selected item with the box that stands for it and whether that is in view: for tests. */
+  selection(): { name: string; box: string; seen: boolean; status: number } | null {
+    const { selected } = this.highlight;
+    const place = selected < 0 ? undefined : this.placeOf.get(this.visible(selected));
+    if (!this.outline || place === undefined) return null;
+    const { x, y, width, height } = this.onScreen(place);
+    return {
+      name: this.outline.name[selected],
+      box: this.outline.name[this.scene!.item[place]],
+      seen: x + width > 0 && y + height > 0 && x < this.host.clientWidth && y < this.host.clientHeight,
+      status: this.colouring!.status[selected],
+    };
+  }
+
   focusCanvas(): void {
     this.canvas.focus();
   }

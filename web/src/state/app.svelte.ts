@@ -3,8 +3,9 @@
 import { hub, Refusal } from '../api/client';
 import { Live, type Link } from '../api/live';
 import type { Conditions, LiveMessage, Run } from '../api/types';
+import { OpenComparison } from './comparison.svelte';
 import { OpenPlace } from './place.svelte';
-import { formatRoute, parseRoute, type Route, type Tab } from './route';
+import { formatRoute, HOME, parseRoute, type Route, type Tab } from './route';
 
 type Theme = 'light' | 'dark';
 
@@ -15,6 +16,7 @@ class App {
   /** The hub refused us: the sentence that it gave. */
   refused = $state('');
   place = $state.raw<OpenPlace | null>(null);
+  comparison = $state.raw<OpenComparison | null>(null);
   theme = $state<Theme>(storedTheme());
   drawer = $state(true);
   help = $state(false);
@@ -68,7 +70,13 @@ class App {
   open(run: string, rank?: string): void {
     const found = this.runs?.find((known) => known.id === run);
     const first = rank ?? found?.ranks[0]?.name ?? 'rank0';
-    this.go({ run, rank: first, step: null, sel: '', idx: '', against: '' });
+    this.go({ run, rank: first, step: null, sel: '', idx: '', against: '', compare: undefined });
+  }
+
+  /** The place that is open beside another run. */
+  compareWith(run: string, rank = this.runs?.find((known) => known.id === run)?.ranks[0]?.name ?? 'rank0'): void {
+    const here = this.place?.at;
+    if (here) location.hash = formatRoute({ ...HOME, compare: [[here.run, here.rank], [run, rank]] });
   }
 
   select(sel: string, change: Partial<Route> = {}): void {
@@ -101,6 +109,7 @@ class App {
   private follow(route: Route): void {
     const moved = route.run !== this.place?.at.run || route.rank !== this.place?.at.rank;
     this.route = route;
+    this.followComparison(route);
     if (!route.run || !route.rank) {
       if (route.run && this.runs?.find((run) => run.id === route.run)) this.open(route.run);
       else {
@@ -123,6 +132,14 @@ class App {
         if (untouched && opened.findings.length) this.go({ tab: 'findings' });
       });
     }
+  }
+
+  private followComparison(route: Route): void {
+    const key = route.compare ? JSON.stringify(route.compare) : null;
+    if (this.comparison && this.comparison.key === key) return void this.comparison.show(route.sel);
+    this.comparison?.close();
+    this.comparison = route.compare ? new OpenComparison(...route.compare, (sel) => this.go({ sel })) : null;
+    void this.comparison?.load(route.sel);
   }
 
   private linked(link: Link): void {

@@ -44,8 +44,8 @@ export const KEYS: Key[] = [
   { keys: 'F9', does: 'Next node (op)', run: () => void place()?.control({ action: 'nextop' }) },
   { keys: 'Shift+F9', does: 'Next module', run: () => void place()?.control({ action: 'next' }) },
   { keys: 'F10', does: 'One training step', run: () => void place()?.control({ action: 'step' }) },
-  { keys: '.', does: 'Next hit', run: () => jump(1) },
-  { keys: ',', does: 'Previous hit', run: () => jump(-1) },
+  { keys: '.', does: 'Next hit; of a comparison, next difference', run: () => (app.comparison ? app.comparison.move(1) : jump(1)) },
+  { keys: ',', does: 'Previous hit, or difference', run: () => (app.comparison ? app.comparison.move(-1) : jump(-1)) },
   { keys: '[', does: 'One step back in what was recorded', run: () => moveStep(-1) },
   { keys: ']', does: 'One step forward', run: () => moveStep(1) },
   { keys: 'End', does: 'Follow the newest step', run: () => app.go({ step: null }) },
@@ -65,6 +65,7 @@ export const KEYS: Key[] = [
 
 let focused = '';
 function focusSelection(): void {
+  if (app.comparison) return app.comparison.focus();
   const graph = place()?.graph;
   const item = graph?.colouring?.find(app.route.sel) ?? -1;
   if (!graph) return;
