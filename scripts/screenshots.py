@@ -20,7 +20,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "images"
 LARGEST = 200_000
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def main() -> None:
@@ -37,6 +43,7 @@ def main() -> None:
         try:
             live(browser, folder, url)
             finished(browser, url)
+            compared(browser, folder, url)
         finally:
             hub.send_signal(signal.SIGINT)
             hub.wait(20)
@@ -65,7 +72,9 @@ def wait(what: Callable[[], Any], seconds: float = 120) -> Any:
 
 
 def open_page(browser: Any, url: str, theme: str, width: int = 1366, height: int = 768) -> Any:
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce")
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
+    )
     context.set_default_timeout(90_000)
     page = context.new_page()
     page.goto(url)
@@ -147,6 +156,22 @@ def finished(browser: Any, url: str) -> None:
     page.get_by_test_id("tab-charts").click()
     page.get_by_test_id("chart").nth(2).wait_for()
     keep(page, "ui-charts")
+
+
+def compared(browser: Any, folder: str, url: str) -> None:
+    """The two networks of docs/compare.md side by side."""
+    for name in ("compare_port", "compare_ref"):
+        shutil.copy(ROOT / "examples" / f"{name}.py", folder)
+        training, _ = start(folder, "run", "-q", "--record", f".sonde/runs/{name}", f"{name}.py", hub=url)
+        training.wait(300)
+    page = open_page(browser, url, "dark")
+    page.get_by_test_id("run-picker").click()
+    page.get_by_role("menuitem").filter(has_text="compare_port").click()
+    page.get_by_test_id("run-picker").click()
+    page.get_by_test_id("compare-with").click()
+    page.get_by_role("menuitem").filter(has_text="compare_ref").click()
+    wait(lambda: all(page.evaluate("window.__sonde.compared()")))
+    keep(page, "ui-comparison")
 
 
 if __name__ == "__main__":

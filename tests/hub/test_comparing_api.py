@@ -78,8 +78,7 @@ def test_the_first_divergence_and_what_follows_from_it(web: TestClient) -> None:
     assert seen["backward", "0.weight:grad"][1] == "different"
     columns = found["differences"]
     at = columns["status"].index("origin")
-    before = [name for name, status in zip(columns["a"][:at], columns["status"], strict=False) if status == "different"]
-    assert before == ["1/layer_norm#0:out"]  # the module is named, not what the framework does inside of it
+    assert columns["status"].index("different") > at  # the module first, then what the framework does inside of it
     assert 0 < columns["rel_l2"][at] < 1
     # The graph that it speaks of is there, and has the nodes that it names.
     graph = web.get(f"/api/runs/{runs(web)['one']}/graph", params={"source": found["graphs"]["a"]}).json()

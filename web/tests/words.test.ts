@@ -9,6 +9,10 @@ import { formatRoute, HOME, parseRoute } from '../src/state/route';
 import { outlineOf, small } from './graphs';
 
 describe('route', () => {
+  it('carries the two sides of a comparison', () => {
+    const route = { ...HOME, sel: 'blocks.3/add#0:out', compare: [['a b', 'rank0'], ['c', 'rank1-7']] as [[string, string], [string, string]] };
+    expect(parseRoute(formatRoute(route))).toEqual(route);
+  });
   it('carries the whole state through a link', () => {
     const route = { run: 'a b', rank: 'rank0-12', step: 128, sel: 'blocks.3.attn/softmax#0:out', tab: 'charts' as const, idx: '0,2,:,:', against: 'step:3' };
     expect(parseRoute(formatRoute(route))).toEqual(route);
@@ -20,6 +24,7 @@ describe('route', () => {
   it('goes home with anything else', () => {
     for (const hash of ['', '#', '#/', '#/nonsense/1', '#/run/', '#/run/%E0%A4%A']) expect(parseRoute(hash).tab).toBe('tensor');
     expect(parseRoute('#/')).toEqual(HOME);
+    expect(parseRoute('#/compare/a/rank0/b')).toEqual(HOME);
     expect(parseRoute('#/run/a/b?step=-1&tab=evil').step).toBeNull();
   });
 });

@@ -61,7 +61,17 @@ def _with_origin(rows: list[Difference], first: Divergence | None) -> list[Diffe
         return rows
     for k, row in enumerate(rows):
         if row.a == first.site and row.phase == first.phase:
-            rows[k] = replace(row, status="origin", b=first.other_site)
+            # Where a module is named, what it does inside comes first, and is not what to look at first.
+            inside = (f"{first.module}/", f"{first.module}.")
+            del rows[k]
+            while (
+                k > 0
+                and first.module
+                and (rows[k - 1].a or "").startswith(inside)
+                and rows[k - 1].status == "different"
+            ):
+                k -= 1
+            rows.insert(k, replace(row, status="origin", b=first.other_site))
             return rows
     known = {name: first.evidence.get(name) for name in ("rel_l2", "max_abs", "cosine")}
     figures = {name: float(value) if isinstance(value, int | float) else float("nan") for name, value in known.items()}
