@@ -50,8 +50,8 @@ def test_the_first_divergence_is_named_and_selected_on_both_sides(desk: Desk, pa
 
     # On to the next one, by key, and back to the first.
     page.keyboard.press(".")
-    wait_until(lambda: row.get_attribute("data-site") == "encoder.2/gelu#0:out")
-    wait_until(lambda: {side["name"] for side in page.evaluate(selected)} == {"encoder.2/gelu#0"})
+    wait_until(lambda: row.get_attribute("data-site") == "encoder.1/layer_norm#0:out")
+    wait_until(lambda: {side["name"] for side in page.evaluate(selected)} == {"encoder.1/layer_norm#0"})
     # A row of the backward pass shows the graphs of that.
     page.locator("[data-testid=difference][data-site='encoder.0/linear#0:grad']").click()
     wait_until(lambda: {side and side["name"] for side in page.evaluate(selected)} == {"encoder.0/linear#0 (backward)"})
