@@ -6,8 +6,9 @@ tensor is `different` as soon as it is farther apart than rounding alone would p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from sonde.compare import training
@@ -19,6 +20,8 @@ from sonde.compare.verdict import Divergence
 from sonde.model.moment import Phase
 from sonde.model.trace import CallRecord, OpRecord, TensorFact, WeightRecord
 
+_LIKE = 0.05
+"""An op of the same kind behind a difference whose value is so near is taken for the partner."""
 Status = Literal["equal", "rounding", "different", "origin", "unmatched"]
 
 
@@ -59,26 +62,21 @@ def spread(a: Side, b: Side, outcome: Outcome) -> Spread:
 def _with_origin(rows: list[Difference], first: Divergence | None) -> list[Difference]:
     if first is None:
         return rows
-    for k, row in enumerate(rows):
-        if row.a == first.site and row.phase == first.phase:
-            # Where a module is named, what it does inside comes first, and is not what to look at first.
-            inside = (f"{first.module}/", f"{first.module}.")
-            del rows[k]
-            while (
-                k > 0
-                and first.module
-                and (rows[k - 1].a or "").startswith(inside)
-                and rows[k - 1].status == "different"
-            ):
-                k -= 1
-            rows.insert(k, replace(row, status="origin", b=first.other_site))
-            return rows
     known = {name: first.evidence.get(name) for name in ("rel_l2", "max_abs", "cosine")}
-    figures = {name: float(value) if isinstance(value, int | float) else float("nan") for name, value in known.items()}
-    found = Distance(figures["rel_l2"], float("nan"), figures["cosine"], figures["max_abs"], True)
-    at = next((k for k, row in enumerate(rows) if row.status == "different"), len(rows))
+    figures = {name: float(value) if isinstance(value, int | float) else math.nan for name, value in known.items()}
+    found = Distance(figures["rel_l2"], math.nan, figures["cosine"], figures["max_abs"], True)
+    at = next((k for k, row in enumerate(rows) if row.a == first.site and row.phase == first.phase), None)
+    if at is None:
+        at = next((k for k, row in enumerate(rows) if row.status == "different"), len(rows))
+    else:
+        found = rows.pop(at).found or found
+        # Where a module is named, what it does inside comes first, and is not what to look at first.
+        inside = (f"{first.module}/", f"{first.module}.")
+        while at > 0 and rows[at - 1].status == "different" and (rows[at - 1].a or "").startswith(inside):
+            at -= 1
     rows.insert(at, Difference(first.site, first.other_site, first.phase, "origin", found))
-    return rows
+    alone = Difference(None, first.other_site, first.phase, "unmatched")
+    return [row for row in rows if row != alone]
 
 
 def _status(found: Distance, *, differs: bool) -> Status:
@@ -135,17 +133,22 @@ class _Forward:
         yield Difference(f"{mine.site}:out", f"{theirs.site}:out", "forward", status, found)
 
     def _elsewhere(self, mine: OpRecord) -> Iterator[Difference]:
-        """An op without a partner: the other run may have its value by other ops."""
+        """An op without a partner: the other run may have its value by other ops. Behind a difference, by the same op."""
         if not mine.outputs or not mine.outputs[0].stats:
             return
         near, same = self.pair.values_b.nearest(mine.outputs[0])
-        if same is None or same.producer is None or near.relative > 10 * dtype_floor(mine.outputs[0].dtype):
-            if any(fact.producer in self._parted for fact in mine.inputs):
-                self._parted.add(mine.index)
+        theirs = self.pair.b.ops[same.producer] if same is not None and same.producer is not None else None
+        unit = dtype_floor(mine.outputs[0].dtype)
+        parted = any(fact.producer in self._parted for fact in mine.inputs)
+        near_enough = _LIKE if parted and theirs is not None and theirs.op == mine.op else 10 * unit
+        if parted:
+            self._parted.add(mine.index)
+        if theirs is None or near.relative > near_enough:
             yield Difference(f"{mine.site}:out", None, "forward", "unmatched")
             return
-        theirs = self.partners[mine.index] = self.pair.b.ops[same.producer]
-        yield Difference(f"{mine.site}:out", f"{theirs.site}:out", "forward", _status(near, differs=False), near)
+        self.partners[mine.index] = theirs
+        status = _status(near, differs=parted and near.relative > unit)
+        yield Difference(f"{mine.site}:out", f"{theirs.site}:out", "forward", status, near)
 
     def _call(self, mine: CallRecord, theirs: CallRecord) -> Iterator[Difference]:
         prefix = f"{mine.module}."

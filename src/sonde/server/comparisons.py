@@ -38,7 +38,7 @@ class Comparisons:
         key = (_stamp(one), _stamp(other))
         with self._lock:
             found = self._kept.pop(key, None)
-            if found is None or found.cancelled():
+            if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
                 found = self._work.submit(compared, one, other)
             self._kept[key] = found  # the last one used is the last one dropped
             while len(self._kept) > KEPT:
