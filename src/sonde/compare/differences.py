@@ -54,7 +54,7 @@ def spread(a: Side, b: Side, outcome: Outcome) -> Spread:
     pair = StepPair(one, other, outcome.pairing, drift)
     forward = _Forward(pair)
     rows = [*_values(pair, drift), *forward.rows()]
-    rows += _backward(pair, forward.partners, forward.rounding)
+    rows += _backward(pair, forward)
     rows += _optimizer(pair, forward.rounding)
     return Spread(step, _with_origin(rows, first))
 
@@ -101,7 +101,8 @@ class _Forward:
         self.partners = {mine.index: theirs for mine, theirs in pair.ops}
         self.rounding = 0.0
         """The largest relative difference that is rounding."""
-        self._parted: set[int] = set()
+        self.parted: set[int] = set()
+        """Ops of A whose outputs differ, and those behind them."""
 
     def rows(self) -> Iterator[Difference]:
         pair = self.pair
@@ -129,7 +130,7 @@ class _Forward:
             return
         found, status = compared
         if status == "different":
-            self._parted.add(mine.index)
+            self.parted.add(mine.index)
         yield Difference(f"{mine.site}:out", f"{theirs.site}:out", "forward", status, found)
 
     def _elsewhere(self, mine: OpRecord) -> Iterator[Difference]:
@@ -139,10 +140,10 @@ class _Forward:
         near, same = self.pair.values_b.nearest(mine.outputs[0])
         theirs = self.pair.b.ops[same.producer] if same is not None and same.producer is not None else None
         unit = dtype_floor(mine.outputs[0].dtype)
-        parted = any(fact.producer in self._parted for fact in mine.inputs)
+        parted = any(fact.producer in self.parted for fact in mine.inputs)
         near_enough = _LIKE if parted and theirs is not None and theirs.op == mine.op else 10 * unit
         if parted:
-            self._parted.add(mine.index)
+            self.parted.add(mine.index)
         if theirs is None or near.relative > near_enough:
             yield Difference(f"{mine.site}:out", None, "forward", "unmatched")
             return
@@ -172,7 +173,7 @@ class _Forward:
     ) -> tuple[Distance, Status] | None:
         """The output that is farthest apart; None where none has statistics."""
         worst: tuple[Distance, Status] | None = None
-        parted = any(fact.producer in self._parted for fact in inputs)
+        parted = any(fact.producer in self.parted for fact in inputs)
         for one, other in zip(mine, theirs, strict=False):
             if not one.stats and not other.stats:
                 continue
@@ -193,26 +194,35 @@ class _Forward:
         return worst
 
 
-def _backward(pair: StepPair, partners: dict[int, OpRecord], noise: float) -> Iterator[Difference]:
+def _backward(pair: StepPair, forward: _Forward) -> Iterator[Difference]:
     """From the loss back; the gradients of parameters come after those of all ops."""
-    largest = max([0.0, *(op.gradient.get("norm", 0.0) for op in pair.a.ops)])
-    for op in reversed(pair.a.ops):
-        other = partners.get(op.index)
-        if other is None or not (op.gradient or other.gradient):
-            continue
-        unit = epsilon(op.outputs[0].dtype) if op.outputs else 0.0
-        found = _apart(op.gradient, other.gradient)
-        differs = found.relative > 80 * unit + AMPLIFICATION * noise
+    noise = forward.rounding
+    ops = [(op, other) for op in reversed(pair.a.ops) if (other := forward.partners.get(op.index)) is not None]
+    weights = training.pairs(pair.a, pair.b, pair.pairing)
+    largest = max(
+        [0.0, *(op.gradient.get("norm", 0.0) for op, _ in ops), *(w.raw.get("norm", 0.0) for w, _ in weights)]
+    )
+
+    def differs(mine: Stats, theirs: Stats, found: Distance, unit: float) -> bool:
+        """A gradient that is nothing beside the others may be rounding, whatever it is."""
         if found is APART:
-            differs = (op.gradient or other.gradient).get("norm", 0.0) > 64 * unit * largest
-        else:
-            differs = differs and found.absolute > 64 * unit * largest
-        yield Difference(f"{op.site}:grad", f"{other.site}:grad", "backward", _status(found, differs=differs), found)
+            return (mine or theirs).get("norm", 0.0) > 64 * unit * largest
+        if forward.parted:
+            return found.relative > 8 * unit and found.absolute > unit * largest
+        return found.relative > 80 * unit + AMPLIFICATION * noise and found.absolute > 64 * unit * largest
+
+    for op, other in ops:
+        if op.gradient or other.gradient:
+            found = _apart(op.gradient, other.gradient)
+            unit = epsilon(op.outputs[0].dtype) if op.outputs else 0.0
+            status = _status(found, differs=differs(op.gradient, other.gradient, found, unit))
+            yield Difference(f"{op.site}:grad", f"{other.site}:grad", "backward", status, found)
     bad = {part.name for part in training.gradients(pair.a, pair.b, pair.pairing, "raw", noise)}
-    for mine, theirs in training.pairs(pair.a, pair.b, pair.pairing):
+    for mine, theirs in weights:
         if mine.raw or theirs.raw:
             found = _apart(mine.raw, theirs.raw)
-            yield _weight(mine, theirs, "grad", "backward", found, differs=mine.name in bad)
+            apart = forward.parted and differs(mine.raw, theirs.raw, found, epsilon(mine.dtype, theirs.dtype))
+            yield _weight(mine, theirs, "grad", "backward", found, differs=mine.name in bad or bool(apart))
 
 
 def _apart(a: Stats, b: Stats) -> Distance:
