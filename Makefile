@@ -49,6 +49,7 @@ bench: setup
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/dump.py
 	$(BIN)/python benchmarks/compiled.py
+	$(BIN)/python benchmarks/hub.py
 
 corpus: setup ## every bug of the corpus, its mended twin and the healthy scripts under sonde run
 	$(BIN)/python corpus/run.py $(CORPUS)
