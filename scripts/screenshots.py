@@ -20,7 +20,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "images"
 LARGEST = 200_000
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+STARTED: list[subprocess.Popen[str]] = []
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def main() -> None:
@@ -33,14 +40,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         shutil.copy(ROOT / "examples" / "tiny_gpt.py", folder)
-        hub, url = start(folder, "ui", "--no-open", ".")
+        _, url = start(folder, "ui", "--no-open", ".")
         try:
             live(browser, folder, url)
             finished(browser, url)
         finally:
-            hub.send_signal(signal.SIGINT)
-            hub.wait(20)
-        browser.close()
+            browser.close()
+            for process in reversed(STARTED):
+                if process.poll() is None:
+                    process.send_signal(signal.SIGINT)
+                    process.wait(60)
 
 
 def start(folder: str, *arguments: str, hub: str = "") -> tuple[subprocess.Popen[str], str]:
@@ -52,6 +61,7 @@ def start(folder: str, *arguments: str, hub: str = "") -> tuple[subprocess.Popen
             [sys.executable, "-m", "sonde", *arguments], cwd=folder, env={**environment, **({"SONDE_HUB": hub} if hub else {})},
             stdout=out, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
+    STARTED.append(process)
     return process, hub or wait(lambda: re.search(r"the UI is at (\S+)", log.read_text()))[1]
 
 
@@ -65,7 +75,9 @@ def wait(what: Callable[[], Any], seconds: float = 120) -> Any:
 
 
 def open_page(browser: Any, url: str, theme: str, width: int = 1366, height: int = 768) -> Any:
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce")
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
+    )
     context.set_default_timeout(90_000)
     page = context.new_page()
     page.goto(url)
@@ -101,14 +113,13 @@ def live(browser: Any, folder: str, url: str) -> None:
     page.close()
     page = open_page(browser, url, "light")
     page.wait_for_selector("[data-testid=state][data-state=stopped]")
-    page.get_by_label("Number of steps").fill("12")
-    page.get_by_test_id("step").click()
-    wait(lambda: page.get_by_test_id("current-step").text_content() == "12")
-    page.wait_for_selector("[data-testid=state][data-state=stopped]")
+    page.get_by_test_id("continue").click()
     wait(lambda: page.evaluate("window.__sonde.boxes().length > 3"))
+    page.get_by_test_id("continue").click()
+    page.wait_for_selector("[data-testid=state][data-state=stopped]")
     page.get_by_test_id("tab-tensor").click()
-    select(page, "blocks.1.attn.proj.weight")
-    page.get_by_test_id("tensor-address").select_option("blocks.1.attn.proj.weight:value")
+    select(page, "places.weight")
+    page.get_by_test_id("tensor-address").select_option("places.weight:value")
     page.get_by_test_id("compare").select_option("previous")
     either = page.get_by_test_id("no-comparison").or_(page.get_by_test_id("difference"))
     while either.get_attribute("data-testid") != "difference":
