@@ -59,9 +59,9 @@ class Options:
             return None
         try:
             fields = json.loads(text)
+            fields["watches"] = tuple(tuple(entry) for entry in fields["watches"])
             fields["window"] = tuple(fields.get("window", (0, 1)))
             fields["twin"] = Twin(**fields["twin"]) if fields.get("twin") else None
-            fields["watches"] = tuple(tuple(entry) for entry in fields["watches"])
             return Options(**fields)
         except (ValueError, KeyError, TypeError) as problem:
             raise UsageError(
