@@ -41,12 +41,11 @@ def write(path: Path, gigabytes: float, bump: bool) -> None:
     }
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    rng = np.random.default_rng(0)
+    values = np.random.default_rng(0).standard_normal(TENSOR // 4, np.float32).view(np.uint32) ^ np.uint32(bump)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for _ in range(count):
-            values = rng.standard_normal(TENSOR // 4, np.float32)
-            file.write((values.view(np.uint32) ^ np.uint32(bump)).data)
+            file.write(values.data)
         file.flush()
         os.fsync(file.fileno())
 
