@@ -7,8 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from conftest import Desk, wait_until
 from synthetic_graph import synthetic
+
+from conftest import Desk, wait_until
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
 NODES = 100_000
