@@ -43,6 +43,7 @@ lint: setup
 bench: setup
 	$(BIN)/python benchmarks/digest.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/hub.py
 
 corpus: setup ## every bug of the corpus, its mended twin and the healthy scripts under sonde run
 	$(BIN)/python corpus/run.py $(CORPUS)

@@ -42,12 +42,12 @@ PER_PROCESS = 4
 # -- sessions, in processes of their own ---------------------------------------------------------------
 
 
-def sessions(link: str, folder: str, count: int, rate: int, seconds: float) -> None:
-    """Says on standard output how many hits each wrote."""
+def sessions(link: str, folder: str, count: int, rate: int) -> None:
+    """Until there is a file `end`. Says on standard output how many hits each wrote."""
     threads, found = [], {}
     for k in range(count):
         thread = threading.Thread(
-            target=one_session, args=(link, Path(folder) / f"{os.getpid()}-{k}", rate, seconds, found)
+            target=one_session, args=(link, Path(folder) / f"{os.getpid()}-{k}", Path(folder) / "end", rate, found)
         )
         thread.start()
         threads.append(thread)
@@ -56,7 +56,7 @@ def sessions(link: str, folder: str, count: int, rate: int, seconds: float) -> N
     print(json.dumps(found))
 
 
-def one_session(link: str, parent: Path, rate: int, seconds: float, found: dict[str, int]) -> None:
+def one_session(link: str, parent: Path, end: Path, rate: int, found: dict[str, int]) -> None:
     from sonde.session.agent import Agent
     from sonde.session.options import Options
     from sonde.session.session import Session
@@ -80,8 +80,8 @@ def one_session(link: str, parent: Path, rate: int, seconds: float, found: dict[
     rows["site"] = np.arange(len(rows)) % SITES
     rows["count"], rows["phase"] = 4096, int(Phase.FORWARD)
     chance = np.random.default_rng(os.getpid())
-    hits, began, due = 0, time.monotonic(), time.monotonic()
-    while time.monotonic() - began < seconds:
+    hits, due = 0, time.monotonic()
+    while not end.exists():
         step = session.steps.step
         rows["step"] = step
         rows["norm"] = rows["absmax"] = chance.random(len(rows))
@@ -134,7 +134,7 @@ def measure(*, count: int, rate: int, browsers: int, seconds: float) -> dict[str
     with tempfile.TemporaryDirectory() as folder:
         hub = subprocess.Popen(
             [sys.executable, "-m", "sonde", "ui", "--companion", "--no-open", folder],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "XDG_RUNTIME_DIR": folder},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "XDG_RUNTIME_DIR": folder}, start_new_session=True,
         )  # fmt: skip
         assert hub.stdout is not None
         said = json.loads(hub.stdout.readline())
@@ -153,15 +153,19 @@ def _measure(
     workers = []
     for first in range(0, count, PER_PROCESS):
         some = min(PER_PROCESS, count - first)
-        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import hub; hub.sessions({address.link!r}, {folder!r}, {some}, {rate}, {seconds})"
-        workers.append(subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True))
+        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import hub; hub.sessions({address.link!r}, {folder!r}, {some}, {rate})"
+        workers.append(
+            subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        )
     places = connected(address, count)
     watching = [Browser(address, places[k::browsers]) for k in range(browsers)]
     for browser in watching:
         browser.start()
-    began_cpu, began = cpu_seconds(pid), time.monotonic()
-    latencies, memory = press_pause(address, places, pid, began + 0.9 * seconds)
-    spent = (cpu_seconds(pid) - began_cpu) / (time.monotonic() - began)
+    began_cpu, began_waiting, began = cpu_seconds(pid), waited_seconds(pid), time.monotonic()
+    latencies, memory = press_pause(address, places, pid, began + seconds)
+    wall = time.monotonic() - began
+    spent, waited = (cpu_seconds(pid) - began_cpu) / wall, (waited_seconds(pid) - began_waiting) / wall
+    (Path(folder) / "end").touch()
     wrote: dict[str, int] = {}
     for worker in workers:
         out, _ = worker.communicate(timeout=seconds + 120)
@@ -189,7 +193,7 @@ def _measure(
         "sessions": count, "digests_per_second": count * rate, "browsers": browsers, "seconds": seconds,
         "pauses": len(ordered), "pause_ms": {"p50": at(ordered, 0.5), "p99": at(ordered, 0.99), "max": at(ordered, 1.0)},
         "hits": sum(wrote.values()), "hits_lost": lost, "browsers_missed_hits": sum(not whole for whole in seen.values()),
-        "messages_to_browsers": sum(b.messages for b in watching), "hub_cpu": round(spent, 3),
+        "messages_to_browsers": sum(b.messages for b in watching), "hub_cpu": round(spent, 3), "hub_without_processor": round(waited, 3),
         "hub_rss_mb": {"first": memory[0], "middle": tail[0], "last": tail[-1]}, "load_average": round(os.getloadavg()[0], 1),
     }  # fmt: skip
 
@@ -239,6 +243,11 @@ def rss_mb(pid: int) -> float:
 def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def waited_seconds(pid: int) -> float:
+    """How long its main thread could have run but had no processor: what other programs on the machine cost it."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) * 1e-9
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from sonde.digest.layout import ROW
 from sonde.model.watchpoint import Hit, Watchpoint
 from sonde.server.columns import Segment
 from sonde.server.place import Place
-from sonde.server.reading import by_address, hit_out
+from sonde.server.reading import hit_out
 from sonde.server.refusals import NotFound
 from sonde.watch.armed import Armed
 from sonde.watch.engine import Engine
@@ -99,7 +99,7 @@ def recheck(place: Place, sites: str | None, condition: str | None, id: int | No
             batch = rows_at(segment, rows[begin : begin + BATCH])
             checked += len(batch)
             hits += engine.evaluate(batch)
-    names = by_address(place)
+    names = place.addresses
     return {"hits": [hit_out(k, hit, names) for k, hit in enumerate(hits[:MOST_HITS])], "checked": checked}
 
 

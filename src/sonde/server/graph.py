@@ -5,6 +5,7 @@ Columnar, so that 50,000 nodes are some lists and not 50,000 objects.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,6 +78,9 @@ class _Builder:
                 self.types[site.name] = site.type
         # The root that adds nothing to the paths inside it holds what no other root claims.
         roots = [name for name in place.facts.get("roots") or {} if name in self.types]
+        if not roots:  # not told yet: what is entered first is one
+            entered = (site.name for site in place.sites.values() if site.kind is Kind.MODULE and site.role is Role.IN)
+            roots = list(itertools.islice(entered, 1))
         self.bare = next(
             (root for root in roots if not any(name.startswith(f"{root}.") for name in self.types)
              and any(name not in roots and not name.startswith(tuple(f"{r}." for r in roots)) for name in self.types)

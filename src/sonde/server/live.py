@@ -48,7 +48,8 @@ class LiveRank:
         self.sites: dict[int, Site] = {}
         self.hits: deque[Hit] = deque(maxlen=MOST_HITS)
         self.hit_count = 0
-        self.hit_steps: dict[str, int] = {}
+        self.addresses: dict[str, Site] = {}
+        self.hit_steps: Array = np.full(64, -1, np.int64)
         """By site, the step of its last hit."""
         self.events: deque[Json] = deque(maxlen=MOST_EVENTS)
         self.event_count = 0
@@ -172,7 +173,8 @@ class LiveRank:
         new = {site.id: site for site in found if site.id not in self.sites}
         if not new:
             return None
-        self.sites = {**self.sites, **new}  # readers in other threads keep the old one
+        self.sites = {**self.sites, **new}  # readers in other threads keep the old ones
+        self.addresses = {**self.addresses, **{site.address: site for site in new.values()}}
         return {"type": "sites", "count": len(self.sites)}
 
     def _hit(self, message: messages.Hit) -> Json | None:
@@ -181,7 +183,13 @@ class LiveRank:
         except (KeyError, TypeError, ValueError) as problem:
             raise BadFrame(f"a hit that cannot be read: {problem!r}.") from None
         self.hits.append(hit)
-        self.hit_steps[hit.site] = hit.moment.step
+        site = self.addresses.get(hit.site)
+        if site is not None:
+            if site.id >= len(self.hit_steps):
+                grown = np.full(2 * site.id + 2, -1, np.int64)
+                grown[: len(self.hit_steps)] = self.hit_steps
+                self.hit_steps = grown
+            self.hit_steps[site.id] = hit.moment.step
         self.hit_count = max(self.hit_count, message.ord + 1)
         return {"type": "hit", "ord": message.ord, "hit": hit}
 

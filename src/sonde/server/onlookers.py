@@ -106,8 +106,7 @@ class Gallery:
                         "state", place, encode({"type": "state", "run": place[0], "rank": place[1], "state": state})
                     )
             case "hit":
-                known = {site.address: site for site in live.sites.values() if site.address == change["hit"].site}
-                self.tell(place, {"type": "hit", "hit": hit_out(change["ord"], change["hit"], known)})
+                self.tell(place, {"type": "hit", "hit": hit_out(change["ord"], change["hit"], live.addresses)})
             case "stop":
                 self.tell(place, change)
                 self.tell(place, {"type": "state", "state": state})
@@ -153,19 +152,14 @@ def health(live: LiveRank, rows: Array) -> list[str]:
     bad = (rows["nan"] + rows["pos_inf"] + rows["neg_inf"]) > 0
     large = np.nan_to_num(rows["absmax"], nan=0.0) > LARGE
     empty = (rows["zero"] == rows["count"]) & (rows["count"] > 1)
-    found: list[str] = np.where(bad, "bad", np.where(rows["count"] > 0, "ok", "none")).tolist()
-    for k in np.flatnonzero((large | empty) & ~bad).tolist():
-        site = live.sites.get(int(rows["site"][k]))
-        if site is None:
-            continue
-        gradient = site.role in (Role.GRAD, Role.GRAD_IN)
-        if (empty[k] and gradient) or (large[k] and site.dtype.startswith(("float", "bfloat", "complex"))):
-            found[k] = "warn"
-    if live.hit_steps:
-        steps = rows["step"].tolist()
-        for k, id in enumerate(rows["site"].tolist()):
-            site = live.sites.get(id)
-            last = live.hit_steps.get(site.address) if site is not None else None
-            if last is not None and found[k] != "bad":
-                found[k] = "bad" if last == steps[k] else "warn"
+    sites = rows["site"]
+    last = np.where(sites < len(live.hit_steps), live.hit_steps[np.minimum(sites, len(live.hit_steps) - 1)], -1)
+    bad |= last == rows["step"]
+    warn = (last >= 0) & ~bad
+    for k in np.flatnonzero((large | empty) & ~bad & ~warn).tolist():
+        site = live.sites.get(int(sites[k]))
+        if site is not None:
+            gradient = site.role in (Role.GRAD, Role.GRAD_IN)
+            warn[k] = (empty[k] and gradient) or (large[k] and site.dtype.startswith(("float", "bfloat", "complex")))
+    found: list[str] = np.where(bad, "bad", np.where(warn, "warn", np.where(rows["count"] > 0, "ok", "none"))).tolist()
     return found

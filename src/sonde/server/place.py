@@ -35,10 +35,14 @@ class Place:
     def sites(self) -> dict[int, Site]:
         stored = self.recorded.sites if self.recorded is not None else {}
         streamed = self.live.sites if self.live is not None else {}
-        return {**stored, **streamed} if len(streamed) > len(stored) else stored
+        return streamed if len(streamed) > len(stored) else stored
 
-    def site(self, address: str) -> Site | None:
-        return next((site for site in self.sites.values() if site.address == address), None)
+    @property
+    def addresses(self) -> dict[str, Site]:
+        """The sites by their addresses."""
+        stored = self.recorded.addresses if self.recorded is not None else {}
+        streamed = self.live.addresses if self.live is not None else {}
+        return streamed if len(streamed) > len(stored) else stored
 
     def segments(self) -> list[Segment]:
         found = self.recorded.segments() if self.recorded is not None else []

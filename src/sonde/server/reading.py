@@ -51,13 +51,9 @@ def hit_out(ord: int, hit: Hit, sites: dict[str, Site]) -> Json:
     }  # fmt: skip
 
 
-def by_address(place: Place) -> dict[str, Site]:
-    return {site.address: site for site in place.sites.values()}
-
-
 def known_site(place: Place, address: str) -> Site:
     """Raises NotFound with a sentence."""
-    known = by_address(place)
+    known = place.addresses
     found = known.get(address)
     if found is None:
         close = nearest(address, known)
@@ -216,7 +212,7 @@ def scalars(place: Place, name: str, points: int) -> Json:
 
 
 def hits(place: Place, after: int, limit: int) -> Json:
-    found, known = place.hits, by_address(place)
+    found, known = place.hits, place.addresses
     first = max(after + 1, 0)
     return {
         "hits": [hit_out(first + k, hit, known) for k, hit in enumerate(found[first : first + limit])],

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from sonde.model.finding import Finding
@@ -69,6 +70,12 @@ class RecordedRank:
         return self._fresh(self.folder / fmt.SITES, "sites", lambda: Rank(self.folder).sites)
 
     @property
+    def addresses(self) -> dict[str, Site]:
+        return self._fresh(
+            self.folder / fmt.SITES, "addresses", lambda: {site.address: site for site in self.sites.values()}
+        )
+
+    @property
     def hits(self) -> list[Hit]:
         return self._fresh(self.folder / fmt.HITS, "hits", lambda: Rank(self.folder).hits)
 
@@ -115,7 +122,7 @@ class RecordedRank:
         with self._lock:
             if path not in self._traces:
                 try:
-                    self._traces[path] = read_trace(path)
+                    self._traces[path] = _trace_of(path)
                 except (OSError, ValueError, KeyError, TypeError):
                     return None
                 while len(self._traces) > TRACES_KEPT:
@@ -142,6 +149,14 @@ class RecordedRank:
                 known = self._kept["scalars"] = (stamp, _by_name(table.read()))
             found: dict[str, tuple[Array, Array]] = known[1]
             return found
+
+
+def _trace_of(path: Path) -> Trace:
+    """Straight into its form, which takes a fifth of the time; by the store's own reader where that does not fit."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Trace, strict=False)
+    except (msgspec.MsgspecError, RecursionError):
+        return read_trace(path)
 
 
 def _by_name(table: Any) -> dict[str, tuple[Array, Array]]:

@@ -64,7 +64,7 @@ def serve(
     logging.getLogger("websockets").setLevel(logging.ERROR)
     config = uvicorn.Config(
         guarded(create_app(hub), token=secret, names=own_names(host)),
-        log_level="error", access_log=False, ws_max_size=LARGEST_FRAME, ws="websockets-sansio", lifespan="off", server_header=False,
+        log_level="error", access_log=False, ws_max_size=LARGEST_FRAME, ws="websockets-sansio", ws_per_message_deflate=False, lifespan="off", server_header=False,
         ssl_certfile=certificate, ssl_keyfile=key, timeout_graceful_shutdown=2,
     )  # fmt: skip
     server = _Server(config, lambda: ready(address))

@@ -179,7 +179,7 @@ def against(
 
 def digest_of(place: Place, tensor: Tensor) -> Json | None:
     """As recorded for that step; else made, unless the tensor is large."""
-    site = place.site(tensor.address)
+    site = place.addresses.get(tensor.address)
     if site is not None and tensor.step is not None:
         columns = gather(place.segments(), site.id, STORED, (tensor.step, tensor.step))
         if len(columns["step"]):

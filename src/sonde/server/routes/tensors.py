@@ -118,7 +118,7 @@ def tensors(at: At) -> Any:
             entry["steps"].append(value.moment.step)
     live = at.live
     if live is not None and live.connected and live.stop is not None:
-        known = {site.address: site for site in at.sites.values()}
+        known = at.addresses
         for address in live.ask_now("tensors").result:
             site = known.get(address)
             facts = {"shape": list(site.shape), "dtype": site.dtype} if site is not None else {"shape": [], "dtype": ""}
