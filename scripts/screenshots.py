@@ -111,7 +111,7 @@ def live(browser: Any, folder: str, url: str) -> None:
     page.goto(url)
     page.get_by_test_id("run").first.wait_for(timeout=120_000)
     page.close()
-    page = open_page(browser, url, "light")
+    page = open_page(browser, url, "light", 1280, 720)
     page.wait_for_selector("[data-testid=state][data-state=stopped]")
     page.get_by_test_id("continue").click()
     wait(lambda: page.evaluate("window.__sonde.boxes().length > 3"))
