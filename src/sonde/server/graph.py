@@ -1,4 +1,4 @@
-"""The graph: ops of a traced step in execution order, nested in modules; without a trace, the tree of modules.
+"""The graph: ops of a traced step in execution order, nested in modules; a compiled graph; else the tree of modules.
 
 Columnar, so that 50,000 nodes are some lists and not 50,000 objects.
 """
@@ -13,6 +13,7 @@ from sonde.errors import UsageError
 from sonde.model.moment import Phase
 from sonde.model.site import Kind, Role, Site
 from sonde.model.trace import OpRecord, TensorFact, Trace
+from sonde.server.compiled import columns, label, regions
 from sonde.server.place import Place
 
 Json = dict[str, Any]
@@ -32,10 +33,15 @@ def graph(place: Place, source: str | None, phase: str) -> Json:
             sources.append({"id": id, "label": f"step {known.step} ({_reason(known)})"})
             if known.reason in ("replay", "exception") or not preferred:
                 preferred = id  # the step that went wrong, if one did
+    compiled = regions(place)
+    sources += [{"id": id, "label": label(graphs)} for id, graphs in compiled.items()]
     sources.append({"id": "module", "label": "modules"})
     chosen = source or preferred or "module"
     if chosen not in {entry["id"] for entry in sources}:
         raise UsageError(f"there is no graph {chosen!r}; there are {', '.join(entry['id'] for entry in sources)}.")
+    if chosen in compiled:
+        graphs = compiled[chosen]
+        return {"source": chosen, "step": graphs[0].step, "sources": sources, **columns(graphs, phase)}
     build = _Builder(place)
     step: int | None = None
     trace = place.recorded.trace(traces[chosen]) if chosen in traces and place.recorded is not None else None
