@@ -276,8 +276,15 @@ def address_of(op: OpRecord) -> str | None:
     return f"{op.site}:out" if len(op.outputs) == 1 else f"{op.site}:out[0]"
 
 
+MASKING = frozenset({"masked_fill", "masked_fill_", "where", "full", "full_like", "triu", "tril"})
+"""Ops that make the -inf of a mask: wanted, and no sign of illness. What softmax then makes of a row of them is."""
+
+
 def health_of(op: OpRecord) -> str:
-    return health([tensor.stats for tensor in op.outputs])
+    stats = [tensor.stats for tensor in op.outputs]
+    if op.op in MASKING and not any(one.get("nan") or one.get("pos_inf") for one in stats):
+        stats = [{**one, "neg_inf": 0} if one else one for one in stats]
+    return health(stats)
 
 
 def health(stats: list[Mapping[str, float]]) -> str:
