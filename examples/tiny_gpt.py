@@ -1,6 +1,6 @@
 """A small transformer on padded sequences. One sample in the data is empty: attention has nothing to look at, and the loss becomes NaN.
 
-    sonde run --ui examples/tiny_gpt.py
+sonde run --ui examples/tiny_gpt.py
 """
 
 import math
@@ -66,17 +66,17 @@ class TinyGPT(nn.Module):
         return self.head(self.norm(x))
 
 
-def main(steps=80):
+def main(steps=120):
     torch.manual_seed(0)
-    tokens = torch.randint(0, WORDS, (512, LENGTH))
+    tokens = torch.randint(0, WORDS, (1024, LENGTH))
     tokens[:, 1::2] = tokens[:, ::2]  # something to learn: every word comes twice
-    lengths = torch.randint(8, LENGTH + 1, (512,))
-    lengths[367] = 0  # the bug
+    lengths = torch.randint(8, LENGTH + 1, (1024,))
+    lengths[767] = 0  # the bug
     model = TinyGPT()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 20))
     for step in range(steps):
-        rows = torch.arange(8 * step, 8 * step + 8) % 512
+        rows = torch.arange(8 * step, 8 * step + 8) % 1024
         batch, padding = tokens[rows], torch.arange(LENGTH) >= lengths[rows, None]
         losses = F.cross_entropy(model(batch, padding)[:, :-1].flatten(0, 1), batch[:, 1:].flatten(), reduction="none")
         real = ~padding[:, 1:].flatten()

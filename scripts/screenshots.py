@@ -20,6 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "images"
 LARGEST = 200_000
+STARTED: list[subprocess.Popen[str]] = []
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -39,15 +40,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         shutil.copy(ROOT / "examples" / "tiny_gpt.py", folder)
-        hub, url = start(folder, "ui", "--no-open", ".")
+        _, url = start(folder, "ui", "--no-open", ".")
         try:
             live(browser, folder, url)
             finished(browser, url)
             compared(browser, folder, url)
         finally:
-            hub.send_signal(signal.SIGINT)
-            hub.wait(20)
-        browser.close()
+            browser.close()
+            for process in reversed(STARTED):
+                if process.poll() is None:
+                    process.send_signal(signal.SIGINT)
+                    process.wait(60)
 
 
 def start(folder: str, *arguments: str, hub: str = "") -> tuple[subprocess.Popen[str], str]:
@@ -59,6 +62,7 @@ def start(folder: str, *arguments: str, hub: str = "") -> tuple[subprocess.Popen
             [sys.executable, "-m", "sonde", *arguments], cwd=folder, env={**environment, **({"SONDE_HUB": hub} if hub else {})},
             stdout=out, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
+    STARTED.append(process)
     return process, hub or wait(lambda: re.search(r"the UI is at (\S+)", log.read_text()))[1]
 
 
@@ -108,16 +112,15 @@ def live(browser: Any, folder: str, url: str) -> None:
     page.goto(url)
     page.get_by_test_id("run").first.wait_for(timeout=120_000)
     page.close()
-    page = open_page(browser, url, "light")
+    page = open_page(browser, url, "light", 1280, 720)
     page.wait_for_selector("[data-testid=state][data-state=stopped]")
-    page.get_by_label("Number of steps").fill("12")
-    page.get_by_test_id("step").click()
-    wait(lambda: page.get_by_test_id("current-step").text_content() == "12")
-    page.wait_for_selector("[data-testid=state][data-state=stopped]")
+    page.get_by_test_id("continue").click()
     wait(lambda: page.evaluate("window.__sonde.boxes().length > 3"))
+    page.get_by_test_id("continue").click()
+    page.wait_for_selector("[data-testid=state][data-state=stopped]")
     page.get_by_test_id("tab-tensor").click()
-    select(page, "blocks.1.attn.proj.weight")
-    page.get_by_test_id("tensor-address").select_option("blocks.1.attn.proj.weight:value")
+    select(page, "places.weight")
+    page.get_by_test_id("tensor-address").select_option("places.weight:value")
     page.get_by_test_id("compare").select_option("previous")
     either = page.get_by_test_id("no-comparison").or_(page.get_by_test_id("difference"))
     while either.get_attribute("data-testid") != "difference":

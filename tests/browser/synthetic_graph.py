@@ -9,7 +9,9 @@ OPS = ("layer_norm", "linear", "view", "matmul", "div", "softmax", "matmul", "re
 
 
 def synthetic(count: int) -> dict[str, Any]:
-    nodes: dict[str, list[Any]] = {name: [] for name in ("name", "kind", "type", "scope", "source", "phase", "op", "site")}
+    nodes: dict[str, list[Any]] = {
+        name: [] for name in ("name", "kind", "type", "scope", "source", "phase", "op", "site")
+    }
     edges: dict[str, list[int]] = {"from": [], "to": []}
     scopes: dict[str, list[Any]] = {"name": ["model"], "type": ["Model"], "parent": [-1]}
 
@@ -47,4 +49,11 @@ def synthetic(count: int) -> dict[str, Any]:
                         edge(origin, made)
                 last = made
             block += 1
-    return {"source": "trace:0", "step": 0, "sources": [{"id": "trace:0", "label": "step 0"}], "nodes": nodes, "edges": edges, "scopes": scopes}
+    return {
+        "source": "trace:0",
+        "step": 0,
+        "sources": [{"id": "trace:0", "label": "step 0"}],
+        "nodes": nodes,
+        "edges": edges,
+        "scopes": scopes,
+    }

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from compare_scripts import PORT, REFERENCE, spoilt
 
-from launch import cli
+from launch import cli, environment
 
 
 def compare(folder: Path, a: str, b: str, *words: str) -> tuple[int, dict[str, object], str]:
     (folder / "port.py").write_text(a)
     (folder / "ref.py").write_text(b)
-    ran = cli("compare", "--json", "--run", "port.py", "--run", "ref.py", *words, cwd=folder)
-    return ran.code, json.loads(ran.out), ran.err
+    command = [sys.executable, "-m", "sonde", "compare", "--json", "--run", "port.py", "--run", "ref.py", *words]
+    ran = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=280)
+    return ran.returncode, json.loads(ran.stdout), ran.stderr
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_another_draw_is_removed_to_find_what_else_differs(tmp_path: Path) -> None:
     """A missing bias shifts all later draws; what is wrong is the bias."""
     port = spoilt(PORT, "nn.Linear(2 * size, size))", "nn.Linear(2 * size, size, bias=False))")
@@ -31,6 +35,7 @@ def test_another_draw_is_removed_to_find_what_else_differs(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_other_batches_are_exchanged_to_find_what_else_differs(tmp_path: Path) -> None:
     port = spoilt(PORT, "manual_seed(1)", "manual_seed(5)")
     code, verdict, _ = compare(tmp_path, spoilt(port, "nn.GELU()", "nn.ReLU()"), REFERENCE, "--html", "page.html")
@@ -43,6 +48,7 @@ def test_other_batches_are_exchanged_to_find_what_else_differs(tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_same_data_and_same_init_are_given_on_request(tmp_path: Path) -> None:
     port = spoilt(PORT, "manual_seed(1)", "manual_seed(5)")
     port = spoilt(port, "torch.manual_seed(0)", "torch.manual_seed(3)")
@@ -73,6 +79,7 @@ def test_wrong_use_is_one_sentence(tmp_path: Path, words: tuple[str, ...], sente
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_script_that_fails_or_never_trains_cannot_be_compared(tmp_path: Path) -> None:
     (tmp_path / "ref.py").write_text("print(1)\n")
     (tmp_path / "bad.py").write_text("raise SystemExit('no data here')\n")

@@ -102,6 +102,30 @@ def test_the_debuggers_commands_and_their_questions(there: HubProcess, foundry: 
         assert run.end().code == 0
 
 
+def test_what_is_kept_is_not_part_of_the_trace(there: HubProcess, foundry: Foundry, tmp_path: Path) -> None:
+    """Stopped before step 0, everything is kept and looked at while the first step is traced."""
+    with (
+        there.client.live() as live,
+        training(foundry, tmp_path, there.address.link, debug=True, on_hit="pause") as run,
+    ):
+        timeline = Timeline(live)
+        place = timeline.follow(there.client, run.id)
+        assert timeline.stopped()["stop"]["reason"] == "entry"
+        place.control("next")
+        assert timeline.type("stop")["stop"]["site"] == "0:out"
+        place.get("tensor", address="0:out", rows="0:1")
+        place.command("print 0.weight")
+        place.control("step")
+        timeline.type("stop")
+        graph = place.get("graph", source="trace:0")
+        assert [op for op in graph["nodes"]["op"] if op] == ["linear", "relu", "linear", "cross_entropy"]
+        assert place.get("tensor", address="0.weight:value", against="previous")["against"] is not None
+        scopes = graph["scopes"]
+        assert scopes["name"][scopes["parent"][scopes["name"].index("0")]] == "model"
+        place.control("terminate")
+        assert run.end().code == 0
+
+
 def test_watchpoints_of_a_running_training(there: HubProcess, foundry: Foundry, tmp_path: Path) -> None:
     with training(foundry, tmp_path, there.address.link, recommended=False) as run:
         with there.client.live() as live:
@@ -119,7 +143,10 @@ def test_watchpoints_of_a_running_training(there: HubProcess, foundry: Foundry, 
             assert stop["site"] == "2:grad"
             kinds = [message["type"] for message in timeline.seen]
             assert kinds.index("hit") < kinds.index("stop"), "the hit comes before the stop that it caused"
-            assert place.get("tensor", address="2:grad")["shape"] == [32, 4]
+            shown = place.get("tensor", address="2:grad")
+            assert shown["shape"] == [32, 4]
+            assert shown["step"] == stop["step"]
+            assert shown["digest"]["norm"] == pytest.approx(stop["hits"][0]["actual"]["norm"])
             listed = {point["id"]: point for point in place.get("watchpoints")}
             assert listed[made["id"]]["hits"] == 1
             changed = there.client.put(f"{place.path}/watchpoints/{made['id']}", {"enabled": False})

@@ -114,6 +114,14 @@ describe('Colouring', () => {
     expect(colouring.status[outline.name.indexOf('net')]).toBe(1);
   });
 
+  it('keeps the value of a module when what is in it has none', () => {
+    const colouring = new Colouring(outline);
+    colouring.set([{ address: 'net.fc:out', status: 1, value: 2 }], () => true);
+    expect(colouring.value[outline.name.indexOf('net.fc')]).toBe(2);
+    expect(colouring.value[outline.name.indexOf('net')]).toBe(2);
+    expect(colouring.value[outline.name.indexOf('net/relu#0')]).toBeNaN();
+  });
+
   it('scales values over decades by their magnitude', () => {
     const colouring = new Colouring(outline);
     colouring.set(

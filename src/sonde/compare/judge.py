@@ -83,7 +83,10 @@ def _incomparable(a: Side, b: Side, pairing: Pairing) -> str:
         which = " and ".join(side.label for side in (a, b) if not side.traces)
         if not which:
             return f"{a.label} and {b.label} have no traced step in common; record both with `sonde run`, from step 0."
-        return f"{which} has no step that was traced op by op; record it with `sonde run` (and a budget other than 0)."
+        verb = "have" if " and " in which else "has"
+        return (
+            f"{which} {verb} no step that was traced op by op; record it with `sonde run` (and a budget other than 0)."
+        )
     sizes = {name: math.prod(fact.get("shape", ())) for name, fact in a.parameters.items()}
     whole = min(sum(sizes.values()), sum(math.prod(fact.get("shape", ())) for fact in b.parameters.values()))
     if whole:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 import math
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -119,7 +120,10 @@ def pieces(source: TensorSource, entry: Entry, size: int) -> Iterator[Array]:
 def _opened(entry: Entry) -> io.FileIO:
     assert entry.file is not None
     try:
-        return open(entry.file, "rb", buffering=0)
+        file = io.FileIO(entry.file)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), entry.offset, entry.nbytes, os.POSIX_FADV_SEQUENTIAL)
+        return file
     except OSError as problem:
         raise RecordingError(f"{entry.site} cannot be read from {entry.file}: {problem.strerror}.") from None
 

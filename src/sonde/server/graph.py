@@ -1,10 +1,11 @@
-"""The graph: ops of a traced step in execution order, nested in modules; without a trace, the tree of modules.
+"""The graph: ops of a traced step in execution order, nested in modules; a compiled graph; else the tree of modules.
 
 Columnar, so that 50,000 nodes are some lists and not 50,000 objects.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from sonde.errors import UsageError
 from sonde.model.moment import Phase
 from sonde.model.site import Kind, Role, Site
 from sonde.model.trace import OpRecord, TensorFact, Trace
+from sonde.server.compiled import columns, label, regions
 from sonde.server.place import Place
 
 Json = dict[str, Any]
@@ -31,10 +33,15 @@ def graph(place: Place, source: str | None, phase: str) -> Json:
             sources.append({"id": id, "label": f"step {known.step} ({_reason(known)})"})
             if known.reason in ("replay", "exception") or not preferred:
                 preferred = id  # the step that went wrong, if one did
+    compiled = regions(place)
+    sources += [{"id": id, "label": label(graphs)} for id, graphs in compiled.items()]
     sources.append({"id": "module", "label": "modules"})
     chosen = source or preferred or "module"
     if chosen not in {entry["id"] for entry in sources}:
         raise UsageError(f"there is no graph {chosen!r}; there are {', '.join(entry['id'] for entry in sources)}.")
+    if chosen in compiled:
+        graphs = compiled[chosen]
+        return {"source": chosen, "step": graphs[0].step, "sources": sources, **columns(graphs, phase)}
     build = _Builder(place)
     step: int | None = None
     trace = place.recorded.trace(traces[chosen]) if chosen in traces and place.recorded is not None else None
@@ -77,6 +84,9 @@ class _Builder:
                 self.types[site.name] = site.type
         # The root that adds nothing to the paths inside it holds what no other root claims.
         roots = [name for name in place.facts.get("roots") or {} if name in self.types]
+        if not roots:  # not told yet: what is entered first is one
+            entered = (site.name for site in place.sites.values() if site.kind is Kind.MODULE and site.role is Role.IN)
+            roots = list(itertools.islice(entered, 1))
         self.bare = next(
             (root for root in roots if not any(name.startswith(f"{root}.") for name in self.types)
              and any(name not in roots and not name.startswith(tuple(f"{r}." for r in roots)) for name in self.types)
@@ -266,8 +276,15 @@ def address_of(op: OpRecord) -> str | None:
     return f"{op.site}:out" if len(op.outputs) == 1 else f"{op.site}:out[0]"
 
 
+MASKING = frozenset({"masked_fill", "masked_fill_", "where", "full", "full_like", "triu", "tril"})
+"""Ops that make the -inf of a mask: wanted, and no sign of illness. What softmax then makes of a row of them is."""
+
+
 def health_of(op: OpRecord) -> str:
-    return health([tensor.stats for tensor in op.outputs])
+    stats = [tensor.stats for tensor in op.outputs]
+    if op.op in MASKING and not any(one.get("nan") or one.get("pos_inf") for one in stats):
+        stats = [{**one, "neg_inf": 0} if one else one for one in stats]
+    return health(stats)
 
 
 def health(stats: list[Mapping[str, float]]) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sonde.model.graph import GraphRecord
 from sonde.model.site import Kind, Role, Site
 from sonde.model.trace import OpRecord, TensorFact, Trace
+from sonde.server import compiled
 from sonde.server.place import Place
 from sonde.server.reading import latest_digests, source_out
 from sonde.server.refusals import NotFound
@@ -24,12 +26,33 @@ def node(place: Place, name: str, step: int | None) -> Json:
     if op is not None and trace is not None:
         return _of_op(trace, op)
     sites = [site for site in place.sites.values() if site.name == name]
+    found = compiled.find(place, name)
+    if found is not None and (not sites or "/" in name):
+        return _of_compiled(place, *found, sites, step)
     if not sites:
         known = {site.name for site in place.sites.values()}
         close = nearest(name, sorted(known))
         hint = f"; the nearest are {', '.join(close)}" if close else ""
         raise NotFound(f"there is no node {name!r} in {place.name}{hint}.")
     return _of_sites(place, name, sites, step)
+
+
+def _of_compiled(place: Place, graph: GraphRecord, node: int, sites: list[Site], step: int | None) -> Json:
+    """A node of a compiled graph: its digests are there where the graph computes them by itself."""
+    column = graph.nodes
+    file, _, line = str(column["source"][node] or "").rpartition(":")
+    before, after = compiled.neighbours(graph, node)
+    scope = column["scope"][node]
+    name = compiled.names(graph)[node]
+    shown = _of_sites(place, name, sites, step) if sites else {}
+    return {
+        "name": name, "kind": column["kind"][node], "type": column["type"][node],
+        "module": graph.scopes["name"][scope] if scope >= 0 else "",
+        "source": {"file": file, "line": int(line), "code": ""} if line.isdigit() else None,
+        "training": None, "step": shown.get("step", graph.step), "arguments": {},
+        "inputs": shown.get("inputs", []), "outputs": shown.get("outputs", []), "parameters": [],
+        "before": before, "after": after,
+    }  # fmt: skip
 
 
 def _find_op(place: Place, name: str, step: int | None) -> tuple[Trace | None, OpRecord | None]:

@@ -12,11 +12,13 @@ import msgspec
 import numpy as np
 
 from sonde.model.finding import Finding
+from sonde.model.graph import GraphRecord
 from sonde.model.site import Site
 from sonde.model.trace import Trace
 from sonde.model.watchpoint import Hit
 from sonde.server.columns import DigestColumns, Segment
 from sonde.store import format as fmt
+from sonde.store.graphs import FOLDER as GRAPHS
 from sonde.store.reader import Rank
 from sonde.store.traces import FOLDER as TRACES
 from sonde.store.traces import read_trace
@@ -116,6 +118,10 @@ class RecordedRank:
 
     def trace_files(self) -> list[Path]:
         return sorted((self.folder / TRACES).glob("*.json"))
+
+    def graphs(self) -> list[GraphRecord]:
+        """Compiled graphs, those that can be read."""
+        return self._fresh(self.folder / GRAPHS, "graphs", lambda: Rank(self.folder).graphs)
 
     def trace(self, path: Path) -> Trace | None:
         """None where it is damaged. A trace is never rewritten."""

@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 log = logging.getLogger("sonde.hub")
 
 LARGEST_BODY = 1 << 20
+MOST_DRAINED = 64 << 20
 OPEN = ("/api/health",)
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -153,6 +154,7 @@ class BodyLimit:
         length = dict(scope["headers"]).get(b"content-length", b"0")
         sentence = f"the request is larger than {self.largest >> 20} MiB, which nothing here needs."
         if not length.isdigit() or int(length) > self.largest:
+            await _drain(receive)
             await refuse(scope, receive, send, 413, sentence)
             return
         body, more = b"", scope["method"] not in ("GET", "HEAD", "OPTIONS")
@@ -163,6 +165,7 @@ class BodyLimit:
             body += message.get("body", b"")
             more = message.get("more_body", False)
             if len(body) > self.largest:
+                await _drain(receive)
                 await refuse(scope, receive, send, 413, sentence)
                 return
         given = False
@@ -175,6 +178,15 @@ class BodyLimit:
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self.app(scope, again, send)
+
+
+async def _drain(receive: Any) -> None:
+    """Throws the rest of a body away, so that who sends it gets to the answer; not endlessly."""
+    left, more = MOST_DRAINED, True
+    while more and left > 0:
+        message = await receive()
+        left -= len(message.get("body", b""))
+        more = message["type"] == "http.request" and message.get("more_body", False)
 
 
 async def refuse(scope: Any, receive: Any, send: Any, status: int, sentence: str) -> None:

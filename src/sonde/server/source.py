@@ -14,6 +14,8 @@ MOST_LINES = 2000
 
 
 def excerpt(place: Place, file: str, line: int, around: int) -> dict[str, Any]:
+    if place.recorded is None:  # a path that an agent names on another machine says nothing about this one
+        raise NotFound("the source of this training is on another machine.")
     refusal = NotFound(f"{file!r} is no source file of this run.")
     folder = working_folder(place)
     try:

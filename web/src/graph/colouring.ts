@@ -12,6 +12,9 @@ export interface SiteStatus {
   status: number;
 }
 
+/** The larger of two, where NaN is no value at all. */
+const larger = (a: number, b: number) => (Number.isNaN(a) || b > a ? (Number.isNaN(b) ? a : b) : a);
+
 export class Colouring {
   readonly status: Uint8Array;
   readonly value: Float64Array;
@@ -53,7 +56,7 @@ export class Colouring {
       const item = this.find(site.address);
       if (item < 0) continue;
       if (this.status[item] < site.status) this.status[item] = site.status;
-      if (roles(site.address) && !(this.value[item] >= site.value)) this.value[item] = site.value;
+      if (roles(site.address)) this.value[item] = larger(this.value[item], site.value);
     }
     this.bubble();
   }
@@ -66,10 +69,12 @@ export class Colouring {
         else if (outline.host[child] >= 0 && status[outline.host[child]] < status[child])
           status[outline.host[child]] = status[child];
       }
+      let most = NaN;
       for (const child of outline.children[item]) {
         if (status[item] < status[child]) status[item] = status[child];
-        if (!(value[item] >= value[child])) value[item] = value[child];
+        most = larger(most, value[child]);
       }
+      if (Number.isNaN(value[item])) value[item] = most; // what was observed of the module itself comes first
     };
     walk(outline.root);
     let low = Infinity;

@@ -164,10 +164,12 @@ function neighbourLines(g: CanvasRenderingContext2D, p: Picture): void {
   g.lineWidth = Math.max(1.75 / z, 1);
   for (const { from, to, incoming } of p.highlight.lines) {
     const x0 = scene.box[4 * from] + scene.box[4 * from + 2] / 2;
-    const y0 = scene.box[4 * from + 1] + scene.box[4 * from + 3];
+    // Upwards (gradients beside the forward pass), lines leave at the top and arrive at the bottom.
+    const down = scene.box[4 * to + 1] >= scene.box[4 * from + 1] ? 1 : -1;
+    const y0 = scene.box[4 * from + 1] + (down > 0 ? scene.box[4 * from + 3] : 0);
     const x1 = scene.box[4 * to] + scene.box[4 * to + 2] / 2;
-    const y1 = scene.box[4 * to + 1];
-    const bend = Math.max(18, Math.abs(y1 - y0) / 2);
+    const y1 = scene.box[4 * to + 1] + (down > 0 ? 0 : scene.box[4 * to + 3]);
+    const bend = Math.max(18, Math.abs(y1 - y0) / 2) * down;
     g.strokeStyle = g.fillStyle = incoming ? palette.before : palette.after;
     g.beginPath();
     g.moveTo(x0, y0);
@@ -175,8 +177,8 @@ function neighbourLines(g: CanvasRenderingContext2D, p: Picture): void {
     g.stroke();
     g.beginPath();
     g.moveTo(x1, y1);
-    g.lineTo(x1 - 4, y1 - 8);
-    g.lineTo(x1 + 4, y1 - 8);
+    g.lineTo(x1 - 4, y1 - 8 * down);
+    g.lineTo(x1 + 4, y1 - 8 * down);
     g.fill();
   }
 }

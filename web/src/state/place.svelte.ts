@@ -55,6 +55,13 @@ export class OpenPlace {
   private loadedGraph = '';
   private loadingGraph = 0;
   private triedGraph = 0;
+  private graphTries = 0;
+
+  /** The graph is that of a traced step: complete, and not only the modules seen so far. */
+  private get traced(): boolean {
+    return !!this.outline && this.outline.n > 0 && this.outline.source_id !== 'module';
+  }
+
 
   constructor(
     run: string,
@@ -281,7 +288,7 @@ export class OpenPlace {
       if (!before.connected && state.connected) void this.loadWatchpoints();
     }
     if (state.step !== before?.step) this.maybeFresh();
-    if (state.live && !this.outline?.n) void this.loadGraphAgain();
+    if (state.live && this.graphTries < 8 && !this.traced) void this.loadGraphAgain();
   }
 
   private setStop(stop: Stop | null): void {
@@ -296,11 +303,12 @@ export class OpenPlace {
     this.fresh++;
   }
 
-  /** A graph that was empty, or only modules, may have become a traced one. */
+  /** A graph that was empty, or only the modules seen so far, may have become a traced one: asked for ever less often. */
   private async loadGraphAgain(): Promise<void> {
-    if (!this.graph || this.loadingGraph || (this.outline && this.outline.n > 0 && this.outline.source_id !== 'module')) return;
-    if (Date.now() - this.triedGraph < 1000) return;
+    if (!this.graph || this.loadingGraph || this.traced) return;
+    if (Date.now() - this.triedGraph < Math.min(16_000, 500 * 2 ** this.graphTries)) return;
     this.triedGraph = Date.now();
+    if (this.rank && this.rank.step > 0) this.graphTries++;
     this.source = '';
     this.loadedGraph = '';
     await this.loadGraph();

@@ -5,7 +5,7 @@ torch.manual_seed(0)
 x = torch.randn(500, 16)
 y = torch.randint(0, 3, (500,))
 model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 3))
-opt = torch.optim.SGD(model.parameters(), lr=1e-5)
+opt = torch.optim.SGD(model.parameters(), lr=1e-2)
 for epoch in range(4):
     for idx in torch.randperm(500).split(25):
         out = model(x[idx])

@@ -51,6 +51,10 @@ class TorchInspector:
         return sorted(seen)
 
     def value(self, address: str, *, before: bool = False, index: tuple[Any, ...] = ()) -> Value:
+        with torch._C.DisableTorchFunction():  # a trace that is under way must not show it
+            return self._value(address, before, index)
+
+    def _value(self, address: str, before: bool, index: tuple[Any, ...]) -> Value:
         address = self._resolve(address)
         tensor, note, step = self._find(address, before)
         try:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.parameters import Parameters
 
 LIMIT = 1 << 30
+_unseen = torch._C.DisableTorchFunction
+"""What is done to keep a tensor is no op of the training's: a trace that is under way must not show it."""
 
 
 class Seen(NamedTuple):
@@ -36,7 +39,8 @@ class Kept:
         self._marks: dict[str, tuple[int, int]] = {}
 
     def put(self, site: int, tensor: Any) -> None:
-        plain = tensor.detach()
+        with _unseen():
+            plain = tensor.detach()
         size = plain.numel() * plain.element_size()
         older = self._sites.pop(site, ())
         remaining = tuple(seen for seen in older if seen.step != self.step)[:1]
@@ -62,6 +66,10 @@ class Kept:
         self.snapshot(parameters)
 
     def snapshot(self, parameters: Parameters) -> None:
+        with _unseen():
+            self._snapshot(parameters)
+
+    def _snapshot(self, parameters: Parameters) -> None:
         values: dict[str, Tensor] = {}
         gradients: dict[str, Tensor] = {}
         self._marks = {}

@@ -26,7 +26,7 @@ class Sketch:
     def __call__(self, tensor: Tensor) -> dict[str, float]:
         """Must be called where no mode of torch's sees it."""
         with torch.no_grad():
-            found = self._products(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
+            found = self._products(torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor)
         return {f"sketch.{k}": value for k, value in enumerate(found)}
 
     def _products(self, tensor: Tensor) -> list[float]:

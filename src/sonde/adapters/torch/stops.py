@@ -143,7 +143,7 @@ class Stops:
             self.kept.turn(self.eager.parameters, session.steps.step)
             self.ops.new_step()
         policy, kept = session.policy, self.keeping
-        reason = self.gate.end_of_step(session.steps.step, quick=policy.bare_ns < QUICK_NS * policy.counted)
+        reason = self.gate.end_of_step(session.steps.step, quick=policy.bare_ns <= QUICK_NS * policy.counted)
         if reason is not None:
             self.stop(reason)
         if self.keeping and not kept:  # from here on: what is changed now needs its value before
@@ -174,7 +174,8 @@ class Stops:
         stop = Stop(
             bare.reason, bare.moment, bare.site, bare.tensor, modules, source, frame, bare.hits, bare.breakpoint
         )
-        if bare.reason == "entry":
+        if bare.reason == "entry" or not self.keeping:
+            self.kept.step = eager.session.steps.step
             self.kept.snapshot(eager.parameters)
         if bare.site is not None and bare.tensor is not None and not self.keeping:
             self.kept.put(bare.site.id, bare.tensor)

@@ -86,7 +86,7 @@ class Tracer:
         self._known: dict[int, Known] = {}
         self._numbers = 0
         self._measure = Measure(sketch=sketch)
-        self.weights = Weights(self._measure)
+        self.weights = Weights(self._measure, thorough=eager.session.options.window != (0, 1))
         self._calls: list[CallRecord] = []
         self._open: list[int] = []
         """Numbers of the module calls that are under way, outermost first."""

@@ -13,6 +13,8 @@ from sonde.adapters.torch.tensors import dtype_name
 from sonde.model.trace import WeightRecord
 
 KEPT_BYTES = 1 << 30
+SMALL = 1 << 20
+"""Elements of a parameter whose update is looked at closely in any traced step; larger ones only for a comparison."""
 _NOISE = 1e-3
 """A gradient of so small a share of the typical one may be rounding alone."""
 
@@ -22,8 +24,9 @@ When = Literal["before", "raw", "gradient", "after"]
 class Weights:
     """Belongs to a `Tracer`."""
 
-    def __init__(self, measure: Callable[[Tensor], dict[str, float]]) -> None:
+    def __init__(self, measure: Callable[[Tensor], dict[str, float]], *, thorough: bool) -> None:
         self._measure = measure
+        self._thorough = thorough
         self._records: dict[str, dict[str, Any]] = {}
         self._kept: dict[str, tuple[Tensor, Tensor]] = {}
         """Values at the optimizer's call, and which elements count."""
@@ -57,6 +60,8 @@ class Weights:
     def _keep(self, name: str, value: Tensor, gradient: Tensor) -> None:
         size = value.numel() * value.element_size()
         if value.is_complex() or value.layout is not torch.strided or size > self._room:
+            return
+        if value.numel() > SMALL and not self._thorough:
             return
         self._room -= size
         wide = gradient.double()

@@ -53,10 +53,13 @@ class Origins:
 
     def __init__(self) -> None:
         self._places: dict[int, tuple[weakref.ref[Any], Place]] = {}
+        self.files: dict[str, None] = {}
+        """In which files; they stay when the things are gone."""
 
     def note(self, thing: Any, place: Place | None) -> None:
         if place is not None:
             key = id(thing)
+            self.files.setdefault(place[0].co_filename)
             self._places[key] = (weakref.ref(thing, lambda _: self._places.pop(key, None)), place)
 
     def place(self, thing: Any) -> Place | None:
@@ -96,7 +99,7 @@ class Known:
 
     def files(self) -> list[str]:
         """The user's files that made modules and optimizers."""
-        return list(dict.fromkeys(place[0].co_filename for _, place in list(self.made._places.values())))[:8]
+        return list(self.made.files)[:8]
 
     def number(self, thing: Any) -> int:
         return self.numbers.get(id(thing), -1)

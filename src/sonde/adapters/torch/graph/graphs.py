@@ -137,6 +137,7 @@ class Graphs:
                 _cut_strides(len(graph.outputs))
             except Exception as problem:
                 self.guard.contain("compiling a watched graph", problem)
+                _cut_strides(0)
                 made = compiler(gm, inputs)
         else:
             made = compiler(gm, inputs)
