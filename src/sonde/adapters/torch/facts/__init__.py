@@ -26,6 +26,7 @@ from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.modes import RootModes
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
+from sonde.adapters.torch.facts.renewals import Renewals
 from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
 from sonde.adapters.torch.facts.strangers import Strangers
@@ -68,6 +69,7 @@ class Facts:
         self.sequence = Sequence()
         self.graphs = Graphs()
         self.clipping = Clipping()
+        self.renewals = Renewals()
         self.batches = Batches()
         self.holdings = Holdings(eager)
         self.probe = Probe(eager)
@@ -237,7 +239,8 @@ class Facts:
     def optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """All that is noted of a step that rests."""
         number = KNOWN.number(optimizer)
-        self._optimizer_steps[number] = self._optimizer_steps.get(number, 0) + 1
+        count = self._optimizer_steps[number] = self._optimizer_steps.get(number, 0) + 1
+        self.renewals.stepped(optimizer, number, count == 1)
         LOADERS.stepped()
 
     def finished_step(self, step: int) -> None:
@@ -277,6 +280,7 @@ class Facts:
             "threads": torch.get_num_threads(),
             "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
             "optimizers": [self._optimizer_now(number, known) for number, known in self._optimizers.items()],
+            "renewed": self.renewals.facts(),
             "schedulers": [
                 {**known, "optimizer": places.get(known["optimizer"]), **STEPPED.get(number, NEVER)}
                 for number, known in self._schedulers.items()

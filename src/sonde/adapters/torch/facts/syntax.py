@@ -51,6 +51,16 @@ def names_at(path: str, line: int) -> set[str]:
     return found
 
 
+def only_call(path: str, name: str) -> int | None:
+    """The line of the one call of a function (or method) in its file, None if there are several."""
+    found = [
+        node.lineno
+        for node in _walk(path)
+        if isinstance(node, ast.Call) and _spell(node.func).rpartition(".")[2] == name
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def no_grad_line(path: str, line: int) -> int | None:
     """The `with torch.no_grad():` around a line, or the decorator of the function that it is in; the innermost."""
     best: tuple[int, int] | None = None
