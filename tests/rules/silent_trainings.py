@@ -492,6 +492,18 @@ BUGS: dict[str, tuple[str, str]] = {
         for k in range(12):
             total = total + F.cross_entropy(model(x), y)  # HERE
     """),
+    "summed in every epoch": ("graph-kept-alive", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(5):
+            total = 0
+            for step in range(20):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                total += loss  # HERE
+    """),
     "collected in training": ("graph-kept-alive", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -806,6 +818,18 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "an episode beside a critic that steps at once": """
+        actor, critic = Net(), Net()
+        slow, fast = torch.optim.SGD(actor.parameters(), lr=0.01), torch.optim.SGD(critic.parameters(), lr=0.01)
+        for episode in range(3):
+            kept = []
+            for step in range(20):
+                kept.append(F.cross_entropy(actor(x[:16]), y[:16]))
+                train(critic, fast, 1)
+            slow.zero_grad()
+            torch.stack(kept).mean().backward()
+            slow.step()
+    """,
     "argmin with a straight-through estimate": """
         class Codes(nn.Module):
             def __init__(self):

@@ -10,18 +10,19 @@ from sonde.model.finding import Finding
 @rule("graph-kept-alive")
 def kept_graphs(case: Case) -> list[Finding]:
     """Autograd graphs pile up: of forward passes that no backward pass ever uses (an evaluation with gradients
-    whose results are summed or collected), or of steps long past. Graphs that a later backward pass uses (an
-    episode) are not meant.
+    whose results are summed or collected), of steps long past, or of losses whose backward pass has run, as in a
+    running sum that begins anew with each epoch. Graphs that a later backward pass uses (an episode) are not meant.
     """
     graphs = case.facts.get("graphs", {})
     wasted = graphs.get("wasted_peak", 0)
     old = graphs.get("old", [])
     growing = len(old) >= 3 and old[-1][1] >= 8 and old[-1][1] >= 0.5 * max(1, old[-1][0] - 2)
-    if (wasted < 8 and not growing) or not graphs.get("line"):
+    spent = graphs.get("spent_peak", 0)
+    if (max(wasted, spent) < 8 and not growing) or not graphs.get("line"):
         return []  # nobody of the user's own holds them
     holder = graphs.get("holder") or {}
     what = f" in {holder['name']}" if holder else ""
-    count = wasted if wasted >= 8 else old[-1][1]
+    count = wasted if wasted >= 8 else max(seen for _, seen in old)
     return [
         Finding(
             rule="graph-kept-alive",
