@@ -46,6 +46,31 @@ def marked(script: str) -> int | None:
 
 
 BUGS: dict[str, tuple[str, str]] = {
+    "target loaded from itself": ("state-loaded-into-itself", """
+        model, target = Net(), Net()
+        def sync():
+            target.load_state_dict(target.state_dict())  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), after=sync)
+    """),
+    "best state without a copy": ("state-loaded-into-itself", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        best = model.state_dict()  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model.load_state_dict(best)
+    """),
+    "one class of sorted data": ("labels-constant", """
+        from torch.utils.data import DataLoader, Subset, TensorDataset
+        order = y.argsort()
+        part = Subset(TensorDataset(x[order], y[order]), range(60))  # HERE
+        loader = DataLoader(part, batch_size=6, shuffle=True)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for a, b in [*loader, *loader]:
+            optimizer.zero_grad()
+            F.cross_entropy(model(a), b).backward()
+            optimizer.step()
+    """),
     "argmin": ("no-gradient", """
         class Codes(nn.Module):
             def __init__(self):
@@ -818,6 +843,20 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "states of others, copied and assigned": """
+        model, target = Net(), Net()
+        target.load_state_dict(model.state_dict())
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), after=lambda: target.load_state_dict(model.state_dict()))
+        best = copy.deepcopy(model.state_dict())
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model.load_state_dict(best)
+        target.load_state_dict(model.state_dict(), assign=True)
+    """,
+    "a summed loss that falls": """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.001), 30, size=256,
+              loss=lambda out, y: F.cross_entropy(out, y, reduction="sum"))
+    """,
     "an episode beside a critic that steps at once": """
         actor, critic = Net(), Net()
         slow, fast = torch.optim.SGD(actor.parameters(), lr=0.01), torch.optim.SGD(critic.parameters(), lr=0.01)

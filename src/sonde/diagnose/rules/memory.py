@@ -1,4 +1,4 @@
-"""Memory that grows with the training."""
+"""Memory that grows with the training, and memory that was thought to be a copy."""
 
 from __future__ import annotations
 
@@ -48,3 +48,33 @@ def _memory(rss: list[list[int]]) -> dict[str, int]:
     if len(settled) < 2:
         return {}
     return {f"memory_mb_at_step_{step}": megabytes for step, megabytes in (settled[0], settled[-1])}
+
+
+@rule("state-loaded-into-itself")
+def loaded_itself(case: Case) -> list[Finding]:
+    """A state is loaded into the very module that it belongs to, which changes nothing. `state_dict()` gives the
+    module's own tensors, not copies: a "best" state that was kept without a copy is always the latest one, and a target
+    network that is loaded from itself stays as it began.
+    """
+    return [
+        Finding(
+            rule="state-loaded-into-itself",
+            severity="error",
+            title=(
+                f"The state that is loaded into {loaded['type']} holds its own tensors: nothing is restored"
+                if loaded["kept"]
+                else f"{loaded['type']} is loaded from itself: nothing changes"
+            ),
+            advice=(
+                "Keep a copy: copy.deepcopy(model.state_dict()), or clone() each tensor."
+                if loaded["kept"]
+                else "Load the state of the other model."
+            ),
+            phase="optimizer",
+            source=place(loaded["kept"] or loaded["line"]),
+            evidence={"times": loaded["count"], "loaded_at": loaded["line"]["line"]},
+            confidence=0.95,
+        )
+        for loaded in case.facts.get("loaded_itself", [])
+        if case.steps
+    ][:1]

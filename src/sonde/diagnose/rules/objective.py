@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
+from sonde.diagnose.divergence import diverged
 from sonde.diagnose.flow import PASSING, ancestors, made_by, parameters_behind, producer
 from sonde.diagnose.rule import Case, rule
 from sonde.diagnose.told import place
@@ -61,6 +64,44 @@ def maximised(case: Case) -> list[Finding]:
             confidence=0.93,
         )
     ]  # fmt: skip
+
+
+SUMMED = 256
+"""Values in a sum, at least."""
+
+
+@rule("loss-summed")
+def summed(case: Case) -> list[Finding]:
+    """The training diverges, and its loss is a sum over many values: gradients grow with their number, and with it what
+    a learning rate means. Said beside the learning rate, for either of the two is what must change.
+    """
+    trace = case.first
+    op = trace.ops[trace.loss] if trace is not None and trace.loss is not None else None
+    if op is None or not op.inputs or not (op.op == "sum" or op.arguments.get("reduction") == "sum"):
+        return []
+    count = 1
+    for size in op.inputs[0].shape[:1] if op.op in ("cross_entropy", "nll_loss") else op.inputs[0].shape:
+        count *= size
+    ended = next((step for step, value in case.series("loss") if not isfinite(value)), case.steps)
+    growth = diverged(case, ended) if count >= SUMMED else None
+    if growth is None:
+        return []
+    module = case.facts.get("modules", {}).get(op.module, {})
+    return [
+        Finding(
+            rule="loss-summed",
+            severity="warning",
+            title=f"The loss is a sum over {count} values: its gradients are {count} times those of a mean",
+            advice='Use reduction="mean", or a learning rate as many times smaller.',
+            step=growth.step,
+            phase="forward",
+            site=f"{op.site}:out",
+            op=op.op,
+            source=place(module.get("made")) if module.get("library") else op.source,
+            evidence={"values": count, "lr": growth.rate},
+            confidence=0.8,
+        )
+    ]
 
 
 @rule("sample-without-gradient")

@@ -121,6 +121,8 @@ def raw_output(failure: Failure) -> dict[str, Any] | None:
         if found is not None:
             given = [n.lineno for n in program.statements(found[1]) if isinstance(n, ast.Return) and n.value]
             if given:
-                line = as_json(program.source_line(found[0], given[-1]))
-                return {"module": failure.name_of(root), "line": line}
+                return {
+                    "module": failure.name_of(root),
+                    "line": as_json(program.source_line(found[0], given[-1])),
+                }
     return None

@@ -298,6 +298,7 @@ class Facts:
             "leaf_loss": self.leaf_loss,
             "strangers": self.strangers.facts(self.eager),
             "freezes": freezes(),
+            "loaded_itself": loaded_itself(),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self._made_in_forward(),
@@ -375,6 +376,27 @@ def _made_line(place: Any) -> dict[str, Any] | None:
     name = syntax.backward_name(path, place[1])
     number = syntax.assignment(path, name, before=place[1]) if name else None
     return line_at(path, number) if number else line(place)
+
+
+def loaded_itself() -> list[dict[str, Any]]:
+    """Loads that changed nothing; `kept` is where the state was put into a variable, if it was."""
+    found = []
+    for (code, number), (kind, count) in KNOWN.loaded_itself.items():
+        path = code.co_filename
+        kept = [
+            at
+            for name in syntax.names_at(path, number)
+            if (at := syntax.assignment(path, name)) and ".state_dict()" in line_at(path, at)["code"]
+        ]
+        found.append(
+            {
+                "type": kind,
+                "count": count,
+                "line": line_at(path, number),
+                "kept": line_at(path, kept[0]) if kept else None,
+            }
+        )
+    return found
 
 
 def freezes() -> dict[str, Any] | None:

@@ -51,6 +51,19 @@ def names_at(path: str, line: int) -> set[str]:
     return found
 
 
+def first_argument(path: str, line: int, called: str) -> str | None:
+    """The name that a call on a line is given first: `data` of `DataLoader(data, ...)`."""
+    for node in _walk(path):
+        if (
+            isinstance(node, ast.Call)
+            and node.lineno <= line <= (node.end_lineno or node.lineno)
+            and _spell(node.func).rpartition(".")[2] == called
+            and node.args
+        ):
+            return node.args[0].id if isinstance(node.args[0], ast.Name) else None
+    return None
+
+
 def only_call(path: str, name: str) -> int | None:
     """The line of the one call of a function (or method) in its file, None if there are several."""
     found = [
