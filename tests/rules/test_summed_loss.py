@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launch import Foundry
 from silent_trainings import marked, training
+
+from launch import Foundry
 from sonde.diagnose.diagnose import diagnose
 
 DIVERGES = """
