@@ -605,6 +605,20 @@ for step in range(3):
     optimizer.step()
 """)  # fmt: skip
 
+case("a skip connection of another size", "shape-mismatch", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Conv2d(1, 4, 3, padding=1)
+    def forward(self, x):
+        skip = self.down(x)
+        h = F.max_pool2d(skip, 2)
+        h = F.interpolate(h, scale_factor=2)  # HERE
+        return torch.cat([skip, h], 1)
+model = Net()
+model(torch.randn(2, 1, 15, 15)).mean().backward()
+""")  # fmt: skip
+
 case("a tuple into a layer", "not-a-tensor", """
 class Net(nn.Module):
     def __init__(self):

@@ -13,7 +13,6 @@ class Block(nn.Module):
 
     def forward(self, x):
         h = torch.relu(self.inner(x))
-        return torch.relu(project(h))
         return torch.relu(self.project(h))
 
 
