@@ -575,6 +575,110 @@ case("a scaler without update", "scaler-order", SCALED + """\
     scaler.step(optimizer)  # HERE
 """)  # fmt: skip
 
+case("double input of a loader made in the loop", "dtype-mismatch", """
+class Points(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        return torch.from_numpy(np.random.rand(4)), i % 2  # HERE
+model = nn.Sequential(nn.Linear(4, 2))
+for x, y in DataLoader(Points(), batch_size=4):
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+""")  # fmt: skip
+
+case("a state beside the output, kept by the module", "graph-used-twice", """
+class Waves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(3, 5, batch_first=True)
+        self.state = None
+    def forward(self, x):
+        out, self.state = self.gru(x, self.state)  # HERE
+        return out
+model = Waves()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = model(torch.randn(4, 6, 3)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")  # fmt: skip
+
+case("a skip connection of another size", "shape-mismatch", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Conv2d(1, 4, 3, padding=1)
+    def forward(self, x):
+        skip = self.down(x)
+        h = F.max_pool2d(skip, 2)
+        h = F.interpolate(h, scale_factor=2)  # HERE
+        return torch.cat([skip, h], 1)
+model = Net()
+model(torch.randn(2, 1, 15, 15)).mean().backward()
+""")  # fmt: skip
+
+case("a tuple into a layer", "not-a-tensor", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 5)
+        self.out = nn.Linear(5, 1)
+    def forward(self, x):
+        h = self.lstm(x)  # HERE
+        return self.out(h)
+model = Net()
+model(torch.randn(4, 2, 3)).mean().backward()
+""")  # fmt: skip
+
+case("a forward without return", "not-a-tensor", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(3, 2)
+    def forward(self, x):
+        x = torch.relu(x)
+        x = self.out(x)  # HERE
+model = Net()
+predicted = model(torch.randn(4, 3))
+F.cross_entropy(predicted, torch.zeros(4, dtype=torch.long)).backward()
+""")  # fmt: skip
+
+case("an inference tensor", "inference-tensor", """
+backbone, head = nn.Linear(3, 4), nn.Linear(4, 2)
+with torch.inference_mode():  # HERE
+    features = backbone(torch.randn(5, 3))
+head(features).mean().backward()
+""")  # fmt: skip
+
+case("an optimizer's state with other groups", "optimizer-state-mismatch", """
+model = nn.Linear(3, 2)
+saved = torch.optim.Adam(model.parameters()).state_dict()
+model(torch.randn(4, 3)).mean().backward()
+optimizer = torch.optim.Adam([{"params": [p]} for p in model.parameters()])  # HERE
+optimizer.load_state_dict(saved)
+""")  # fmt: skip
+
+case("outputs for probabilities", "probability-range", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(3, 1)
+    def forward(self, x):
+        return self.out(x) * 9  # HERE
+model = Net()
+loss = nn.BCELoss()(model(torch.randn(40, 3)), torch.ones(40, 1))
+loss.backward()
+""")  # fmt: skip
+
+case("a variable that is None for a reason of its own", "exception", """
+model = nn.Linear(4, 4)
+model(torch.randn(2, 4))
+found = {}.get("scale")
+found.item()  # HERE
+""")  # fmt: skip
+
 case("code of the user's", "exception", """
 model = nn.Linear(4, 4)
 model(torch.randn(2, 4))

@@ -46,6 +46,143 @@ def marked(script: str) -> int | None:
 
 
 BUGS: dict[str, tuple[str, str]] = {
+    "target loaded from itself": ("state-loaded-into-itself", """
+        model, target = Net(), Net()
+        def sync():
+            target.load_state_dict(target.state_dict())  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), after=sync)
+    """),
+    "best state without a copy": ("state-loaded-into-itself", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        best = model.state_dict()  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model.load_state_dict(best)
+    """),
+    "one class of sorted data": ("labels-constant", """
+        from torch.utils.data import DataLoader, Subset, TensorDataset
+        order = y.argsort()
+        part = Subset(TensorDataset(x[order], y[order]), range(60))  # HERE
+        loader = DataLoader(part, batch_size=6, shuffle=True)
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for a, b in [*loader, *loader]:
+            optimizer.zero_grad()
+            F.cross_entropy(model(a), b).backward()
+            optimizer.step()
+    """),
+    "argmin": ("no-gradient", """
+        class Codes(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder, self.codes, self.head = nn.Linear(8, 4), nn.Embedding(6, 4), nn.Linear(4, 3)
+            def forward(self, x):
+                nearest = torch.cdist(self.encoder(x), self.codes.weight).argmin(1)  # HERE
+                return self.head(self.codes(nearest))
+        model = Codes()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "another model": ("optimizer-holds-old-parameters", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # HERE
+        model = copy.deepcopy(model)
+        train(model, optimizer)
+    """),
+    "optimizer in the loop": ("optimizer-made-every-step", """
+        model = Net()
+        for _ in range(15):
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)  # HERE
+            train(model, optimizer, 1)
+    """),
+    "optimizer of a function in the loop": ("optimizer-made-every-step", """
+        model = Net()
+        first = torch.optim.Adam(model.parameters(), lr=0.01)
+        def fresh():
+            return torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(15):
+            optimizer = fresh()  # HERE
+            train(model, optimizer, 1)
+    """),
+    "mask the wrong way round": ("padding-mask-inverted", """
+        class Words(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Embedding(9, 8, padding_idx=0)
+                self.mix = nn.MultiheadAttention(8, 2, batch_first=True)
+                self.head = nn.Linear(8, 3)
+            def forward(self, ids):
+                hidden = self.embed(ids)
+                real = ids != 0  # HERE
+                return self.head(self.mix(hidden, hidden, hidden, key_padding_mask=real)[0].mean(1))
+        ids = torch.randint(1, 9, (256, 6))
+        ids[:, 4:] = 0
+        x = ids
+        model = Words()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "padding in the loss": ("padding-in-loss", """
+        ids = torch.randint(1, 9, (256, 6))
+        ids[:, 2:] = 0
+        model = nn.Sequential(nn.Embedding(9, 8, padding_idx=0), nn.Linear(8, 9))
+        x, y = ids[:, 0], ids
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda out, y: F.cross_entropy(  # HERE
+            out.repeat_interleave(6, 0), y.flatten()))
+    """),
+    "maximised": ("loss-maximised", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1, maximize=True), 30)  # HERE
+    """),
+    "negative loss": ("loss-maximised", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        train(model, optimizer, 30, loss=lambda out, y: -F.cross_entropy(out, y))  # HERE
+    """),
+    "sample of data": ("sample-without-gradient", """
+        class Noisy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder, self.decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+            def forward(self, x):
+                self.mean, self.width = self.encoder(x).chunk(2, -1)
+                z = self.mean.data + self.width.exp().data * torch.randn_like(self.mean)  # HERE
+                return self.decoder(z)
+        model = Noisy()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), target=x,
+              loss=lambda out, x: F.mse_loss(out, x) + (model.mean**2 + model.width**2).mean())
+    """),
+    "sample for rsample": ("sample-without-gradient", """
+        class Noisy(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder, self.decoder = nn.Linear(8, 8), nn.Linear(4, 8)
+            def forward(self, x):
+                mean, width = self.encoder(x).chunk(2, -1)
+                self.drawn = torch.distributions.Normal(mean, width.exp())
+                return self.decoder(self.drawn.sample())  # HERE
+        model = Noisy()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), target=x, loss=lambda out, x: F.mse_loss(out, x)
+              + torch.distributions.kl_divergence(model.drawn, torch.distributions.Normal(0.0, 1.0)).mean())
+    """),
+    "norm without momentum": ("batch-norm-never-updated", """
+        norm = nn.BatchNorm1d(16, momentum=0)  # HERE
+        model = nn.Sequential(nn.Linear(8, 16), norm, nn.ReLU(), nn.Linear(16, 3))
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model.eval()
+        with torch.no_grad():
+            model(x)
+    """),
+    "normalised over the batch": ("normalised-over-batch", """
+        class Pair(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one, self.two = nn.Linear(8, 6), nn.Linear(8, 6)
+            def forward(self, x):
+                one, two = self.one(x), F.normalize(self.two(x), dim=1)
+                one = F.normalize(one, dim=0)  # HERE
+                return one @ two.T / 0.1
+        model = Pair()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda out, _: F.cross_entropy(out, torch.arange(16)))
+    """),
     "head only": ("parameter-not-in-optimizer", """
         model = Net()
         train(model, torch.optim.SGD(model.head.parameters(), lr=0.1))  # HERE
@@ -380,6 +517,18 @@ BUGS: dict[str, tuple[str, str]] = {
         for k in range(12):
             total = total + F.cross_entropy(model(x), y)  # HERE
     """),
+    "summed in every epoch": ("graph-kept-alive", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(5):
+            total = 0
+            for step in range(20):
+                optimizer.zero_grad()
+                loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
+                total += loss  # HERE
+    """),
     "collected in training": ("graph-kept-alive", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -694,6 +843,117 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "states of others, copied and assigned": """
+        model, target = Net(), Net()
+        target.load_state_dict(model.state_dict())
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), after=lambda: target.load_state_dict(model.state_dict()))
+        best = copy.deepcopy(model.state_dict())
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        model.load_state_dict(best)
+        target.load_state_dict(model.state_dict(), assign=True)
+    """,
+    "a summed loss that falls": """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.001), 30, size=256,
+              loss=lambda out, y: F.cross_entropy(out, y, reduction="sum"))
+    """,
+    "an episode beside a critic that steps at once": """
+        actor, critic = Net(), Net()
+        slow, fast = torch.optim.SGD(actor.parameters(), lr=0.01), torch.optim.SGD(critic.parameters(), lr=0.01)
+        for episode in range(3):
+            kept = []
+            for step in range(20):
+                kept.append(F.cross_entropy(actor(x[:16]), y[:16]))
+                train(critic, fast, 1)
+            slow.zero_grad()
+            torch.stack(kept).mean().backward()
+            slow.step()
+    """,
+    "argmin with a straight-through estimate": """
+        class Codes(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder, self.codes, self.head = nn.Linear(8, 4), nn.Embedding(6, 4), nn.Linear(4, 3)
+            def forward(self, x):
+                z = self.encoder(x)
+                chosen = self.codes(torch.cdist(z, self.codes.weight).argmin(1))
+                self.drawn = F.mse_loss(chosen, z.detach())
+                return self.head(z + (chosen - z).detach())
+        model = Codes()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda out, y: F.cross_entropy(out, y) + model.drawn)
+    """,
+    "a plain SGD for every step": """
+        model = Net()
+        for _ in range(15):
+            train(model, torch.optim.SGD(model.parameters(), lr=0.1), 1)
+    """,
+    "an Adam for every inner loop": """
+        model = Net()
+        for _ in range(12):
+            train(model, torch.optim.Adam(model.parameters(), lr=0.01), 5)
+    """,
+    "masks the right way round": """
+        class Words(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = nn.Embedding(9, 8, padding_idx=0)
+                self.mix = nn.MultiheadAttention(8, 2, batch_first=True)
+                self.head = nn.Linear(8, 3)
+            def forward(self, ids):
+                hidden = self.embed(ids)
+                real = ids != 0
+                hidden = self.mix(hidden, hidden, hidden, key_padding_mask=~real)[0]
+                hidden = F.scaled_dot_product_attention(hidden, hidden, hidden, attn_mask=real.unsqueeze(1))
+                scores = (hidden @ hidden.mT).masked_fill(real.float().unsqueeze(1) == 0, float("-inf"))
+                return self.head((scores.softmax(-1) @ hidden).mean(1))
+        ids = torch.randint(1, 9, (256, 6))
+        ids[:, 4:] = 0
+        x = ids
+        model = Words()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """,
+    "padding that the loss ignores": """
+        ids = torch.randint(1, 9, (256, 6))
+        ids[:, 2:] = 0
+        model = nn.Sequential(nn.Embedding(9, 8, padding_idx=0), nn.Linear(8, 9))
+        x, y = ids[:, 0], ids
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda out, y: F.cross_entropy(
+            out.repeat_interleave(6, 0), y.flatten(), ignore_index=0))
+    """,
+    "a reward that is maximised": """
+        policy = Net()
+        reward = F.one_hot(y, 3).float()
+        train(policy, torch.optim.SGD(policy.parameters(), lr=0.1, maximize=True), 30, target=reward,
+              loss=lambda out, reward: (out.softmax(-1) * reward).sum(-1).mean())
+    """,
+    "actions of a policy": """
+        class Actor(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mean, self.value = nn.Linear(8, 2), nn.Linear(10, 1)
+            def forward(self, x):
+                drawn = torch.distributions.Normal(self.mean(x), 1.0)
+                action = drawn.sample()
+                worth = self.value(torch.cat((x, action), -1)).squeeze(-1)
+                return worth - drawn.log_prob(action).sum(-1) * worth.detach()
+        model = Actor()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.001), target=t, loss=lambda out, t: F.mse_loss(out, t[:, 0]))
+    """,
+    "a norm without momentum that is only trained": """
+        model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16, momentum=0), nn.ReLU(), nn.Linear(16, 3))
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """,
+    "features correlated over the batch": """
+        class Twins(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Linear(8, 6)
+            def forward(self, x):
+                one, two = self.net(x), self.net(x + 0.1 * torch.randn_like(x))
+                return F.normalize(one, dim=0).T @ F.normalize(two, dim=0)
+        model = Twins()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=lambda out, _: F.mse_loss(out, torch.eye(6)))
+    """,
     "one permutation for both": """
         order = torch.randperm(256)
         a, b = x, y

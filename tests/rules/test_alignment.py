@@ -29,8 +29,28 @@ APART = {
         for text, tag in zip(texts, tags):
             pass
     """,
+    "two orders in one return": """
+        def batch(self):
+            order = torch.randperm(9)
+            return self.x[order], self.y[torch.randperm(9)]
+    """,
+    "two orders in one call": """
+        one = torch.randperm(9)
+        two = torch.randperm(9)
+        data = TensorDataset(x[one], y[two])
+    """,
 }
 TOGETHER = {
+    "one order in one return": """
+        def batch(self):
+            order = torch.randperm(9)
+            return self.x[order], self.y[order]
+    """,
+    "a mixture of a batch with itself": """
+        one = torch.randperm(9)
+        two = torch.randperm(9)
+        pair = mix(x[one], x[two])
+    """,
     "one permutation": """
         order = torch.randperm(9)
         x = x[order]

@@ -50,3 +50,16 @@ def parameters_behind(trace: Trace, facts: Iterable[TensorFact]) -> set[str]:
             seen.add(fact.producer)
             waiting += trace.ops[fact.producer].inputs
     return found
+
+
+def ancestors(trace: Trace, op: OpRecord) -> set[int]:
+    """Indices of the ops that an op was computed from, and its own."""
+    seen = {op.index}
+    waiting = [op]
+    while waiting:
+        for fact in waiting.pop().inputs:
+            made = producer(trace, fact)
+            if made is not None and made.index not in seen:
+                seen.add(made.index)
+                waiting.append(made)
+    return seen

@@ -37,6 +37,10 @@ class Batch:
     def __init__(self, dataset: Any, indices: list[int]) -> None:
         self.dataset = weakref.ref(dataset) if type(dataset).__weakrefoffset__ else lambda: dataset
         self.indices = indices
+        for _ in range(4):  # subsets and the like
+            dataset = getattr(dataset, "dataset", dataset)
+        self.kind = type(dataset)
+        """What it is, for when it is gone."""
 
     def facts(self) -> dict[str, Any]:
         """For the recording: the dataset's type, the indices, and the line where its samples are made."""

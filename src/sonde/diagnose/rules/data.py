@@ -57,7 +57,9 @@ def not_shuffled(case: Case) -> list[Finding]:
 
 @rule("labels-constant")
 def constant_labels(case: Case) -> list[Finding]:
-    """Every label of every batch is the same class."""
+    """Every label of every batch is the same class. No order of a loader can do that: its data set holds one class, as
+    when data that are sorted by class are split without shuffling; the finding names where the data set is made.
+    """
     labels = case.facts.get("batches", {}).get("labels", [])
     if len(labels) < 10 or sum(row[0] for row in labels) < 50:
         return []
@@ -69,10 +71,12 @@ def constant_labels(case: Case) -> list[Finding]:
             rule="labels-constant",
             severity="warning",
             title=f"All labels of {len(labels)} batches are class {labels[0][2]}",
-            advice="Look at how labels are made; if the data are sorted, shuffle them.",
+            advice="Look at how labels are made; if the data are sorted, shuffle them before they are split.",
             step=0,
             site="data",
-            source=place(loader["made"]) if loader else place(case.facts["batches"]["label_line"]),
+            source=place(loader.get("data_line") or loader["made"])
+            if loader
+            else place(case.facts["batches"]["label_line"]),
             evidence={"batches": len(labels), "labels": sum(row[0] for row in labels)},
             confidence=0.8,
         )

@@ -200,7 +200,8 @@ _VIEW = re.compile(r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)")
 @family("shape-mismatch")
 def shape_mismatch(event: Event) -> Cause | None:
     """The tensors of one op do not fit each other: element-wise ops, matmul, cat, view, a loss. The message says
-    which dimension, the frame's variables say which tensor is which and where it comes from."""
+    which dimension, the frame's variables say which tensor is which and where it comes from. Of tensors that are
+    joined, the finding names the line that made the one that differs from those before it."""
     text = message(event)
     inputs: Mapping[str, Any] = event.get("inputs") or {}
     names = " and ".join(f"{name} {fact['shape']}" for name, fact in inputs.items())
@@ -235,6 +236,7 @@ def shape_mismatch(event: Event) -> Cause | None:
             f"dimension than {found[1]}",
             advice="All sizes but that of the joined dimension must be equal: check strides, padding and cropping "
             "of what is joined.",
+            line=_joined(inputs, int(found[4])),
             evidence={"dimension": int(found[1]), "expected": int(found[2]), "given": int(found[3])},
         )
     if found := _VIEW.search(text):
@@ -256,6 +258,14 @@ def shape_mismatch(event: Event) -> Cause | None:
 def _only_ones(a: str, b: str) -> bool:
     strip = [[n for n in re.findall(r"\d+", text) if n != "1"] for text in (a, b)]
     return strip[0] == strip[1]
+
+
+def _joined(inputs: Mapping[str, Any], number: int) -> Mapping[str, Any] | None:
+    """Where the tensor that differs is made, if it is a variable of the user's."""
+    facts = list(inputs.values())
+    fact = facts[number] if number < len(facts) else {}
+    line: Mapping[str, Any] | None = (fact.get("origin") or {}).get("line")
+    return line
 
 
 def _maker(event: Event, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:

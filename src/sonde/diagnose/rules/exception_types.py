@@ -179,13 +179,14 @@ def accelerator_missing(event: Event) -> Cause | None:
 @family("probability-range")
 def probability_range(event: Event) -> Cause | None:
     """binary_cross_entropy takes probabilities; values outside of 0 to 1 mean that the sigmoid before it is missing,
-    or that a target is no probability."""
+    or that a target is no probability. The finding names where the output leaves the model, where that is known."""
     if not re.search(r"should be between 0 and 1|all elements of (input|target)", message(event)):
         return None
     return Cause(
         title="binary_cross_entropy is given values outside of 0 to 1",
         advice="Give it probabilities (torch.sigmoid of the output), or better use BCEWithLogitsLoss on the output "
         "itself.",
+        line=(event.get("raw_output") or {}).get("line"),
         confidence=0.85,
     )
 

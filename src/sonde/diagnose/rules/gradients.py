@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sonde.diagnose.flow import parameters_behind
+from sonde.diagnose.flow import ancestors, parameters_behind
 from sonde.diagnose.rule import Case, rule
 from sonde.diagnose.told import backward_line, common, gradient_rows, parameters, place, some
 from sonde.model.finding import Finding
@@ -39,7 +39,8 @@ def no_gradient(case: Case) -> list[Finding]:
     behind it.
 
     The cut is named where the first step showed one that has these parameters behind it: `detach()`, `.data`, a
-    block without gradients, or reentrant checkpointing of inputs that need none.
+    block without gradients, reentrant checkpointing of inputs that need none, or an op that gives indices or truth
+    values on the way to the loss (`argmax`, a comparison), which have no gradient.
     Parts that were not called at all (experts without tokens) are not meant.
     """
     names = _without_gradient(case)
@@ -61,6 +62,15 @@ def no_gradient(case: Case) -> list[Finding]:
         else:
             why = ": reentrant checkpointing of inputs that do not require a gradient"
             advice = "Use checkpoint(..., use_reentrant=False), or make the inputs require a gradient."
+    elif cut is not None and cut.outputs[0].dtype not in _FLOATS:
+        kind, source = cut.op, cut.source
+        why = (
+            f": {kind}{' in ' + cut.module if cut.module else ''} gives {cut.outputs[0].dtype} values, without gradient"
+        )
+        advice = (
+            f"Let a gradient around {kind}: a soft choice (softmax, gumbel_softmax), a straight-through estimator "
+            "(z + (chosen - z).detach()) or a term of the loss of its own."
+        )
     elif cut is not None:
         kind, source = cut.op, cut.source
         called = ".data" if kind == "data" else f"{kind}()"
@@ -93,14 +103,26 @@ def no_gradient(case: Case) -> list[Finding]:
 
 def _cut(trace: Trace | None, names: list[str]) -> OpRecord | None:
     """An op that takes what needs a gradient and gives what has none: of all, the one with most of these parameters
-    behind it; of equals, the one with least else behind it."""
+    behind it; of equals, the one with least else behind it. What gives no floats counts only on the way to the loss,
+    and where nothing else was found: accuracies are computed everywhere."""
+    if trace is None:
+        return None
+    found = _most(trace, names, [op for op in trace.ops if op.outputs and op.outputs[0].dtype in _FLOATS])
+    if found is None and trace.loss is not None:
+        before = ancestors(trace, trace.ops[trace.loss])
+        found = _most(trace, names, [op for op in trace.ops if op.index in before and op.outputs])
+    return found
+
+
+_FLOATS = frozenset(("float32", "float64", "float16", "bfloat16"))
+
+
+def _most(trace: Trace, names: list[str], ops: list[OpRecord]) -> OpRecord | None:
     wanted = set(names)
     best: tuple[int, int] | None = None
     found = None
-    if trace is None:
-        return None
-    for op in trace.ops:
-        if op.grad_enabled and op.outputs and op.outputs[0].dtype.startswith(("float", "bfloat")):
+    for op in ops:
+        if op.grad_enabled:
             given = [fact for fact in op.inputs if fact.requires_grad]
             if given and not any(fact.requires_grad for fact in op.outputs):
                 behind = parameters_behind(trace, given)
@@ -124,6 +146,8 @@ def loss_without_graph(case: Case) -> list[Finding]:
             continue
         if any(gradient_rows(case, name) for name in own) or optimizer["emptied"]:
             continue
+        if len(optimizer["unknown"]) == optimizer["parameters"]:
+            continue  # it holds nothing of the model that runs: `optimizer-holds-old-parameters`
         cut = _cut(case.first, own)
         loss = case.sites.get("loss:value")
         return [

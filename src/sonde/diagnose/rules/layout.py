@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sonde.diagnose.flow import consumers
 from sonde.diagnose.rule import Case, rule
 from sonde.diagnose.told import place
 from sonde.model.finding import Finding
@@ -114,3 +115,40 @@ def batch_first(case: Case) -> list[Finding]:
             )
         )
     return found[:1]
+
+
+@rule("normalised-over-batch")
+def normalised_over_batch(case: Case) -> list[Finding]:
+    """F.normalize over dimension 0 of (batch, features), whose rows are then compared with others or go into a layer:
+    each feature is divided by its norm over the batch, so that a sample's values depend on the other samples, and no
+    row has length 1.
+
+    A product that sums over the batch (a correlation of features) is another matter, and so is a weight.
+    """
+    trace = case.first
+    sizes = {int(size) for size in case.facts.get("batches", {}).get("sizes", {})}
+    for op in trace.ops if trace is not None else ():
+        if op.op != "normalize" or not op.outputs or not op.inputs or op.inputs[0].name:
+            continue
+        shape = op.outputs[0].shape
+        if op.arguments.get("dim") not in (0, -2) or len(shape) != 2 or shape[0] not in sizes or min(shape) < 2:
+            continue
+        assert trace is not None
+        for user in consumers(trace, op.outputs[0]):
+            if user.op in ("matmul", "mm", "linear") and user.inputs[0].id == op.outputs[0].id:
+                return [
+                    Finding(
+                        rule="normalised-over-batch",
+                        severity="error",
+                        title=f"normalize over dimension 0 of {list(shape)}: over the batch, not over each sample's features",
+                        advice="Use dim=1 (or dim=-1).",
+                        step=0,
+                        phase="forward",
+                        site=f"{op.site}:out",
+                        op=op.op,
+                        source=op.source,
+                        evidence={"dim": op.arguments.get("dim"), "shape": list(shape), "goes_into": user.op},
+                        confidence=0.9,
+                    )
+                ]
+    return []

@@ -196,3 +196,34 @@ def norm_momentum(case: Case) -> list[Finding]:
         for name, module in case.facts.get("modules", {}).items()
         if module["type"].startswith("BatchNorm") and (module["settings"].get("momentum") or 0) >= 0.9 and case.steps
     ][:1]
+
+
+@rule("batch-norm-never-updated")
+def norm_never_updated(case: Case) -> list[Finding]:
+    """Batch norm with a momentum of 0 never changes its running statistics: eval mode normalises with the mean 0 and the
+    variance 1 that they begin with (momentum=None, a plain average, is another matter). Silent where no model is ever
+    used in eval mode, and where a state was loaded, which brings statistics of its own.
+    """
+    evaluated = any(root.get("eval_mode_seen") for root in case.facts.get("roots", {}).values())
+    loaded = any(fact["loaded"] for fact in case.facts.get("parameters", {}).values())
+    return [
+        Finding(
+            rule="batch-norm-never-updated",
+            severity="error",
+            title=f"{name} ({module['type']}) has momentum 0: its running statistics stay at mean 0 and variance 1",
+            advice="Use momentum=0.1 (the default); eval mode normalises with these statistics.",
+            step=0,
+            phase="forward",
+            site=f"{name}:out",
+            source=place(module["made"]),
+            evidence={"momentum": module["settings"]["momentum"]},
+            confidence=0.92,
+        )
+        for name, module in case.facts.get("modules", {}).items()
+        if module["type"].startswith("BatchNorm")
+        and module["settings"].get("momentum") == 0
+        and module["settings"].get("track_running_stats")
+        and case.steps
+        and evaluated
+        and not loaded
+    ][:1]

@@ -209,7 +209,7 @@ def never_steps(case: Case) -> list[Finding]:
     """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped. Steps
     that a gradient scaler skips are another matter (`scaler-skips-all`)."""
     facts = case.facts
-    if case.series("skipped"):
+    if case.series("skipped") or _renewed(case):  # others, gone by now, step on its parameters
         return []
     backwards = facts.get("sequence", {}).get("backwards", 0)
     found = []
@@ -234,6 +234,37 @@ def never_steps(case: Case) -> list[Finding]:
                 )
             )
     return found
+
+
+def _renewed(case: Case) -> list[dict[str, Any]]:
+    """Lines that made an optimizer for (nearly) every step."""
+    return [
+        made for made in case.facts.get("renewed", []) if made["count"] >= 10 and made["steps"] < 1.2 * made["count"]
+    ]
+
+
+@rule("optimizer-made-every-step")
+def made_every_step(case: Case) -> list[Finding]:
+    """A new optimizer is made for every step on the same parameters: what it remembers (momentum, Adam's moments) starts
+    from zero each time, so that Adam becomes sign descent and momentum has no effect.
+
+    Plain SGD remembers nothing and is not meant, nor are inner loops that take several steps with each.
+    """
+    return [
+        Finding(
+            rule="optimizer-made-every-step",
+            severity="error",
+            title=f"A new {made['type']} is made for every step: {made['count']} of them, none remembers anything",
+            advice="Make the optimizer once, before the loop.",
+            step=0,
+            phase="optimizer",
+            source=place(made["line"]),
+            evidence={"made": made["count"], "steps": made["steps"]},
+            confidence=0.93,
+        )
+        for made in _renewed(case)
+        if made["remembers"]
+    ][:1]
 
 
 @rule("learning-rate-zero")

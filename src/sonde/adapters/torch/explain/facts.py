@@ -18,6 +18,7 @@ from sonde.adapters.torch.explain.expression import UNKNOWN, evaluate, op_of, op
 from sonde.adapters.torch.explain.forward import forward_line
 from sonde.adapters.torch.explain.graph import _frozen_by, differentiated, used_twice, without_gradient
 from sonde.adapters.torch.explain.inplace import modified
+from sonde.adapters.torch.explain.misuse import inference_block, not_a_tensor, optimizer_state, raw_output
 from sonde.adapters.torch.explain.origin import attribute_of_self, origin
 from sonde.adapters.torch.explain.shapes import batch_change
 from sonde.adapters.torch.explain.traceback import Failure, as_json, tensor_fact
@@ -331,6 +332,14 @@ _PROBES: list[tuple[str, str, _Probe]] = [
     ("worker", r"DataLoader worker", lambda f, t: worker_failure(f)),
     ("optimizer", r"empty parameter list|non-leaf Tensor", optimizer_arguments),
     ("reduction", r"implicitly created only for scalar", reduction),
+    (
+        "not_a_tensor",
+        r"must be (a )?Tensor, not |'(tuple|list|dict|NoneType)' object has no attribute",
+        lambda f, t: not_a_tensor(f),
+    ),
+    ("inference", r"Inference tensors? cannot be saved for backward", lambda f, t: inference_block(f)),
+    ("optimizer_state", r"loaded state dict (has a different|contains a parameter)", lambda f, t: optimizer_state(f)),
+    ("raw_output", r"all elements of input should be between 0 and 1", lambda f, t: raw_output(f)),
     ("devices", r"same device|expected device|on device", devices),
 ]
 

@@ -370,6 +370,9 @@ def _carried(loss: Tensor, scope: ast.AST, place: Place) -> dict[str, Any] | Non
 
 
 def _kept_by_module(loss: Tensor | None, failure: Failure) -> dict[str, Any] | None:
+    """A tensor with a graph that a module keeps. A recurrent layer's state need not lead to the loss itself (its output
+    does): it counts where the module's own code reads it again, and nothing else leads there."""
+    state: dict[str, Any] | None = None
     for root in roots(failure):
         for module in root.modules():
             for name, held in vars(module).items():
@@ -379,11 +382,25 @@ def _kept_by_module(loss: Tensor | None, failure: Failure) -> dict[str, Any] | N
                 if kept and (loss is None or _reaches(loss, kept)):
                     line = _set_in_forward(type(module), name)
                     return {"kind": "attribute", "variable": name, "module": failure.name_of(module), "line": line}
+                if kept and state is None and _read_again(type(module), name):
+                    line = _set_in_forward(type(module), name)
+                    state = {"kind": "attribute", "variable": name, "module": failure.name_of(module), "line": line}
             for name, buffer in module._buffers.items():
                 if buffer is not None and buffer.grad_fn is not None:
                     line = _set_in_forward(type(module), name)
                     return {"kind": "attribute", "variable": name, "module": failure.name_of(module), "line": line}
-    return None
+    return state
+
+
+def _read_again(kind: type, name: str) -> bool:
+    """The class reads `self.name` in the statement that sets it: `out, self.state = self.rnn(x, self.state)`."""
+    path = source_file(kind)
+    owner = program.class_named(path, kind.__name__) if path else None
+    return owner is not None and any(
+        isinstance(inner, ast.Attribute) and inner.attr == name and isinstance(inner.ctx, ast.Load)
+        for binding in program.attribute_set(owner, name)
+        for inner in ast.walk(binding.value)
+    )
 
 
 def _set_in_forward(kind: type, name: str) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
+from sonde.adapters.torch import batches
 from sonde.adapters.torch.explain import program
 from sonde.adapters.torch.explain.definition import attribute_line, frames, source_file
 from sonde.adapters.torch.explain.expression import evaluate
@@ -123,12 +124,14 @@ def _from_expression(node: ast.expr, line: int, place: Place, where: list[int], 
     return here
 
 
-def _iterated(node: ast.expr, frame: FrameType) -> tuple[DataLoader, int] | None:
+def _iterated(node: ast.expr, frame: FrameType) -> tuple[Any, int] | None:
     """The loader behind `loader`, `enumerate(loader)`, `tqdm(loader)`, `iter(loader)`, and how many indices lead to
-    its batch."""
+    its batch. Of `DataLoader(...)` in the head of the loop, which is gone by now, the kind of its data set."""
     value = evaluate(node, frame)
     if isinstance(value, DataLoader):
         return value, 0
+    if isinstance(node, ast.Call) and evaluate(node.func, frame) is DataLoader and batches.latest is not None:
+        return batches.latest.kind, 0
     if isinstance(node, ast.Call) and node.args:
         inner = _iterated(node.args[0], frame)
         if inner is not None:
@@ -143,6 +146,11 @@ def _iterated(node: ast.expr, frame: FrameType) -> tuple[DataLoader, int] | None
 
 
 def _from_loader(loader: Any, where: list[Any], place: Place) -> dict[str, Any]:
+    part = where[0] if where else None
+    if isinstance(loader, type):
+        whole = issubclass(loader, TensorDataset)
+        line = _argument_line(part, place) if whole and isinstance(part, int) else kind_line(loader, part)
+        return {"kind": "data", "dataset": loader.__name__, "part": part, "line": line}
     data = unwrap(loader.dataset)
     fact: dict[str, Any] = {
         "kind": "data",
@@ -172,8 +180,12 @@ def unwrap(data: Any) -> Any:
 
 def item_line(data: Any, part: Any) -> dict[str, Any] | None:
     """The line of `__getitem__` (or `__iter__`) that makes this part of an item."""
+    return kind_line(type(data), part)
+
+
+def kind_line(kind: type, part: Any) -> dict[str, Any] | None:
     for name in ("__getitem__", "__iter__"):
-        for base in type(data).__mro__:
+        for base in kind.__mro__:
             if name in vars(base) and base is not Dataset:
                 path = source_file(base)
                 owner = program.class_named(path, base.__name__) if path else None

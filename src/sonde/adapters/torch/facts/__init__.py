@@ -26,6 +26,7 @@ from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.modes import RootModes
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
+from sonde.adapters.torch.facts.renewals import Renewals
 from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
 from sonde.adapters.torch.facts.strangers import Strangers
@@ -68,6 +69,7 @@ class Facts:
         self.sequence = Sequence()
         self.graphs = Graphs()
         self.clipping = Clipping()
+        self.renewals = Renewals()
         self.batches = Batches()
         self.holdings = Holdings(eager)
         self.probe = Probe(eager)
@@ -237,7 +239,8 @@ class Facts:
     def optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """All that is noted of a step that rests."""
         number = KNOWN.number(optimizer)
-        self._optimizer_steps[number] = self._optimizer_steps.get(number, 0) + 1
+        count = self._optimizer_steps[number] = self._optimizer_steps.get(number, 0) + 1
+        self.renewals.stepped(optimizer, number, count == 1)
         LOADERS.stepped()
 
     def finished_step(self, step: int) -> None:
@@ -277,6 +280,7 @@ class Facts:
             "threads": torch.get_num_threads(),
             "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
             "optimizers": [self._optimizer_now(number, known) for number, known in self._optimizers.items()],
+            "renewed": self.renewals.facts(),
             "schedulers": [
                 {**known, "optimizer": places.get(known["optimizer"]), **STEPPED.get(number, NEVER)}
                 for number, known in self._schedulers.items()
@@ -294,6 +298,7 @@ class Facts:
             "leaf_loss": self.leaf_loss,
             "strangers": self.strangers.facts(self.eager),
             "freezes": freezes(),
+            "loaded_itself": loaded_itself(),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self._made_in_forward(),
@@ -371,6 +376,27 @@ def _made_line(place: Any) -> dict[str, Any] | None:
     name = syntax.backward_name(path, place[1])
     number = syntax.assignment(path, name, before=place[1]) if name else None
     return line_at(path, number) if number else line(place)
+
+
+def loaded_itself() -> list[dict[str, Any]]:
+    """Loads that changed nothing; `kept` is where the state was put into a variable, if it was."""
+    found = []
+    for (code, number), (kind, count) in KNOWN.loaded_itself.items():
+        path = code.co_filename
+        kept = [
+            at
+            for name in syntax.names_at(path, number)
+            if (at := syntax.assignment(path, name)) and ".state_dict()" in line_at(path, at)["code"]
+        ]
+        found.append(
+            {
+                "type": kind,
+                "count": count,
+                "line": line_at(path, number),
+                "kept": line_at(path, kept[0]) if kept else None,
+            }
+        )
+    return found
 
 
 def freezes() -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 `x = x[torch.randperm(n)]` and `y = y[torch.randperm(n)]`, or a shuffle of each. Only what the source says beyond
 doubt: both are reordered once, in the same function, by two draws without a seed set in between (the same seed twice
-gives the same order), and are then used as a pair.
+gives the same order), and are then used as a pair. Or both at once: `return x[one], y[another]`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,9 @@ def _in_scope(body: list[ast.stmt]) -> tuple[Reordering, Reordering] | None:
                 found += _indexed(target.id, statement, orders)
         elif isinstance(statement, ast.Expr):
             found += _shuffled(statement)
+        together = _together(statement, orders)
+        if together is not None:
+            return together
     for k, first in enumerate(found):
         for second in found[k + 1 :]:
             alone = sum(r.name in (first.name, second.name) for r in found) == 2
@@ -103,6 +106,28 @@ def _indexed(name: str, statement: ast.Assign, orders: dict[str, int]) -> list[R
     if isinstance(value.slice, ast.Name) and value.slice.id in orders:
         return [Reordering(name, statement.lineno, orders[value.slice.id])]
     return []
+
+
+def _together(statement: ast.stmt, orders: dict[str, int]) -> tuple[Reordering, Reordering] | None:
+    """`return x[one], y[another]`, and the like as arguments of one call: two things, each in an order of its own."""
+    if not isinstance(statement, ast.Return | ast.Assign | ast.Expr) or statement.value is None:
+        return None
+    value = statement.value
+    parts = value.elts if isinstance(value, ast.Tuple) else value.args if isinstance(value, ast.Call) else []
+    taken: list[tuple[str, str, ast.Subscript]] = []
+    for part in parts:
+        if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name | ast.Attribute):
+            drawn = _draw(part.slice)
+            named = isinstance(part.slice, ast.Name) and part.slice.id in orders
+            if drawn or named:
+                order = f"drawn at {part.slice.col_offset}" if drawn else ast.unparse(part.slice)
+                taken.append((ast.unparse(part.value), order, part))
+    if len(taken) != 2 or len(parts) != 2:
+        return None
+    (a, first, one), (b, second, two) = taken
+    if a == b or first == second:
+        return None
+    return Reordering(a, one.lineno, one.lineno), Reordering(b, two.lineno, two.lineno)
 
 
 def _shuffled(statement: ast.Expr) -> list[Reordering]:

@@ -164,6 +164,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "dataset": type(dataset).__name__,
         "length": length,
         "sample_line": _sample_line(dataset),
+        "data_line": _data_line(loader),
         "holds": [str(t.dtype).removeprefix("torch.") for t in dataset.tensors]
         if isinstance(dataset, TensorDataset)
         else None,
@@ -175,6 +176,17 @@ def _seed(loader: Any) -> int | None:
     """Of the generator that shuffles, where it has one of its own."""
     generator = loader.generator or getattr(loader.sampler, "generator", None)
     return generator.initial_seed() if generator is not None else None
+
+
+def _data_line(loader: Any) -> dict[str, Any] | None:
+    """Where the variable that the loader was given got its value."""
+    place = KNOWN.made.place(loader)
+    if place is None:
+        return None
+    path, number = place[0].co_filename, place[1]
+    name = syntax.first_argument(path, number, type(loader).__name__)
+    found = syntax.assignment(path, name, before=number) if name else None
+    return line_at(path, found) if found else None
 
 
 def _sample_line(dataset: Any) -> dict[str, Any] | None:

@@ -26,6 +26,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 KEY = "sonde.graph"
 MANY = 8
 MOST = 4096
+WALKED = range(3, 15)
+"""Backward passes that are looked at for the graphs that they use."""
 
 
 class Token:
@@ -50,6 +52,9 @@ class Graphs:
         """Calls of a root, by who and where, whose graph was gone before any backward pass: nobody trains on them."""
         self.lived: set[Site] = set()
         self._pending: list[tuple[weakref.ref[Token], Site | None]] = []
+        self.spent_peak = 0
+        """Graphs alive at once that a backward pass had used in an earlier step, of those looked at."""
+        self._backwards = 0
         self._searched = 0
         self._peak = 0
         self.wasted_peak = 0
@@ -86,6 +91,9 @@ class Graphs:
     def backward(self, losses: list[Tensor]) -> None:
         """A backward pass begins: what waited for it is used, or was kept for nothing."""
         self._tell()
+        if self._backwards in WALKED:
+            self._reached(losses, MOST)
+        self._backwards += 1
         pending = [token for ref, _ in self._pending if (token := ref()) is not None]
         if len(pending) >= MANY and self._searched < 8:
             reached = self._reached(losses, len(pending))
@@ -107,7 +115,9 @@ class Graphs:
             seen.add(node)
             if len(seen) > 50_000:
                 return None
-            if KEY in node.metadata:
+            token = node.metadata.get(KEY)
+            if token is not None:
+                token.used = True
                 found += 1
                 if found >= wanted:
                     break
@@ -118,7 +128,9 @@ class Graphs:
         """An optimizer has stepped: graphs from before the last step have no use any more."""
         if step & (step - 1) and step % 16:
             return
-        old = sum(1 for token in list(self.tokens) if token.step < step - 1)
+        past = [token for token in list(self.tokens) if token.step < step - 1]
+        old = len(past)
+        self.spent_peak = max(self.spent_peak, sum(token.used for token in past))
         if len(self.old_counts) < 512:
             self.old_counts.append((step, old))
             self.rss.append((step, resident()))
@@ -159,6 +171,7 @@ class Graphs:
             "alive": len(self.tokens),
             "unused_peak": self.unused_peak,
             "wasted_peak": self.wasted_peak,
+            "spent_peak": self.spent_peak,
             "old": self.old_counts[-64:],
             "rss": self.rss[-64:],
             "holder": self.holder,

@@ -92,6 +92,8 @@ class Known:
         """Optimizers and schedulers by id: in which order they were made. A number outlives its object."""
         self.loaded: set[int] = set()
         """Modules that a state was loaded into, by id."""
+        self.loaded_itself: dict[Place, tuple[str, int]] = {}
+        """Lines that load a module from tensors that are its own: its type, and how often."""
         self.stepped: set[int] = set()
         """Optimizers that have stepped, by number."""
         self.compiled = False

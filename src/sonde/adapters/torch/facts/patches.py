@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +107,13 @@ def _modules(current: Current) -> None:
 
     def loaded(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
         KNOWN.loaded.update(id(module) for module in self.modules())
+        state = args[0] if args else kwargs.get("state_dict")
+        assigned = args[2] if len(args) > 2 else kwargs.get("assign")
+        if isinstance(state, Mapping) and not assigned and _own(self, state):
+            place = user_place(sys._getframe(2))
+            if place is not None and (place in KNOWN.loaded_itself or len(KNOWN.loaded_itself) < 16):
+                count = KNOWN.loaded_itself.get(place, ("", 0))[1]
+                KNOWN.loaded_itself[place] = (type(self).__name__, count + 1)
 
     def cast(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
         if (not args and not kwargs) or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
@@ -121,6 +128,17 @@ def _modules(current: Current) -> None:
     _after(nn.Module, "eval", evaluated)
     for name in ("to", "half", "bfloat16", "float", "double"):
         _after(nn.Module, name, cast)
+
+
+def _own(module: nn.Module, state: Mapping[str, Any]) -> bool:
+    """All parameters lie where the state's tensors lie: loading it changes nothing."""
+    own = dict(module.named_parameters())
+    return bool(own) and all(
+        isinstance(given := state.get(name), torch.Tensor)
+        and given.layout is torch.strided
+        and given.data_ptr() == parameter.data_ptr() != 0
+        for name, parameter in own.items()
+    )
 
 
 def _initialisers() -> None:

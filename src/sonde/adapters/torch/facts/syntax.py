@@ -51,6 +51,29 @@ def names_at(path: str, line: int) -> set[str]:
     return found
 
 
+def first_argument(path: str, line: int, called: str) -> str | None:
+    """The name that a call on a line is given first: `data` of `DataLoader(data, ...)`."""
+    for node in _walk(path):
+        if (
+            isinstance(node, ast.Call)
+            and node.lineno <= line <= (node.end_lineno or node.lineno)
+            and _spell(node.func).rpartition(".")[2] == called
+            and node.args
+        ):
+            return node.args[0].id if isinstance(node.args[0], ast.Name) else None
+    return None
+
+
+def only_call(path: str, name: str) -> int | None:
+    """The line of the one call of a function (or method) in its file, None if there are several."""
+    found = [
+        node.lineno
+        for node in _walk(path)
+        if isinstance(node, ast.Call) and _spell(node.func).rpartition(".")[2] == name
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def no_grad_line(path: str, line: int) -> int | None:
     """The `with torch.no_grad():` around a line, or the decorator of the function that it is in; the innermost."""
     best: tuple[int, int] | None = None
