@@ -122,7 +122,7 @@ def test_a_large_checkpoint_is_streamed(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
     )
     assert [entry["flags"] for entry in json.loads(done.stdout)["tensors"]] == [["zero"]] * count
-    assert int(done.stderr) < 400 << 10, "kilobytes"
+    assert int(done.stderr) < 600 << 10, "kilobytes"
 
 
 @pytest.mark.parametrize(

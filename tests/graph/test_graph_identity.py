@@ -15,7 +15,7 @@ ARCHITECTURES = ("convolutional", "attentive", "recurrent", "broken")
 def both(
     foundry: Foundry, tmp_path: Path, *argv: str, graph: str = "auto", cache: Path | None = None
 ) -> tuple[Ran, Ran]:
-    env = {"TORCHINDUCTOR_CACHE_DIR": str(cache or tmp_path / "cache")}
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(cache or tmp_path / "cache"), "TEST_SECONDS": "280"}
     ran = []
     for name in ("bare", "watched"):
         folder = tmp_path / name
@@ -67,7 +67,7 @@ def test_the_compilers_caches_are_not_poisoned(foundry: Foundry, tmp_path: Path)
     for k, watched in enumerate((True, False, True, False)):
         folder = tmp_path / str(k)
         folder.mkdir()
-        env = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
+        env = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TEST_SECONDS": "280"}
         argv = ("broken", "inductor", "static")
         ran = (
             foundry.watched(SCRIPT, folder, argv=argv, env=env, graph="full")

@@ -91,7 +91,8 @@ class Scene:
         self.entries: dict[int, Entry] = {}
         self.roots: dict[str, nn.Module] = {}
         self.parameters = SimpleNamespace(names={}, buffers={})
-        self.session = SimpleNamespace(guard=Guard())
+        self.session = SimpleNamespace(guard=Guard(), options=SimpleNamespace(window=(0, 1)))
+        self.twin = None
         self.trained: dict[str, Tensor] = {}
 
     def meet(self, module: nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from sonde.diagnose.rule import Case, rule
@@ -416,7 +417,7 @@ def freeze_without_effect(case: Case) -> list[Finding]:
 def last_layer_frozen(case: Case) -> list[Finding]:
     """The last layer does not require a gradient although an optimizer holds it, and layers before it are trained.
     Freezing on purpose goes from the front; a frozen random last layer is an accident, such as freezing after the
-    head was made.
+    head was made. Where most layers are frozen, as with adapters, it is taken for a choice.
     """
     facts = case.facts
     weights = [
@@ -427,11 +428,10 @@ def last_layer_frozen(case: Case) -> list[Finding]:
     if len(weights) < 2 or case.steps < 3:
         return []
     name, last = max(weights, key=lambda pair: case.sites[f"{pair[1]['owner']}:out"].id)
-    trained = [
-        n
-        for n, f in parameters(case).items()
-        if f["requires_grad"] and f["optimizers"] and case.digests(f"{n}:grad", ("step",))
-    ]
+    trained = [n for n, f in weights if f["requires_grad"] and f["optimizers"] and case.digests(f"{n}:grad", ("step",))]
+    size = {n: prod(f["shape"]) for n, f in weights if n != name}
+    if sum(size.get(n, 0) for n in trained) < 0.5 * sum(size.values()):
+        return []  # who trains little on purpose (adapters, norms) may well leave the head alone
     if (
         last["requires_grad"]
         or last["loaded"]
