@@ -939,6 +939,19 @@ NEAR_MISSES: dict[str, str] = {
         model = Actor()
         train(model, torch.optim.SGD(model.parameters(), lr=0.001), target=t, loss=lambda out, t: F.mse_loss(out, t[:, 0]))
     """,
+    "actions that a critic judges": """
+        class Bandit(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mean, self.value = nn.Linear(8, 2), nn.Linear(2, 1)
+            def forward(self, x):
+                drawn = torch.distributions.Normal(self.mean(x), 1.0)
+                action = drawn.sample()
+                worth = self.value(action).squeeze(-1)
+                return worth - drawn.log_prob(action).sum(-1) * worth.detach()
+        model = Bandit()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.001), target=t, loss=lambda out, t: F.mse_loss(out, t[:, 0]))
+    """,
     "a norm without momentum that is only trained": """
         model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16, momentum=0), nn.ReLU(), nn.Linear(16, 3))
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))

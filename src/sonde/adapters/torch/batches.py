@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
-from torch.utils.data import dataloader
+from torch.utils.data import Subset, dataloader
 
 from sonde.adapters.torch.frames import display_path, is_user
 
@@ -37,8 +37,8 @@ class Batch:
     def __init__(self, dataset: Any, indices: list[int]) -> None:
         self.dataset = weakref.ref(dataset) if type(dataset).__weakrefoffset__ else lambda: dataset
         self.indices = indices
-        for _ in range(4):  # subsets and the like
-            dataset = getattr(dataset, "dataset", dataset)
+        while isinstance(dataset, Subset):
+            dataset = dataset.dataset
         self.kind = type(dataset)
         """What it is, for when it is gone."""
 

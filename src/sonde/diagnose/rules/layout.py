@@ -119,7 +119,7 @@ def batch_first(case: Case) -> list[Finding]:
 
 @rule("normalised-over-batch")
 def normalised_over_batch(case: Case) -> list[Finding]:
-    """F.normalize over dimension 0 of (batch, features), whose rows are then compared with others or go into a layer:
+    """F.normalize over dimension 0 of (batch, features), whose rows are then multiplied with others, as for cosines:
     each feature is divided by its norm over the batch, so that a sample's values depend on the other samples, and no
     row has length 1.
 
@@ -130,12 +130,14 @@ def normalised_over_batch(case: Case) -> list[Finding]:
     for op in trace.ops if trace is not None else ():
         if op.op != "normalize" or not op.outputs or not op.inputs or op.inputs[0].name:
             continue
+        if not op.inputs[0].requires_grad:
+            continue  # data, normalised as they come
         shape = op.outputs[0].shape
         if op.arguments.get("dim") not in (0, -2) or len(shape) != 2 or shape[0] not in sizes or min(shape) < 2:
             continue
         assert trace is not None
         for user in consumers(trace, op.outputs[0]):
-            if user.op in ("matmul", "mm", "linear") and user.inputs[0].id == op.outputs[0].id:
+            if user.op in ("matmul", "mm") and user.inputs[0].id == op.outputs[0].id:
                 return [
                     Finding(
                         rule="normalised-over-batch",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 
 from sonde.diagnose.divergence import diverged
-from sonde.diagnose.flow import PASSING, ancestors, made_by, parameters_behind, producer
+from sonde.diagnose.flow import PASSING, ancestors, consumers, made_by, parameters_behind, producer
 from sonde.diagnose.rule import Case, rule
 from sonde.diagnose.told import place
 from sonde.model.finding import Finding
@@ -110,7 +110,7 @@ def unreachable_sample(case: Case) -> list[Finding]:
     distribution where `rsample()` is meant) and goes into a layer on the way to the loss. The part gets no gradient
     through it, only from other terms such as a KL divergence: it learns to please those alone.
 
-    Actions of a policy are not meant: they go into a log-probability, not into layers that the loss looks through.
+    Actions of a policy are not meant: they go into a log-probability, which compares them with the mean.
     """
     trace = case.first
     reached = set(case.facts.get("reached") or ())
@@ -120,7 +120,7 @@ def unreachable_sample(case: Case) -> list[Finding]:
     for op in trace.ops:
         if op.op not in _LAYERS or op.index not in before_loss or not op.inputs or op.inputs[0].requires_grad:
             continue
-        if not any(fact.requires_grad and fact.name for fact in op.inputs[1:]):
+        if not op.grad_enabled or not any(fact.requires_grad and fact.name for fact in op.inputs[1:]):
             continue
         cut = _cut_sample(trace, op.inputs[0])
         if cut is None:
@@ -156,6 +156,8 @@ def _cut_sample(trace: Trace, fact: TensorFact) -> tuple[OpRecord, set[str]] | N
     made = made_by(trace, fact, PASSING | _CUTS)
     if made is None:
         return None
+    if any(user.op in ("sub", "rsub") for user in consumers(trace, made.outputs[0])):
+        return None  # an action, whose probability is what is trained
     if made.op == "normal":
         return made, parameters_behind(trace, made.inputs)
     if made.op != "add" or len(made.inputs) != 2:
