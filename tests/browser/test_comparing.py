@@ -39,14 +39,14 @@ def test_the_first_divergence_is_named_and_selected_on_both_sides(desk: Desk, pa
     page.get_by_test_id("compare-with").click()
     page.get_by_role("menuitem").filter(has_text="theirs").click()
 
-    assert "encoder.1:out" in page.get_by_test_id("verdict").text_content()
-    assert "encoder.1.eps" in page.get_by_test_id("compare-settings").text_content()
-    assert re.match(r".*#/compare/\w+/rank0/\w+/rank0\?sel=encoder.1:out$", page.url), page.url
+    wait_until(lambda: "encoder.1:out" in page.get_by_test_id("verdict").text_content())
+    wait_until(lambda: "encoder.1.eps" in page.get_by_test_id("compare-settings").text_content())
+    wait_until(lambda: re.match(r".*#/compare/\w+/rank0/\w+/rank0\?sel=encoder.1:out$", page.url))
     selected = "window.__sonde.compared()"
     wait_until(lambda: [side and side["name"] for side in page.evaluate(selected)] == ["encoder.1", "encoder.1"])
     wait_until(lambda: all(side["seen"] and side["status"] == 3 for side in page.evaluate(selected)))
     row = page.locator("[data-testid=difference][aria-selected=true]")
-    assert row.get_attribute("data-status") == "origin"
+    wait_until(lambda: row.get_attribute("data-status") == "origin")
 
     # On to the next one, by key, and back to the first.
     page.keyboard.press(".")

@@ -78,7 +78,7 @@ def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Cal
     assert hit.get_attribute("data-site") == "head:out"
     hit.click()
     page.get_by_test_id("tensor-address").wait_for()
-    assert page.get_by_test_id("tensor-address").input_value() == "head:out"
+    wait_until(lambda: page.get_by_test_id("tensor-address").input_value() == "head:out")
     wait_until(lambda: page.get_by_test_id("heat-map").count() == 1)
     cells = page.get_by_test_id("grid").locator("b")
     wait_until(lambda: any((text or "·") not in "·" for text in cells.all_text_contents()))
@@ -100,7 +100,7 @@ def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Cal
         expect_state(page, "stopped")
         time.sleep(1)
     page.get_by_test_id("difference").wait_for()
-    assert page.get_by_test_id("heat-map").count() == 3
+    wait_until(lambda: page.get_by_test_id("heat-map").count() == 3)
     page.get_by_test_id("compare").select_option("")
 
     # On to a node.
@@ -158,10 +158,9 @@ def test_the_hub_dies_and_comes_back(desk: Desk, page: Any, boxes: Callable[[], 
 def test_a_wrong_token_is_refused(desk: Desk, page: Any) -> None:
     _, url = desk.hub()
     page.goto(url.split("?")[0])
-    body = page.text_content("body")
-    assert "token" in body
-    answer = page.goto(url.replace("a-token", "b-token"))
-    assert answer.status in (401, 403) or "token" in page.text_content("body")
+    wait_until(lambda: "token" in page.text_content("body"))
+    page.goto(url.replace("a-token", "b-token"))
+    wait_until(lambda: "token" in page.text_content("body"))
     assert page.get_by_test_id("run").count() == 0
     page.goto(url)
     page.get_by_text("No runs yet").wait_for()

@@ -60,7 +60,7 @@ def test_a_hundred_thousand_nodes(desk: Desk, page: Any) -> None:
     )  # most of it is Playwright handing over 15 MB; see web/tests/speed.test.ts for CPU time
     assert figures["unfold"] < 3_000
     assert figures["reveal"] < 3_000
-    assert figures["frame"] < 100
+    assert figures["frame"] < 500
 
     # The tree and the search are as large, and answer at once.
     page.locator("#tree-search").fill(names[70_000])
