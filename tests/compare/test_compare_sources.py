@@ -80,7 +80,7 @@ def test_shapes_dtypes_and_missing_tensors_are_told(tmp_path: Path) -> None:
     assert verdict.first.evidence["other_shape"] == [4, 4]
     assert verdict.unmatched_a == ("layers.3.weight:value",)
     half = verdict_of(tmp_path, weights(), weights(dtype="float16"))
-    assert half.settings[0].a, half.settings[0].b == ("float32", "float16")
+    assert (half.settings[0].a, half.settings[0].b) == ("float32", "float16")
 
 
 def test_nan_on_one_side_only_is_a_difference(tmp_path: Path) -> None:
