@@ -31,7 +31,7 @@ class Side:
 
     def __init__(self, model: str, mode: str, threads: int, folder: Path) -> None:
         cache = tempfile.mkdtemp(dir=folder)
-        environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "TORCHINDUCTOR_CACHE_DIR": cache, "COMPILED": "1"}
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, "COMPILED": "1"}
         if mode != "bare":
             run = create_run(folder, None, {"script": "worker.py", "argv": []})
             options = Options(run=str(run.absolute()), graph=mode, quiet=True)  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ class Side:
     def __init__(
         self, model: str, budget: float | None, threads: int, folder: Path, dump: dict[str, Any] | None = None
     ) -> None:
-        environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         self.run: Path | None = None
         if budget != -1.0:
             self.run = create_run(folder, None, {"script": "worker.py", "argv": []})
