@@ -202,12 +202,13 @@ class Table:
         self._factor = np.array([column.factor for column in columns])
         self._range = np.array([column.depth is Depth.RANGE for column in columns])
         self._dtypes = [DTYPES.index(dtype_name(value)) for value in values]
+        self._double = np.array([value.dtype is torch.float64 for value in values])
         self._counts = np.array([_count(value) for value in values])
         self._immediate = any(site in self._session.immediate for site in sites)
 
     def fill(self, packed: Tensor, call: int) -> None:
         session, block = self._session, self._session.block
-        numbers = packed.detach().to(torch.float64).numpy()
+        bits = packed.detach().cpu().numpy()
         size = len(self._sites)
         if len(block) + size > CAPACITY:
             session.flush()
@@ -216,8 +217,11 @@ class Table:
             block.reserve(site, call)
         rows = session.rows[first : first + size]
         with np.errstate(all="ignore"):
-            low, high = numbers[self._first], numbers[np.minimum(self._first + self._range, len(numbers) - 1)]
-            square = np.where(self._range, numbers[np.minimum(self._first + 2, len(numbers) - 1)], np.nan)
+            last = len(bits) - 1
+            low = self._floats(bits[self._first], ordered=True)
+            high = self._floats(bits[np.minimum(self._first + self._range, last)], ordered=True)
+            square = self._floats(bits[np.minimum(self._first + 2, last)], ordered=False)
+            square = np.where(self._range, square, np.nan)
             low, high, square = low * self._factor, high * self._factor, square * self._factor**2
             low, high = np.minimum(low, high), np.maximum(low, high)
             low, high = (np.where(self._range, number, np.abs(number)) for number in (low, high))
@@ -245,6 +249,20 @@ class Table:
             session.found_nonfinite(self._sites[k])
         if self._immediate or len(bad):
             session.evaluate()
+
+    def _floats(self, bits: np.ndarray[Any, Any], *, ordered: bool) -> np.ndarray[Any, Any]:
+        """The numbers that have these bits; see `_numbers` in watching.py."""
+        found = _from_bits(bits.astype(np.int32), ordered=ordered).astype(np.float64)
+        if self._double.any():
+            found[self._double] = _from_bits(bits[self._double], ordered=ordered)
+        return found
+
+
+def _from_bits(bits: np.ndarray[Any, Any], *, ordered: bool) -> np.ndarray[Any, Any]:
+    limits = np.iinfo(bits.dtype)
+    if ordered:
+        bits = np.where(bits < 0, bits ^ limits.max, bits)
+    return bits.view(f"f{limits.bits // 8}")
 
 
 def _count(value: Tensor) -> int:

@@ -121,7 +121,7 @@ def instrument(gm: GraphModule, wanted: Sequence[tuple[Node, Depth]]) -> list[Co
     """Adds one output to the graph, with the numbers of these nodes."""
     graph = gm.graph
     (out,) = (node for node in graph.nodes if node.op == "output")
-    wide = torch.float64 if any(node.meta["val"].dtype is torch.float64 for node, _ in wanted) else torch.float32
+    packed_as = torch.int64 if any(node.meta["val"].dtype is torch.float64 for node, _ in wanted) else torch.int32
     parts: list[Node] = []
     columns: list[Column] = []
     known: dict[Node, Column] = {}
@@ -133,7 +133,7 @@ def instrument(gm: GraphModule, wanted: Sequence[tuple[Node, Depth]]) -> list[Co
                 columns.append(Column(node.name, column.first, column.depth, column.factor * factor))
             else:
                 columns.append(Column(node.name, len(parts), depth))
-                parts += [_flat(graph, number, wide) for number in _numbers(graph, node, depth)]
+                parts += [_flat(graph, number, packed_as) for number in _numbers(graph, node, depth)]
             known[node] = columns[-1]
         packed = _call(graph, _aten.cat.default, parts)
     out.args = ((*out.args[0], packed),)
@@ -164,17 +164,37 @@ def multiple(node: Node) -> tuple[Node, float]:
 
 
 def _numbers(graph: Any, node: Node, depth: Depth) -> list[Node]:
-    scalar = node.meta["val"].ndim == 0
-    if depth is Depth.LARGEST:
-        size = _call(graph, _aten.abs.default, node)
-        return [size if scalar else _call(graph, _aten.amax.default, size)]
-    if scalar:
-        return [node, node, _call(graph, _aten.mul.Tensor, node, node)]
+    """What is known of a node, as bit patterns.
+
+    As integers, magnitudes are in order, with Inf above all numbers and NaN above Inf: one integer maximum finds all
+    three, at a fraction of the cost of a maximum of floats that minds NaN. With the magnitude of negative ones turned
+    over, signed numbers are in order as well.
+    """
     wide = node
     if node.meta["val"].dtype in (torch.float16, torch.bfloat16):
         wide = _call(graph, torch.ops.prims.convert_element_type.default, node, torch.float32)
-    square = _call(graph, _aten.sum.default, _call(graph, _aten.mul.Tensor, wide, wide))
-    return [_call(graph, _aten.amin.default, node), _call(graph, _aten.amax.default, node), square]
+    bits = _bits(graph, wide)
+    magnitude = torch.iinfo(bits.meta["val"].dtype).max
+    if depth is Depth.LARGEST:
+        return [_over_all(graph, _aten.amax.default, _call(graph, _aten.bitwise_and.Scalar, bits, magnitude))]
+    sign = _call(graph, _aten.bitwise_right_shift.Tensor_Scalar, bits, magnitude.bit_length())
+    turned = _call(graph, _aten.bitwise_and.Scalar, sign, magnitude)
+    ordered = _call(graph, _aten.bitwise_xor.Tensor, bits, turned)
+    square = _over_all(graph, _aten.sum.default, _call(graph, _aten.mul.Tensor, wide, wide))
+    return [
+        _over_all(graph, _aten.amin.default, ordered),
+        _over_all(graph, _aten.amax.default, ordered),
+        _bits(graph, square),
+    ]
+
+
+def _bits(graph: Any, node: Node) -> Node:
+    as_integer = torch.int64 if node.meta["val"].dtype is torch.float64 else torch.int32
+    return _call(graph, _aten.view.dtype, node, as_integer)
+
+
+def _over_all(graph: Any, reduction: Any, node: Node) -> Node:
+    return node if node.meta["val"].ndim == 0 else _call(graph, reduction, node)
 
 
 def _flat(graph: Any, number: Node, dtype: torch.dtype) -> Node:
