@@ -252,13 +252,14 @@ class Table:
 
     def _floats(self, bits: np.ndarray[Any, Any], *, ordered: bool) -> np.ndarray[Any, Any]:
         """The numbers that have these bits; see `_numbers` in watching.py."""
-        found = _from_bits(bits.astype(np.int32), ordered=ordered).astype(np.float64)
+        found = from_bits(bits.astype(np.int32), ordered=ordered).astype(np.float64)
         if self._double.any():
-            found[self._double] = _from_bits(bits[self._double], ordered=ordered)
+            found[self._double] = from_bits(bits[self._double], ordered=ordered)
         return found
 
 
-def _from_bits(bits: np.ndarray[Any, Any], *, ordered: bool) -> np.ndarray[Any, Any]:
+def from_bits(bits: np.ndarray[Any, Any], *, ordered: bool) -> np.ndarray[Any, Any]:
+    """`ordered`: the magnitudes of negative numbers are turned over."""
     limits = np.iinfo(bits.dtype)
     if ordered:
         bits = np.where(bits < 0, bits ^ limits.max, bits)
