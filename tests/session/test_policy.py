@@ -128,3 +128,18 @@ def test_never_over_budget_while_the_sentinel_fits(budget: float, sentinel: floa
     steps = 2000
     share = simulate(Policy(budget), costs, bare=bare, steps=steps)
     assert share <= budget + 2 * full / (bare * steps)
+
+
+def test_what_cannot_be_measured_is_charged_too() -> None:
+    """Half of the sentinel's cost, and of a full look's, shows in the step's time only."""
+    policy = Policy(0.05)
+    chance = random.Random(1)
+    costs = {Level.REST: 0.05e6, Level.SENTINEL: 0.8e6, Level.WATCHED: 1.2e6, Level.FULL: 2e6}
+    spent = 0.0
+    for step in range(8000):
+        cost = costs[policy.level]
+        wall = 4e6 * (1 + 0.1 * chance.uniform(-1, 1)) + cost
+        policy.finish_step(wall, cost / 2, counted=step > 0)
+        spent += cost if step >= 4000 else 0
+    assert 0.045 < spent / (4000 * 4e6) < 0.07  # by what was measured alone, it would be 0.1
+    assert policy.taken[Level.SENTINEL] > 500

@@ -5,11 +5,16 @@ adds `budget × bare step time` less what the step cost; a fuller look is taken 
 expected cost. What the user watches by name comes before the rest. The first step is always seen in full.
 Where steps are so short that even the sentinel is dearer than the budget, some steps rest: only the loss is
 looked at, and the sentinel comes as often as it can be paid for, but at least now and then.
+
+Not all that a look costs can be measured where it arises: caches are colder after it, and Python's way into a
+hook is nobody's. What steps with a fuller look take beyond their measured cost, against those that look least, is
+charged to them as well.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from math import sqrt
 
 
 class Level(IntEnum):
@@ -25,6 +30,10 @@ SENTINEL_EVERY = 64
 """At the least, in a training that rests."""
 DEBT = 20
 """Sentinel's costs, at most, that have to be earned back by resting."""
+SURE = 100
+"""Steps of a level from which on their mean time says something."""
+SLOWNESS = 0.02
+"""How much a step moves that mean: step times are noisy."""
 
 
 class Policy:
@@ -44,6 +53,9 @@ class Policy:
         self._allowance = 0.0
         self._expected = dict.fromkeys(Level, 0.0)
         self._rested = 0
+        self._mean = dict.fromkeys(Level, 0.0)
+        """Time of the level's steps less what is known to be Sonde's."""
+        self._variance = dict.fromkeys(Level, 0.0)
 
     def finish_step(self, wall_ns: float, cost_ns: float, *, counted: bool = True) -> Level:
         """Accounts for the step that ended and decides the level of the next.
@@ -54,6 +66,9 @@ class Policy:
         self.taken[level] += 1
         if counted:
             bare = max(wall_ns - cost_ns, 0.1 * wall_ns, 1.0)  # an estimated cost may exceed what was measured
+            self._learn(level, bare)
+            hidden = min(self._hidden(level), 0.5 * bare)
+            bare, cost_ns = bare - hidden, cost_ns + hidden
             self.bare_ns += bare
             self.cost_ns += cost_ns
             self.counted += 1
@@ -69,6 +84,21 @@ class Policy:
                     self._allowance = max(self._allowance, -DEBT * self._expected[Level.SENTINEL])
         self.level = self._next()
         return self.level
+
+    def _learn(self, level: Level, bare: float) -> None:
+        known = self._mean[level] or bare
+        off = min(bare, 2 * known) - known
+        share = max(SLOWNESS, 1 / self.taken[level])
+        self._mean[level] = known + share * off
+        self._variance[level] += share * (off * off - self._variance[level])
+
+    def _hidden(self, level: Level) -> float:
+        """What a step of this level takes beyond its measured cost, as far as that is beyond chance."""
+        least = next((known for known in Level if self.taken[known] >= SURE), level)
+        if level <= least or self.taken[level] < SURE:
+            return 0.0
+        error = sqrt(SLOWNESS / 2 * (self._variance[level] + self._variance[least]))
+        return max(0.0, self._mean[level] - self._mean[least] - 3 * error)
 
     def _next(self) -> Level:
         if self.budget is None:
