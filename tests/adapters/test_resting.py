@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from launch import Foundry, Ran
+import pytest
+
+from launch import Foundry, Ran, cli
 from sonde.diagnose.diagnose import diagnose
 
 TRAINING = """
@@ -65,3 +67,36 @@ def test_what_the_user_watches_is_seen_in_every_step(foundry: Foundry, tmp_path:
     rank = ran.recording.ranks[0]
     site = next(site.id for site in rank.sites.values() if site.address == "0.weight:grad")
     assert rank.digests([site], columns=["step"]).num_rows == 1200
+
+
+UNUSED = """
+import torch
+from torch import nn
+
+model = nn.ModuleDict({"used": nn.Linear(4, 1), "unused": nn.Linear(4, 1)})
+optimizer = torch.optim.SGD(model["used"].parameters(), lr=0.1)
+
+
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = model
+
+    def forward(self, x):
+        return self.parts["used"](x)
+
+
+whole = Whole()
+for _ in range(3):
+    optimizer.zero_grad()
+    whole(torch.ones(2, 4)).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("budget", "told"), [("off", True), ("0", False)])
+def test_modules_that_nobody_looked_at_are_not_said_to_be_unused(budget: str, told: bool, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(UNUSED)
+    ran = cli("run", "--budget", budget, "script.py", cwd=tmp_path)
+    assert ("not watched: parts.unused (was never called)" in ran.err) == told
+    assert ("not watched" in ran.err) == told

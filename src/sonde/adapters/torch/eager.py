@@ -446,10 +446,14 @@ class Eager:
         }
         seen = {entry.name for entry in self.entries.values() if entry.step >= 0 or entry.eval_step >= 0}
         seen |= self.graphs.modules
-        missing = {name: self.unsupported.get(name, "was never called") for name in named if name not in seen}
+        taken = self.session.policy.taken
+        if taken[Level.FULL] or taken[Level.WATCHED]:
+            missing = {name: self.unsupported.get(name, "was never called") for name in named if name not in seen}
+        else:  # only the sentinel looked, as asked: what it did not see may well have run
+            missing = {}
         return {
             "modules": len(named),
-            "modules_watched": len(named) - len(missing),
+            "modules_watched": len(named.keys() & seen),
             "parameters": len(self.parameters.names),
             "not_watched": {**dict(list(missing.items())[:50]), **self.unsupported},
             "calls_from_other_threads": self.other_threads,
