@@ -15,8 +15,8 @@ from sonde.cli.debugger.table import split_line
 from sonde.cli.debugger.terminal import Piece, Terminal
 from sonde.errors import UsageError
 from sonde.model.stop import Resume, Stop
-from sonde.session.agent import Ask, Lines
 from sonde.session.inspector import Inspector
+from sonde.session.serving.commands import Ask, Lines
 
 
 class Pages(Terminal):
@@ -69,7 +69,7 @@ class _Sink(io.TextIOBase):
 
 
 class RemoteConsole:
-    """`session.agent.Commands` by the terminal debugger's own table."""
+    """`session.serving.commands.Commands` by the terminal debugger's own table."""
 
     def __init__(self, inspector: Inspector) -> None:
         self.inspector = inspector

@@ -1,0 +1,1 @@
+"""What the hub asks of a training, and who answers it in which thread."""
