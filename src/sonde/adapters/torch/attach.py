@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch.eager import Eager
-from sonde.adapters.torch.install import note_optimizer
+from sonde.adapters.torch.optimizers import note_optimizer
 from sonde.errors import UsageError
 
 
@@ -17,7 +17,7 @@ def attach_all(eager: Eager, things: tuple[Any, ...], named: dict[str, Any]) -> 
     given = [*things, *named.values()]
     for thing in given:
         if isinstance(thing, torch.optim.Optimizer):
-            note_optimizer(thing)
+            note_optimizer(thing, eager)
         elif not isinstance(thing, nn.Module):
             raise UsageError(f"sonde.attach was given a {type(thing).__name__}; it takes modules and optimizers.")
     for module in modules:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sonde.adapters.torch.eager import Eager
+from sonde.adapters.torch.optimizers import known_optimizers
 from sonde.adapters.torch.tensors import dtype_name
 from sonde.errors import UsageError
 from sonde.model.site import Site
@@ -98,9 +99,7 @@ class TorchInspector:
         }
 
     def optimizers(self) -> list[OptimizerNode]:
-        from sonde.adapters.torch import install
-
-        found = list(install._known_optimizers)
+        found = list(known_optimizers)
         taken = {id(p) for optimizer in found for group in optimizer.param_groups for p in group["params"]}
         live = list(self.eager.parameters.live())
         missing = tuple(name for name, p in live if p.requires_grad and id(p) not in taken)
