@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from sonde.adapters.torch.modes import push, remove
+from sonde.adapters.torch.modes import push, remove, transforming
 from sonde.adapters.torch.ops import op_name
 from sonde.adapters.torch.tensors import tensors_in
-from sonde.adapters.torch.trace import transforming
 from sonde.model.moment import Phase
 from sonde.model.site import Kind, Role, Site
 

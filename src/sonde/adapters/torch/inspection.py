@@ -21,7 +21,8 @@ from sonde.adapters.torch.graph.inspection import Capture, difference, original_
 from sonde.adapters.torch.inspected import Inspection
 from sonde.adapters.torch.naming import clean, name_inside, name_root
 from sonde.adapters.torch.tensors import tensors_in
-from sonde.adapters.torch.trace import Draft, Tracer
+from sonde.adapters.torch.trace import Tracer
+from sonde.adapters.torch.tracedgradients import Draft
 from sonde.errors import UsageError
 from sonde.model.moment import Phase
 from sonde.model.site import Role
@@ -136,6 +137,7 @@ class KeepingTracer(Tracer):
         super().__init__(cast(Any, scene))
         self.values: dict[tuple[int, Role, int], Tensor] = {}
         self._left = KEPT_BYTES
+        self.gradients.passed = self._passed
 
     def record(
         self, func: Any, name: Any, args: Any, kwargs: Any, inputs: Any, out: Any, frame: Any, error: str = ""
@@ -157,7 +159,7 @@ class KeepingTracer(Tracer):
         self.values[index, role, k] = tensor.detach().clone()
 
     def _passed(self, draft: Draft, number: int | None, gradients_in: Any, gradients_out: Any) -> None:
-        super()._passed(draft, number, gradients_in, gradients_out)
+        self.gradients.note(draft, number, gradients_in, gradients_out)
         if number is not None and number < len(gradients_out) and isinstance(gradients_out[number], Tensor):
             self.keep(draft.fields["index"], Role.GRAD, 0, gradients_out[number])
 

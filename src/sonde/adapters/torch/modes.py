@@ -10,6 +10,8 @@ _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
 _length = torch._C._len_torch_function_stack
 _at = torch._C._get_function_stack_at
+_functorch_level = torch._C._functorch.maybe_current_level
+_jit_state = torch._C._get_tracing_state
 
 
 def remove(mode: TorchFunctionMode) -> bool:
@@ -48,3 +50,9 @@ def push(mode: TorchFunctionMode) -> None:
     _push(mode)
     for other in reversed(above):
         _push(other)
+
+
+def transforming() -> bool:
+    """Inside a function transform or torch.jit.trace: tensors have no values, or what we do would become part
+    of the result."""
+    return _functorch_level() is not None or _jit_state() is not None

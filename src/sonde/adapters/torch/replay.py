@@ -20,12 +20,13 @@ from sonde.adapters.torch import batches
 from sonde.adapters.torch.bundle.save import save
 from sonde.adapters.torch.bundle.tensors import Unsaveable
 from sonde.adapters.torch.entry import is_compiled
+from sonde.adapters.torch.modes import transforming
 from sonde.adapters.torch.reenact import Outcome, Reenactment, same
 from sonde.adapters.torch.stateful import Stateful
 from sonde.adapters.torch.tape import Tape
 from sonde.adapters.torch.taped import Slot
 from sonde.adapters.torch.tensors import tensors_in
-from sonde.adapters.torch.trace import Tracer, transforming
+from sonde.adapters.torch.trace import Tracer
 from sonde.adapters.torch.undisturbed import undisturbed
 from sonde.model.site import Kind, Role
 from sonde.model.trace import Trace

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sonde.adapters.torch.modes import push, remove
+from sonde.adapters.torch.modes import push, remove, transforming
 from sonde.adapters.torch.taped import Entry, Slot
 from sonde.adapters.torch.tapemode import MOST_UNLEARNED, TapeMode
 from sonde.adapters.torch.tensors import tensors_in
-from sonde.adapters.torch.trace import transforming
 from sonde.model.moment import Phase
 
 if TYPE_CHECKING:
