@@ -166,13 +166,14 @@ def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
     if os.getpid() != pid:
         return
     from sonde.adapters.torch import install
+    from sonde.adapters.torch.coverage import coverage
 
     install.close()
     try:
         if eager.dump is not None:
             eager.session.note("dump", **eager.dump.close())
         eager.facts.write(ended=True)
-        eager.session.close(exit={"exception": _failure}, coverage=eager.coverage())
+        eager.session.close(exit={"exception": _failure}, coverage=coverage(eager))
     except Exception as problem:
         eager.session.guard.contain("closing the recording", problem)
     try:

@@ -6,7 +6,6 @@ through unobserved and are counted. Hooks never change a value and never keep a 
 
 from __future__ import annotations
 
-import sys
 import weakref
 from threading import get_ident
 from typing import Any
@@ -18,16 +17,17 @@ from torch import Tensor, nn
 from sonde.adapters.torch.accounting import Accounting
 from sonde.adapters.torch.device import DeviceDigests
 from sonde.adapters.torch.dump import Dump
-from sonde.adapters.torch.entry import MOST_CALLS, Entry, Tap, is_container
+from sonde.adapters.torch.entry import Entry
 from sonde.adapters.torch.explain.latest import LatestCall
 from sonde.adapters.torch.facts import Facts
 from sonde.adapters.torch.frames import user_line
 from sonde.adapters.torch.graph.graphs import Graphs
 from sonde.adapters.torch.hooks import hook
-from sonde.adapters.torch.naming import clean, name_inside, name_root
 from sonde.adapters.torch.parameters import Parameters
 from sonde.adapters.torch.replay import Replay
+from sonde.adapters.torch.roster import Roster
 from sonde.adapters.torch.stops import Stops
+from sonde.adapters.torch.taps import Taps
 from sonde.adapters.torch.tensors import dtype_name, raw_bytes, tensors_in
 from sonde.adapters.torch.trace import Tracer
 from sonde.adapters.torch.twin import TwinFeed
@@ -51,8 +51,10 @@ class Eager:
         self.block.threads = torch.get_num_threads()
         self.thread = get_ident()
         self.stack: list[Entry] = []
-        self.entries: dict[int, Entry] = {}
-        self.roots: weakref.WeakValueDictionary[str, nn.Module] = weakref.WeakValueDictionary()
+        self.roster = Roster(self)
+        self.entries, self.roots = self.roster.entries, self.roster.roots
+        self.meet, self.meet_root, self.adopt = self.roster.meet, self.roster.meet_root, self.roster.adopt
+        self.grow = Taps(self).grow
         self.parameters = Parameters(self)
         self.facts = Facts(self)
         self.level: int = session.policy.level
@@ -72,7 +74,6 @@ class Eager:
         self.resting = False
         """Only the loss is looked at in this step."""
         self.accounting = Accounting(hook)
-        self._replaced: set[str] = set()
         self._calls_at_mark: dict[str, int] = {}
         self._loader: weakref.ref[Any] | None = None
         self.unsupported: dict[str, str] = {}
@@ -128,50 +129,6 @@ class Eager:
         if self.entry_pending:
             self.entry_pending = False
             self.stops.stop("entry")
-
-    def meet_root(self, module: nn.Module) -> None:
-        named = name_root(module, sys._getframe(2), self.roots)
-        known = next((own for own, root in self.roots.items() if root is named.owner), None)
-        if known is not None:  # a part that was added to a root since it was named
-            self.adopt(named.owner, known, self.parameters.prefix_of(known))
-        else:
-            self.adopt(named.owner, named.own, named.prefix)
-        if id(module) not in self.entries:
-            self.adopt(module, named.own, f"{named.own}.")
-
-    def adopt(self, root: nn.Module, own: str, prefix: str) -> None:
-        """Names a module and everything inside it, modules and parameters."""
-        self.roots.setdefault(own, root)
-        for path, module in root.named_modules():
-            name = own if not path else prefix + clean(path, root)
-            self.entries.setdefault(id(module), self._entry(name, module))
-        self.parameters.adopt(root, prefix)
-
-    def _entry(self, name: str, module: nn.Module) -> Entry:
-        key = id(module)
-
-        def forget(_: Any) -> None:
-            self.entries.pop(key, None)
-
-        return Entry(name, module, forget)
-
-    def meet(self, module: nn.Module) -> Entry:
-        """A module is called that was not there when its root was named: made, replaced or hidden in a list."""
-        if self.stack:
-            parent = self.stack[-1]
-            holder = parent.ref()
-            inside = name_inside(holder, module) if holder is not None else type(module).__name__
-            is_root = parent.name in self.roots
-            prefix = self.parameters.prefix_of(parent.name) if is_root else f"{parent.name}."
-            name = prefix + inside
-            if name not in self._replaced and (name, Role.OUT, None) in self.session.site_ids:
-                self._replaced.add(name)  # told once: some are made anew in every call
-                self.session.note("module_replaced", module=name, step=self.step)
-            self.adopt(module, name, f"{name}.")
-            self.roots.pop(name, None)
-        else:
-            self.meet_root(module)
-        return self.entries[id(module)]
 
     def left(self, entry: Entry, out: Any) -> None:
         """A module gave `out`. Called for every call while something is wanted of modules."""
@@ -232,62 +189,6 @@ class Eager:
         for tensor, (_, grad_tap) in zip(tensors_in(out), entry.taps[0] if entry.taps else (), strict=False):
             if grad_tap is not None and tensor.requires_grad and not tensor.is_leaf:
                 hook(tensor, grad_tap)
-
-    def grow(self, entry: Entry, call: int, tensors: Any) -> list[tuple[Tap | None, Tap | None]]:
-        """Registers the sites of a call that is seen for the first time, and makes its taps."""
-        if call >= MOST_CALLS or call > len(entry.taps):
-            return []
-        several = len(tensors) > 1
-        source = user_line()
-        pairs: list[tuple[Tap | None, Tap | None]] = []
-        entry.seen = True
-        for k, tensor in enumerate(tensors):
-            facts: dict[str, Any] = {
-                "index": k if several else None,
-                "type": entry.type,
-                "shape": tuple(tensor.shape),
-                "dtype": dtype_name(tensor),
-                "source": source,
-            }
-            out = self.session.site(entry.name, Role.OUT, Kind.MODULE, **facts)
-            pair: tuple[Tap | None, Tap | None] = (self.tap(out, tensor, call), None)
-            if tensor.is_floating_point() or tensor.is_complex():
-                grad = self.session.site(entry.name, Role.GRAD, Kind.MODULE, **facts)
-                entry.watched |= self.session.user_watched(self.session.sites[grad])
-                pair = (pair[0], self.tap(grad, tensor, call))
-            entry.watched |= self.session.user_watched(self.session.sites[out])
-            self.session.policy.has_watched |= entry.watched
-            pairs.append(pair)
-        if call == len(entry.taps):
-            entry.taps.append(pairs)
-        else:
-            entry.taps[call] = pairs
-        return pairs
-
-    def tap(self, site: int, like: Tensor, call: int) -> Tap:
-        """What digests a tensor at this site: the kernel itself where nobody needs to act at once."""
-        session = self.session
-        if self.stops.keeping or site in session.immediate:
-            return self.stops.tap(site, call)
-        if like.device.type == "cpu":
-            if type(like) is not Tensor or like.layout is not torch.strided or like.is_quantized:
-                return self.careful_tap(site, call)
-            return session.block.tap(site, call)
-
-        def device_tap(tensor: Any) -> None:
-            self.device.add(session.block, site, tensor, call)
-
-        return device_tap
-
-    def careful_tap(self, site: int, call: int) -> Tap:
-        """For kinds of tensors that may not be digestible: what fails is named in the coverage."""
-
-        def tap(tensor: Any) -> None:
-            if self.add(site, tensor, call) < 0:
-                kind = "quantized" if getattr(tensor, "is_quantized", False) else type(tensor).__name__
-                self.unsupported[self.session.sites[site].address] = f"{kind} tensors have no digest"
-
-        return tap
 
     def add(self, site: int, tensor: Any, call: int = 0) -> int:
         """Digests a tensor of any layout and device, acting on hits where asked to."""
@@ -429,33 +330,10 @@ class Eager:
             self.level = Level.FULL
         self._rest()
 
-    # -- values and coverage ---------------------------------------------------------------------
+    # -- values ----------------------------------------------------------------------------------
 
     def capture(self, site: Site, tensor: Any, moment: Moment) -> None:
         """Keeps the tensor that hit, if it is not too large."""
         if tensor.numel() * tensor.element_size() <= CAPTURE_BYTES:
             content, dtype, shape = raw_bytes(tensor)
             self.session.writer.value(site.address, moment, content, dtype, shape)
-
-    def coverage(self) -> dict[str, Any]:
-        named = {
-            name: module
-            for root in self.roots.values()
-            for name, module in ((self.entries[id(m)].name, m) for m in root.modules() if id(m) in self.entries)
-            if not is_container(module)
-        }
-        seen = {entry.name for entry in self.entries.values() if entry.step >= 0 or entry.eval_step >= 0}
-        seen |= self.graphs.modules
-        taken = self.session.policy.taken
-        if taken[Level.FULL] or taken[Level.WATCHED]:
-            missing = {name: self.unsupported.get(name, "was never called") for name in named if name not in seen}
-        else:  # only the sentinel looked, as asked: what it did not see may well have run
-            missing = {}
-        return {
-            "modules": len(named),
-            "modules_watched": len(named.keys() & seen),
-            "parameters": len(self.parameters.names),
-            "not_watched": {**dict(list(missing.items())[:50]), **self.unsupported},
-            "calls_from_other_threads": self.other_threads,
-            "rows_dropped": self.block.dropped,
-        }
