@@ -1,4 +1,4 @@
-"""Which line of the user's made a loader, an optimizer or a scheduler."""
+"""Which line of the user's made a loader or an optimizer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def birthplace(thing: Any) -> SourceLine | None:
 
 def install() -> None:
     """Once. A class whose objects cannot be referred to weakly is left alone."""
-    for kind in (torch.utils.data.DataLoader, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler):
+    for kind in (torch.utils.data.DataLoader, torch.optim.Optimizer):
         _note(kind)
 
 
