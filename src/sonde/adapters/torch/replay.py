@@ -17,19 +17,16 @@ import torch
 from torch import Tensor, nn
 
 from sonde.adapters.torch import batches
-from sonde.adapters.torch.bundle.save import save
-from sonde.adapters.torch.bundle.tensors import Unsaveable
+from sonde.adapters.torch.bundle.keep import keep
 from sonde.adapters.torch.entry import is_compiled
 from sonde.adapters.torch.modes import transforming
 from sonde.adapters.torch.reenact import Outcome, Reenactment, same
 from sonde.adapters.torch.stateful import Stateful
 from sonde.adapters.torch.tape import Tape
-from sonde.adapters.torch.taped import Slot
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.adapters.torch.trace import Tracer
 from sonde.adapters.torch.undisturbed import undisturbed
 from sonde.model.site import Kind, Role
-from sonde.model.trace import Trace
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -363,30 +360,7 @@ class Replay:
         if problem is not None:
             log.debug("replay failed", exc_info=problem)
         if outcome is not None:
-            self._save(act, outcome, tape.slot(target) if target is not None else None, trace, why)
-
-    def _save(self, act: Reenactment, outcome: Outcome, wanted: Slot | None, trace: Trace, why: str) -> None:
-        """Keeps the step as a bundle, while everything that it began with is still as it was."""
-        session = self.eager.session
-        if not session.options.bundle_bytes:
-            return
-        began = time.perf_counter_ns()
-        try:
-            if not self.tape.unchanged():
-                raise Unsaveable("tensors that were changed since the step began")
-            batch = batches.latest.facts() if batches.latest is not None else None
-            path, size = save(self.eager, act, outcome, wanted, trace, why, batch)
-        except (Unsaveable, OSError) as problem:
-            reason = f"it has {problem}" if isinstance(problem, Unsaveable) else f"it could not be written: {problem}"
-            session.note("bundle_declined", step=trace.step, why=reason)
-        except Exception as problem:
-            session.guard.contain("saving a bundle", problem)
-            session.note(
-                "bundle_declined", step=trace.step, why=f"saving it failed: {type(problem).__name__}: {problem}"
-            )
-        else:
-            seconds = (time.perf_counter_ns() - began) * 1e-9
-            session.note("bundle_saved", step=trace.step, path=path, bytes=size, seconds=round(seconds, 4))
+            keep(eager, tape, act, outcome, tape.slot(target) if target is not None else None, trace, why)
 
     def _forbidden(self) -> str:
         distributed = torch.distributed
