@@ -111,3 +111,11 @@ class JsonLines:
         """Release the file. Never raises; a second call does nothing."""
         if self._file is not None:
             self._file.close()
+
+
+def write_numbered(parent: Path, number: int, value: Any) -> Path:
+    """One of several JSON documents in a folder, which is made with the first. Raises OSError."""
+    parent.mkdir(exist_ok=True)
+    path = parent / f"{number:06d}.json"
+    replace_file(path, dump_json(value) + b"\n")
+    return path

@@ -7,18 +7,14 @@ from pathlib import Path
 
 from sonde.model.graph import GraphRecord
 from sonde.store.documents import read_json
-from sonde.store.files import dump_json, replace_file
+from sonde.store.files import write_numbered
 
 FOLDER = "graphs"
 
 
 def write_graph(folder: Path, graph: GraphRecord) -> Path:
     """Raises OSError."""
-    parent = folder / FOLDER
-    parent.mkdir(exist_ok=True)
-    path = parent / f"{graph.number:06d}.json"
-    replace_file(path, dump_json(asdict(graph)) + b"\n")
-    return path
+    return write_numbered(folder / FOLDER, graph.number, asdict(graph))
 
 
 def read_graph(path: Path) -> GraphRecord:

@@ -11,7 +11,7 @@ from sonde.model.moment import Phase
 from sonde.model.site import SourceLine
 from sonde.model.trace import CallRecord, OpRecord, TensorFact, Trace, WeightRecord
 from sonde.store.documents import read_json
-from sonde.store.files import dump_json, replace_file
+from sonde.store.files import write_numbered
 
 FOLDER = "traces"
 
@@ -19,10 +19,7 @@ FOLDER = "traces"
 def write_trace(folder: Path, trace: Trace) -> Path:
     """Writes the trace beside the others. Raises OSError."""
     parent = folder / FOLDER
-    parent.mkdir(exist_ok=True)
-    path = parent / f"{len(list(parent.glob('*.json'))):06d}.json"
-    replace_file(path, dump_json(asdict(trace)) + b"\n")
-    return path
+    return write_numbered(parent, len(list(parent.glob("*.json"))), asdict(trace))
 
 
 def read_trace(path: Path) -> Trace:

@@ -12,6 +12,7 @@ from types import CodeType, FrameType
 import torch
 
 import sonde
+from sonde.model.paths import display_path as display_path
 from sonde.model.site import SourceLine
 
 _OURS = os.path.dirname(os.path.abspath(sonde.__file__)) + os.sep
@@ -73,15 +74,6 @@ def line_of(frame: FrameType | None) -> SourceLine | None:
         return None
     path, line = frame.f_code.co_filename, frame.f_lineno
     return SourceLine(display_path(path), line, linecache.getline(path, line).strip())
-
-
-def display_path(path: str) -> str:
-    """Relative to the working directory where that is shorter and inside it."""
-    try:
-        relative = os.path.relpath(path)
-    except ValueError:
-        return path
-    return path if relative.startswith("..") else relative
 
 
 def user_line() -> SourceLine | None:

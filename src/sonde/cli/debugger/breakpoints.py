@@ -7,9 +7,9 @@ import re
 from sonde.cli.debugger.context import Context
 from sonde.cli.debugger.known import warn_if_unknown
 from sonde.cli.debugger.places import parse_place
-from sonde.cli.debugger.sources import shown_path
 from sonde.cli.debugger.table import Command
 from sonde.errors import UsageError
+from sonde.model.paths import display_path
 from sonde.model.stop import Breakpoint
 
 _IF = re.compile(r"\s+if\s+")
@@ -97,7 +97,7 @@ def title(point: Breakpoint) -> str:
 
 
 def describe(point: Breakpoint) -> str:
-    where = point.sites or f"{shown_path(point.file)}:{point.line}"
+    where = point.sites or f"{display_path(point.file)}:{point.line}"
     return f"{where} if {point.condition}" if point.condition else where
 
 

@@ -79,15 +79,10 @@ class Console:
 
     def _greet(self, context: Context) -> Resume | None:
         """The header; or pdb again, where it asked for this stop."""
-        if self._python.stepping:
-            if context.stop.reason == "line" and context.stop.breakpoint is None:
-                plan = self._python.open(context)
-                if plan is not None:
-                    return plan
-            else:
-                self._python.close(context)
-        show_stop(context.terminal, context.stop, self.inspector)
-        return None
+        plan = self._python.go_on(context)
+        if plan is None:
+            show_stop(context.terminal, context.stop, self.inspector)
+        return plan
 
     def _turn(self, context: Context) -> Resume | None:
         """One command."""

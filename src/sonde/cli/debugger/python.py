@@ -55,6 +55,15 @@ class PythonDebugger:
             self.close(context)
         return None if wish == "quit" else Resume()
 
+    def go_on(self, context: Context) -> Resume | None:
+        """At a new stop: pdb again, where it asked for this one."""
+        if not self.stepping:
+            return None
+        if context.stop.reason == "line" and context.stop.breakpoint is None:
+            return self.open(context)
+        self.close(context)
+        return None
+
     def close(self, context: Context) -> None:
         """Gives the trace function back."""
         self.stepping = False

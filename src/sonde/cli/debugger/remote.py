@@ -104,15 +104,10 @@ class RemoteConsole:
 
     def _greet(self, context: Context) -> Resume | None:
         self._notes.listed = None
-        if self._python.stepping:
-            if context.stop.reason == "line" and context.stop.breakpoint is None:
-                plan = self._python.open(context)
-                if plan is not None:
-                    return plan
-            else:
-                self._python.close(context)
-        show_stop(context.terminal, context.stop, self.inspector)
-        return None
+        plan = self._python.go_on(context)
+        if plan is None:
+            show_stop(context.terminal, context.stop, self.inspector)
+        return plan
 
     def complete(self, text: str) -> tuple[int, list[str]]:
         return (0, []) if self._python.talking else complete(text, TABLE, self.inspector)

@@ -30,15 +30,6 @@ def user_frames(frame: FrameType | None) -> list[FrameType]:
     return found
 
 
-def shown_path(path: str) -> str:
-    """Relative to the working directory where it is inside it."""
-    try:
-        relative = os.path.relpath(path)
-    except ValueError:
-        return path
-    return path if relative.startswith("..") else relative
-
-
 def excerpt(file: str, first: int, last: int, current: int | None) -> list[list[Piece]]:
     """Numbered lines, with the current one marked; empty where there is no such source."""
     linecache.checkcache(file)

@@ -10,10 +10,11 @@ from sonde.cli.debugger.control import nothing
 from sonde.cli.debugger.header import is_backward, shape_at
 from sonde.cli.debugger.numbers import kind_of
 from sonde.cli.debugger.places import find_file
-from sonde.cli.debugger.sources import excerpt, shown_path, user_frames
+from sonde.cli.debugger.sources import excerpt, user_frames
 from sonde.cli.debugger.table import Command
 from sonde.cli.debugger.terminal import Piece
 from sonde.errors import UsageError
+from sonde.model.paths import display_path
 
 AROUND = 5
 
@@ -42,7 +43,7 @@ def where(context: Context, argument: str) -> None:
     for k, frame in enumerate(frames):
         code = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
         mark: Piece = ("→", "title") if k == 0 else " "
-        place = f"{shown_path(frame.f_code.co_filename)}:{frame.f_lineno}"
+        place = f"{display_path(frame.f_code.co_filename)}:{frame.f_lineno}"
         rows.append([mark, (place, "dim"), f"in {frame.f_code.co_name}", (code, "code")])
     terminal.table(rows, indent=1)
 
@@ -51,8 +52,8 @@ def list_(context: Context, argument: str) -> None:
     file, first, current = _range(context, argument)
     lines = excerpt(file, first, first + 2 * AROUND, current)
     if not lines:
-        raise UsageError(f"there is no source for {shown_path(file)} from line {first} on.")
-    context.terminal.line((shown_path(file), "dim"))
+        raise UsageError(f"there is no source for {display_path(file)} from line {first} on.")
+    context.terminal.line((display_path(file), "dim"))
     for line in lines:
         context.terminal.line(*line)
     context.notes.listed = (file, first + 2 * AROUND)
