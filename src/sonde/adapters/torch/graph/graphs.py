@@ -27,6 +27,7 @@ from sonde.adapters.torch.graph.compiled import CompiledGraph
 from sonde.adapters.torch.graph.names import Names
 from sonde.adapters.torch.graph.retrace import Retrace
 from sonde.adapters.torch.graph.stepping import Stepping
+from sonde.adapters.torch.graph.uncompiled import Uncompiled
 from sonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
 from sonde.model.site import Kind, Role, Site, SourceLine
 from sonde.model.trace import Trace
@@ -50,6 +51,7 @@ class Region:
         self.guards: list[str] = []
         self.reason = ""
         """Why this code was compiled once more."""
+        self.uncompiled: Uncompiled | None = None
         self.forward: CompiledGraph | None = None
         self.backward: CompiledGraph | None = None
 
@@ -98,7 +100,11 @@ class Graphs:
         def own(variable: str) -> str:
             return entry.name if entry is not None else self._meet(variable) or variable
 
-        made = Region(len(self.regions), Names(owner, own), user_line(), backend)
+        def known(id: int) -> str | None:
+            met = self.eager.entries.get(id)
+            return met.name if met is not None else None
+
+        made = Region(len(self.regions), Names(owner, own, known), user_line(), backend)
         made.guards = record.guards_now()
         same = [region for region in self.regions if region.source is not None and region.source == made.source]
         if same:
@@ -116,6 +122,17 @@ class Graphs:
                         self.eager.meet_root(found)
                     return self.eager.entries[id(found)].name
         return None
+
+    def beside(self, region: Region, gm: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
+        """Where the training is dumped: what runs the region uncompiled, too, in steps that want it."""
+        if self.eager.dump is None or not isinstance(gm, GraphModule):
+            return None
+        try:
+            region.uncompiled = Uncompiled(self.eager, copy_of(gm), region.names)
+            return region.uncompiled.beside
+        except Exception as problem:
+            self.guard.contain("looking at compiled code", problem)
+            return None
 
     def compile(
         self, region: Region, compiler: Compiler, gm: GraphModule, inputs: Sequence[Any], *, backward: bool
@@ -148,6 +165,8 @@ class Graphs:
             region.backward = graph
         else:
             region.forward = graph
+            if region.uncompiled is not None:
+                region.uncompiled.writes_weights = writes_weights()
         self._note(graph, inputs, time.perf_counter() - began)
 
         def run(args: list[Any]) -> Any:
@@ -338,6 +357,13 @@ def returned_outputs() -> slice:
         return slice(None)
     first = facts.num_mutated_inp_runtime_indices
     return slice(first, first + facts.num_outputs)
+
+
+def writes_weights() -> bool:
+    """Whether the code that is being compiled changes inputs that require gradients; yes where that is not known."""
+    context = TracingContext.try_get()
+    facts = context.fw_metadata if context is not None else None
+    return facts is None or any(given.requires_grad and given.mutates_data for given in facts.input_info)
 
 
 def _cut_strides(count: int) -> None:
