@@ -46,8 +46,10 @@ Compiler = Callable[[GraphModule, Sequence[Any]], Any]
 class Region:
     """One piece of code that was compiled: its forward (or only) graph, and its backward one."""
 
-    def __init__(self, number: int, names: Names, source: SourceLine | None, backend: str) -> None:
+    def __init__(self, number: int, names: Names, source: SourceLine | None, backend: str, home: str) -> None:
         self.number, self.names, self.source, self.backend = number, names, source, backend
+        self.home = home
+        """The module whose own code this is; "" for that of a function, and of the module that was compiled."""
         self.guards: list[str] = []
         self.reason = ""
         """Why this code was compiled once more."""
@@ -104,7 +106,9 @@ class Graphs:
             met = self.eager.entries.get(id)
             return met.name if met is not None else None
 
-        made = Region(len(self.regions), Names(owner, own, known), user_line(), backend)
+        home = self._home()
+        part = home if home not in self.eager.roots else ""
+        made = Region(len(self.regions), Names(owner, own, known, part), user_line(), backend, home)
         made.guards = record.guards_now()
         same = [region for region in self.regions if region.source is not None and region.source == made.source]
         if same:
@@ -113,22 +117,33 @@ class Graphs:
         return made
 
     def _meet(self, variable: str) -> str | None:
-        """The name of a root that a compiled function uses by this variable."""
-        for frame in foreign_frames(sys._getframe(1)):
-            for scope in (frame.f_locals, frame.f_globals):
-                found = scope.get(variable)
-                if isinstance(found, torch.nn.Module):
-                    if id(found) not in self.eager.entries:
-                        self.eager.meet_root(found)
-                    return self.eager.entries[id(found)].name
+        """The name of a root that compiled code uses by this variable."""
+        scopes = [scope for frame in foreign_frames(sys._getframe(1)) for scope in (frame.f_locals, frame.f_globals)]
+        for scope in (*_scopes_compiled(), *scopes):
+            found = scope.get(variable)
+            if isinstance(found, torch.nn.Module):
+                return self._name_of(found)
         return None
+
+    def _name_of(self, module: torch.nn.Module) -> str:
+        if id(module) not in self.eager.entries:
+            self.eager.meet_root(module)
+        return self.eager.entries[id(module)].name
+
+    def _home(self) -> str:
+        """The module whose own code is being compiled, where it is not the one that was called: after a graph break."""
+        first = _whose_forward()
+        if first is None:
+            return ""
+        called = self.eager.stack[-1].ref() if self.eager.stack else None
+        return "" if getattr(called, "_orig_mod", called) is first else self._name_of(first)
 
     def beside(self, region: Region, gm: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
         """Where the training is dumped: what runs the region uncompiled, too, in steps that want it."""
         if self.eager.dump is None or not isinstance(gm, GraphModule):
             return None
         try:
-            region.uncompiled = Uncompiled(self.eager, copy_of(gm), region.names)
+            region.uncompiled = Uncompiled(self.eager, copy_of(gm), region.names, region.home)
             return region.uncompiled.beside
         except Exception as problem:
             self.guard.contain("looking at compiled code", problem)
@@ -357,6 +372,34 @@ def returned_outputs() -> slice:
         return slice(None)
     first = facts.num_mutated_inp_runtime_indices
     return slice(first, first + facts.num_outputs)
+
+
+def _compiled_frame() -> Any:
+    """The frame that dynamo is compiling now; None where something else called the compiler."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    try:
+        return InstructionTranslator.current_tx().output.root_tx
+    except AttributeError:
+        return None
+
+
+def _scopes_compiled() -> list[dict[str, Any]]:
+    frame = _compiled_frame()
+    return [] if frame is None else [frame.f_locals, frame.f_globals]
+
+
+def _whose_forward() -> torch.nn.Module | None:
+    """The module whose `forward`, or what is left of it after a graph break, is being compiled."""
+    frame = _compiled_frame()
+    if frame is None or "forward" not in frame.f_code.co_name:
+        return None
+    for name, local in frame.f_locals.items():
+        code = getattr(getattr(type(local), "forward", None), "__code__", None)
+        if isinstance(local, torch.nn.Module) and code is not None and code.co_filename == frame.f_code.co_filename:
+            if code.co_varnames[:1] == (name,):
+                return local
+    return None
 
 
 def writes_weights() -> bool:

@@ -52,11 +52,12 @@ class NodeName:
 class Names:
     """The names of one compiled region: its forward and its backward graph share the numbering."""
 
-    def __init__(self, owner: Owner, own: Owner, known: Known = lambda _: None) -> None:
-        """`own` names a root itself. `known` goes first: after a graph break, `self` may be any module."""
+    def __init__(self, owner: Owner, own: Owner, known: Known = lambda _: None, home: str = "") -> None:
+        """`own` names a root itself. `known` goes first: after a graph break, `self` may be any module, and then it is `home`."""
         self._owner = owner
         self._own = own
         self._known = known
+        self._home = home
         self._keys: dict[tuple[str, str], str] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._next: Counter[tuple[str, str]] = Counter()
@@ -116,7 +117,7 @@ class Names:
         stack = self._stack(node)
         made = node.meta.get("source_fn_stack") or node.meta.get("fwd_source_fn_stack")
         call = str(made[-1][0]) if made else aten_name(node)
-        return (stack[-1][0] if stack else ""), call
+        return (stack[-1][0] if stack else self._home), call
 
     def _stack(self, node: Node) -> list[tuple[str, str]]:
         stack = [(name, kind) for _, name, kind in self.calls(node)]

@@ -35,11 +35,12 @@ _NEAR = 4
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call of a module inside of the region. `taken` are nodes from outside that it reads, `given` what is read of it outside:
-    in the order of use, which is that of its arguments and results for all but unusual modules."""
+    """One call of a module inside of the region, up to its `last` op. `taken` is what it reads from outside, `given` what is read
+    of it outside. Both are empty where there are several: which of them is which is not known any more."""
 
     name: str
     type: str
+    last: int = -1
     nodes: set[Node] = field(default_factory=set)
     taken: list[Node] = field(default_factory=list)
     given: list[Node] = field(default_factory=list)
@@ -48,8 +49,9 @@ class Call:
 class Uncompiled:
     """Belongs to one region; made when that is compiled, and called in its place by `beside`."""
 
-    def __init__(self, eager: Eager, gm: GraphModule, names: Names) -> None:
-        self.eager, self.gm = eager, gm
+    def __init__(self, eager: Eager, gm: GraphModule, names: Names, home: str) -> None:
+        """`home` is the module whose own code was compiled, "" where it is none's."""
+        self.eager, self.gm, self.home = eager, gm, home
         self.writes_weights = True
         """The region may change tensors that require gradients; known when it is compiled."""
         self.stacks: dict[Node, list[Call]] = {}
@@ -61,6 +63,7 @@ class Uncompiled:
             for key, name, kind in names.calls(node):
                 call = calls.setdefault(key, Call(name, kind))
                 call.nodes.add(node)
+                call.last = len(self.stacks)
                 self.stacks[node].append(call)
         for call in calls.values():
             self._ends(call)
@@ -75,6 +78,7 @@ class Uncompiled:
             if any(user not in call.nodes for user in node.users):
                 call.given.append(node)
         call.taken = [node for node in taken if not _own(node)]
+        call.taken, call.given = (nodes if len(nodes) == 1 else [] for nodes in (call.taken, call.given))
 
     def beside(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """What is called in the place of `compiled`."""
@@ -144,7 +148,7 @@ class Second(Interpreter):  # type: ignore[misc]
         self.around = region.eager.stack[-1].name if region.eager.stack else ""
         """The module that was compiled: it is dumped from outside, as it ran."""
         self._open: list[tuple[Call, int, list[Any]]] = []
-        self._closed: set[Call] = set()
+        self._passed = 0
         self._leaves: list[Tensor] = []
         self._made: Sequence[Any] = ()
 
@@ -161,10 +165,11 @@ class Second(Interpreter):  # type: ignore[misc]
         if n.op not in _COMPUTES:
             return super().run_node(n)
         self._go_to(self.region.stacks[n])
+        self._passed += 1
         ops, name = self.dump.ops, _op(n)
         if ops is None or name is None:
             return super().run_node(n)
-        module = self.region.stacks[n][-1].name if self.region.stacks[n] else self.around
+        module = self.region.stacks[n][-1].name if self.region.stacks[n] else self.region.home or self.around
         given = self.fetch_args_kwargs_from_env(n)
         if name == "getitem" and not isinstance(given[0][0], Tensor):
             return super().run_node(n)
@@ -175,14 +180,13 @@ class Second(Interpreter):  # type: ignore[misc]
 
     def _go_to(self, stack: list[Call]) -> None:
         """The next op runs inside of these calls: others are left, new ones entered."""
-        while self._open and self._open[-1][0] not in stack:
+        while self._open and self._open[-1][0].last <= self._passed:
             call, number, taken = self._open.pop()
-            self._closed.add(call)
             if number >= 0:
                 self.dump.left(call, number, taken, {}, self._values(call.given))
         inside = {call for call, _, _ in self._open}
         for call in stack:
-            if call not in inside and call not in self._closed and call.name != self.around:
+            if call not in inside and call.name != self.around:
                 taken = self._values(call.taken)
                 self._open.append((call, self.dump.entering(call, taken, {}), taken))
 
