@@ -48,10 +48,13 @@ class CompiledGraph:
         self.number, self.plain, self.names = number, plain, names
         self.backward = backward
         self.columns: list[Column] = []
+        self.compiler: Callable[..., Any] = _not_compiled
         self.run: Callable[[list[Any]], Any] = _not_compiled
         self.calls = 0
         self.kept: Kept | None = None
         """What it was last called with in this step."""
+        self.last: Kept | None = None
+        """The same of the step before, where a debugger may ask for it."""
         self.random = has_random(plain)
         self.written = written_inputs(plain)
         self.nodes = {node.name: node for node in plain.graph.nodes}
@@ -97,6 +100,14 @@ class CompiledGraph:
             graphs.guard.contain("observing a compiled graph", problem)
         graphs.session.cost_ns += time.perf_counter_ns() - began - (graphs.session.block.nanos - counted)
         return made
+
+    @property
+    def recent(self) -> Kept | None:
+        return self.kept or self.last
+
+    def again(self, args: list[Any]) -> Any:
+        """What the compiled graph gives, unobserved."""
+        return self._strip(self.run(args))
 
     def _strip(self, given: Any) -> Any:
         return given[: len(self.outputs)] if self.columns else given

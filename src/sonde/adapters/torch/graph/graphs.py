@@ -22,7 +22,8 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
 from sonde.adapters.torch.frames import foreign_frames, user_line
-from sonde.adapters.torch.graph import interpret, record, verify
+from sonde.adapters.torch.graph import compiling, interpret, record, verify
+from sonde.adapters.torch.graph.comparison import Comparison
 from sonde.adapters.torch.graph.compiled import CompiledGraph
 from sonde.adapters.torch.graph.names import Names
 from sonde.adapters.torch.graph.retrace import Retrace
@@ -31,6 +32,7 @@ from sonde.adapters.torch.graph.uncompiled import Uncompiled
 from sonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
 from sonde.model.site import Kind, Role, Site, SourceLine
 from sonde.model.trace import Trace
+from sonde.session.dump.iterations import wanted
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -39,8 +41,6 @@ log = logging.getLogger("sonde.graph")
 
 _LARGEST = frozenset({"nan", "inf", "nonfinite", "absmax", "step"})
 """What is known of a node of whose digest only the largest magnitude was computed."""
-
-Compiler = Callable[[GraphModule, Sequence[Any]], Any]
 
 
 class Region:
@@ -74,6 +74,8 @@ class Graphs:
             str(point) for point in self.session.engine.watchpoints if point.origin == "user"
         )
         self._breaks = record.Breaks()
+        self.comparison = Comparison(self)
+        self._compared = verify.Tally()
         self._stepping = Stepping(eager)
         self._first: list[Any] | None = None
         self._expected: Any = None
@@ -119,7 +121,7 @@ class Graphs:
     def _meet(self, variable: str) -> str | None:
         """The name of a root that compiled code uses by this variable."""
         scopes = [scope for frame in foreign_frames(sys._getframe(1)) for scope in (frame.f_locals, frame.f_globals)]
-        for scope in (*_scopes_compiled(), *scopes):
+        for scope in (*compiling.scopes(), *scopes):
             found = scope.get(variable)
             if isinstance(found, torch.nn.Module):
                 return self._name_of(found)
@@ -132,7 +134,7 @@ class Graphs:
 
     def _home(self) -> str:
         """The module whose own code is being compiled, where it is not the one that was called: after a graph break."""
-        first = _whose_forward()
+        first = compiling.whose_forward()
         if first is None:
             return ""
         called = self.eager.stack[-1].ref() if self.eager.stack else None
@@ -150,7 +152,7 @@ class Graphs:
             return None
 
     def compile(
-        self, region: Region, compiler: Compiler, gm: GraphModule, inputs: Sequence[Any], *, backward: bool
+        self, region: Region, compiler: verify.Compiler, gm: GraphModule, inputs: Sequence[Any], *, backward: bool
     ) -> Any:
         """What `compiler` makes of the graph, watched. Where that fails, what it makes of the graph alone."""
         began = time.perf_counter()
@@ -173,6 +175,7 @@ class Graphs:
                 made = compiler(gm, inputs)
         else:
             made = compiler(gm, inputs)
+        graph.compiler = compiler
         graph.run = made if getattr(made, "_boxed_call", False) else lambda args: made(*args)
         self.count += 1
         self.modules.update(region.names.modules)
@@ -276,38 +279,45 @@ class Graphs:
         graph.keep(args)
         if self._stepping.wanted(graph):
             return self._stepping.run(graph, args)
-        if (
-            graph.calls == 1
-            and self.session.options.budget != 0
-            and verify.affordable(graph.plain, random=graph.random)
-        ):
+        if self._due(graph) and verify.affordable(graph.plain, random=graph.random):
             self._first = interpret.fresh(graph.plain, args)
             self._expected = interpret.run(graph.plain, args)
         return None
 
+    def _due(self, graph: CompiledGraph) -> bool:
+        options = self.session.options
+        if options.verify_steps is not None and wanted(options.verify_steps, self.eager.step):
+            return True
+        return graph.calls == 1 and options.budget != 0
+
     def after(self, graph: CompiledGraph, made: Any) -> None:
-        """The call is over. The first of every graph is compared with what the graph should give."""
+        """The call is over. Where it is to be compared: with what the graph should give."""
         args, expected, self._first, self._expected = self._first, self._expected, None, None
         if args is None:
             return
         found = verify.first_departure(graph.plain, expected, made)
-        if found is None:
-            return
+        self._compared.add(found.distance if found is not None else verify.furthest(expected, made)[0], found)
+        if found is not None:
+            self.departed(graph, self.located(graph, found, args))
+
+    def located(self, graph: CompiledGraph, found: verify.Departure, args: Sequence[Any]) -> verify.Departure:
+        """The first node that departs, as far as it can be found by compiling parts of the graph."""
         log.warning(
             "the compiled result of graph %d departs from the graph itself; looking for the first node", graph.number
         )
-        self.active = False
+        compiler = verify.inductor() if graph.region.backend == "inductor" else graph.compiler
+        active, self.active = self.active, False
         try:
             with torch.random.fork_rng(devices=[]), torch.no_grad():
-                if graph.region.backend == "inductor":
-                    found = verify.located(graph.plain, found, args)
+                return verify.located(graph.plain, found, args, compiler)
         except Exception as problem:  # a part of a graph may be beyond the compiler; the output's name is known
             log.debug("the first departing node could not be found: %s", problem, exc_info=problem)
+            return found
         finally:
-            self.active = True
-        self._departed(graph, found)
+            self.active = active
 
-    def _departed(self, graph: CompiledGraph, found: verify.Departure) -> None:
+    def departed(self, graph: CompiledGraph, found: verify.Departure) -> None:
+        """Takes it down in the recording."""
         node = graph.nodes[found.node]
         name = graph.names.get(node)
         source = name.source if name is not None else None
@@ -348,12 +358,17 @@ class Graphs:
         return trace
 
     def finish_step(self) -> None:
-        """Nothing of a step is kept beyond it."""
+        """Nothing of a step is kept beyond it, but for a debugger that stops between two steps."""
         if not self.regions:
             return
         for kind, fields in self._breaks.news():
             self.session.note(kind, step=self.eager.step, **fields)
+        if self._compared.calls:
+            self.session.note("graphs_compared", step=self.eager.step, **asdict(self._compared))
+            self._compared = verify.Tally()
+            self.session.uncounted()  # how long it took says nothing about watching
         for graph in self._all():
+            graph.last = graph.kept if self.eager.stops.keeping else None
             graph.kept = None
 
 
@@ -372,34 +387,6 @@ def returned_outputs() -> slice:
         return slice(None)
     first = facts.num_mutated_inp_runtime_indices
     return slice(first, first + facts.num_outputs)
-
-
-def _compiled_frame() -> Any:
-    """The frame that dynamo is compiling now; None where something else called the compiler."""
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
-    try:
-        return InstructionTranslator.current_tx().output.root_tx
-    except AttributeError:
-        return None
-
-
-def _scopes_compiled() -> list[dict[str, Any]]:
-    frame = _compiled_frame()
-    return [] if frame is None else [frame.f_locals, frame.f_globals]
-
-
-def _whose_forward() -> torch.nn.Module | None:
-    """The module whose `forward`, or what is left of it after a graph break, is being compiled."""
-    frame = _compiled_frame()
-    if frame is None or "forward" not in frame.f_code.co_name:
-        return None
-    for name, local in frame.f_locals.items():
-        code = getattr(getattr(type(local), "forward", None), "__code__", None)
-        if isinstance(local, torch.nn.Module) and code is not None and code.co_filename == frame.f_code.co_filename:
-            if code.co_varnames[:1] == (name,):
-                return local
-    return None
 
 
 def writes_weights() -> bool:

@@ -1,4 +1,4 @@
-"""Whether the compiler's result is the graph's: the first call of every graph is also made node by node, and compared.
+"""Whether the compiler's result is the graph's: a call is also made node by node, and both are compared.
 
 Outputs and what is kept for the backward pass are compared at once. Where they part by more than rounding explains,
 the nodes that lead to the first bad one are compiled in part, to find the first node whose compiled result departs.
@@ -7,7 +7,7 @@ the nodes that lead to the first bad one are compiled in part, to find the first
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from torch.fx import GraphModule, Node
 
 from sonde.adapters.torch.graph import interpret
 from sonde.adapters.torch.graph.watching import is_random
+
+Compiler = Callable[[GraphModule, Sequence[Any]], Any]
 
 MOST_BYTES = 1 << 30
 """Outputs of one graph that are compared."""
@@ -34,6 +36,22 @@ class Departure:
     distance: float
     max_abs: float
     exact: bool
+
+
+@dataclass(slots=True)
+class Tally:
+    """The calls of one step that were compared: how many departed, and how far apart the furthest of the others was."""
+
+    calls: int = 0
+    departed: int = 0
+    furthest: float = 0.0
+
+    def add(self, distance: float, departure: Departure | None) -> None:
+        self.calls += 1
+        if departure is not None:
+            self.departed += 1
+        else:
+            self.furthest = max(self.furthest, distance)
 
 
 def affordable(plain: GraphModule, *, random: bool) -> bool:
@@ -60,6 +78,12 @@ def first_departure(plain: GraphModule, expected: Sequence[Any], made: Sequence[
     return min(found, key=lambda one: one[0])[1] if found else None
 
 
+def furthest(right: Sequence[Any], made: Sequence[Any]) -> tuple[float, float]:
+    """The largest relative distance and the largest difference of any output."""
+    pairs = [apart(a, b) for a, b in zip(right, made, strict=False) if isinstance(a, Tensor) and isinstance(b, Tensor)]
+    return max((distance for distance, _ in pairs), default=0.0), max((largest for _, largest in pairs), default=0.0)
+
+
 def apart(right: Tensor, got: Tensor) -> tuple[float, float]:
     """The distance relative to the norm, and the largest difference; infinite where NaN or Inf stand in other places."""
     if right.shape != got.shape or right.dtype != got.dtype:
@@ -78,19 +102,19 @@ def apart(right: Tensor, got: Tensor) -> tuple[float, float]:
     return float(difference.norm()) / scale, float(difference.max())
 
 
-def located(plain: GraphModule, departure: Departure, args: Sequence[Any]) -> Departure:
-    """The first node on the way to the departing one whose result departs when inductor compiles the graph up to it."""
+def located(plain: GraphModule, departure: Departure, args: Sequence[Any], compiler: Compiler) -> Departure:
+    """The first node on the way to the departing one whose result departs when the graph is compiled up to it."""
     end = next(node for node in plain.graph.nodes if node.name == departure.node)
     way = _ancestors(plain, end)
     values: dict[str, Any] = {}
     interpret.run(plain, args, lambda node, value: values.__setitem__(node.name, _own(value)))
     if len(way) <= MOST_PARTS:
-        parts = (_departs(plain, node, args, values[node.name]) for node in way[:-1])
+        parts = (_departs(plain, node, args, values[node.name], compiler) for node in way)
         return next((found for found in parts if found is not None), departure)
     low, high, best = 0, len(way) - 1, departure
     while low < high:
         middle = (low + high) // 2
-        found = _departs(plain, way[middle], args, values[way[middle].name])
+        found = _departs(plain, way[middle], args, values[way[middle].name], compiler)
         if found is None:
             low = middle + 1
         else:
@@ -98,16 +122,34 @@ def located(plain: GraphModule, departure: Departure, args: Sequence[Any]) -> De
     return best
 
 
-def _departs(plain: GraphModule, node: Node, args: Sequence[Any], right: Tensor) -> Departure | None:
-    from torch._inductor.compile_fx import compile_fx_inner
-
+def _departs(
+    plain: GraphModule, node: Node, args: Sequence[Any], right: Tensor, compiler: Compiler
+) -> Departure | None:
     part = _up_to(plain, node)
     examples = [place.meta["val"] for place in part.graph.nodes if place.op == "placeholder"]
-    made = compile_fx_inner(part, examples)(list(interpret.fresh(plain, args)))
+    run = compiler(part, examples)
+    given = interpret.fresh(plain, args)
+    made = run(given) if getattr(run, "_boxed_call", False) else run(*given)
     distance, largest = apart(right, made[0])
     if distance > TOLERANCE.get(right.dtype, 0.0):
         return Departure(node.name, distance, largest, exact=True)
     return None
+
+
+def inductor() -> Compiler:
+    """What it makes of a graph by itself, without the code around it."""
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    def compiler(part: GraphModule, examples: Sequence[Any]) -> Any:
+        made = compile_fx_inner(part, list(examples))
+
+        def run(args: list[Any]) -> Any:
+            return made(args)
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    return compiler
 
 
 def _up_to(plain: GraphModule, last: Node) -> GraphModule:
