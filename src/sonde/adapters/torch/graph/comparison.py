@@ -81,7 +81,7 @@ class Comparison:
                 torch.default_generator.set_state(state)
                 right = interpret.run(graph.plain, args)
                 torch.default_generator.set_state(state)
-                made = graph.again(_copies(args))
+                made = graph.again(interpret.copies(args))
                 if graph.random and not _same_random(graph.region.backend):
                     hint = SAME_RANDOM if graph.region.backend == "inductor" else ""
                     return self._check(graph, "skipped", why=RANDOM + hint), made
@@ -93,7 +93,7 @@ class Comparison:
     def _judged(
         self, graph: CompiledGraph, right: Sequence[Any], made: Sequence[Any], args: Sequence[Any]
     ) -> GraphCheck:
-        found = verify.first_departure(graph.plain, right, made)
+        found = verify.first_departure(graph.plain, right, made, args)
         if found is None:
             distance, largest = verify.furthest(right, made)
             outcome = "rounding" if distance or largest else "same"
@@ -121,15 +121,6 @@ class Comparison:
                 yield
         finally:
             graphs.active = active
-
-
-def _copies(args: Sequence[Any]) -> list[Any]:
-    """A compiled graph may write to its inputs, and reuse what the forward pass kept for it. A copy has the same strides, or is none."""
-    made = []
-    for arg in args:
-        copy = arg.detach().clone() if isinstance(arg, Tensor) else arg
-        made.append(arg if isinstance(arg, Tensor) and copy.stride() != arg.stride() else copy)
-    return made
 
 
 def _same_random(backend: str) -> bool:

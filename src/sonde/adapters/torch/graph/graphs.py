@@ -280,7 +280,7 @@ class Graphs:
         if self._stepping.wanted(graph):
             return self._stepping.run(graph, args)
         if self._due(graph) and verify.affordable(graph.plain, random=graph.random):
-            self._first = interpret.fresh(graph.plain, args)
+            self._first = interpret.copies(args) if graph.backward else interpret.fresh(graph.plain, args)
             self._expected = interpret.run(graph.plain, args)
         return None
 
@@ -295,7 +295,7 @@ class Graphs:
         args, expected, self._first, self._expected = self._first, self._expected, None, None
         if args is None:
             return
-        found = verify.first_departure(graph.plain, expected, made)
+        found = verify.first_departure(graph.plain, expected, made, args)
         self._compared.add(found.distance if found is not None else verify.furthest(expected, made)[0], found)
         if found is not None:
             self.departed(graph, self.located(graph, found, args))
