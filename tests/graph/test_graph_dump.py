@@ -96,6 +96,7 @@ OWN = """
     import json, os, sys, torch
     import torch.nn.functional as F
     from torch import nn
+    from torch.utils.checkpoint import checkpoint
 
     torch.manual_seed(0)
 
@@ -133,9 +134,11 @@ OWN = """
         def __init__(self):
             super().__init__()
             self.norm, self.inner, self.round, self.head = nn.BatchNorm1d(8), Inner(), Round(), nn.Linear(8, 3)
+            self.narrow = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
 
         def forward(self, x):
-            return F.log_softmax(self.head(self.round(self.inner(self.norm(x)) * 4)), -1)
+            x = self.inner(checkpoint(self.narrow, self.norm(x), use_reentrant=False))
+            return F.log_softmax(self.head(self.round(x * 4)), -1)
 
 
     model = Net()
@@ -162,7 +165,8 @@ OWN = """
 
 @pytest.mark.parametrize("where", ["whole", "break"])
 def test_what_only_autograd_and_the_program_know(where: str, foundry: Foundry, tmp_path: Path) -> None:
-    """A backward of one's own, dropout, parts without gradients, batch norm, a compiled function, a graph break inside of a module."""
+    """A backward of one's own, dropout, checkpointing, parts without gradients, batch norm, a compiled function, a graph break inside of
+    a module."""
     eager, compiled = compared(foundry, tmp_path, OWN, config(), (where, "-1"), "aot_eager")
     agree(eager, compiled, exact=True)
     broken = {key for key in eager if where == "break" and key[1].partition(":")[0] in ("inner", "model")}

@@ -52,6 +52,7 @@ class Comparison:
         known = dict(zip(forward.placeholders, recent.args, strict=True)) | {
             name: value for name, value in zip(forward.outputs, made, strict=False) if name is not None
         }
+        known |= {theirs: known[ours] for theirs, ours in forward.random_states.items()}
         args, missing = self._backward_inputs(backward, known)
         if missing:
             yield self._check(backward, "skipped", why=f"what the forward pass kept for it is not at hand ({missing})")

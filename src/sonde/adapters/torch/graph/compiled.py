@@ -70,6 +70,17 @@ class CompiledGraph:
         (out,) = (node for node in self.plain.graph.nodes if node.op == "output")
         return [node.name if isinstance(node, Node) else None for node in out.args[0]]
 
+    @property
+    def random_states(self) -> dict[str, str]:
+        """Of a forward graph: the states of random generators that checkpointing keeps, by their names in the backward graph."""
+        states = [
+            name
+            for name in self.outputs
+            if name is not None and self.nodes[name].op == "call_function"
+            if any(str(source.target) == "run_and_save_rng_state" for source in self.nodes[name].all_input_nodes)
+        ]
+        return {f"rng_state_output_{k}": name for k, name in enumerate(states)}
+
     # -- the call --------------------------------------------------------------------------------
 
     def __call__(self, args: list[Any]) -> Any:

@@ -8,6 +8,7 @@ are passed through this second pass as well. The values are those of uncompiled 
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,8 @@ class Uncompiled:
     def __init__(self, eager: Eager, gm: GraphModule, names: Names, home: str) -> None:
         """`home` is the module whose own code was compiled, "" where it is none's."""
         self.eager, self.gm, self.home = eager, gm, home
+        with contextlib.suppress(Exception):  # what cannot be opened up is seen from outside
+            _open_checkpoints(gm)
         self.writes_weights = True
         """The region may change tensors that require gradients; known when it is compiled."""
         self.stacks: dict[Node, list[Call]] = {}
@@ -249,6 +252,26 @@ def _apart() -> Iterator[None]:
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices), install.suspended():
         yield
+
+
+def _open_checkpoints(gm: GraphModule) -> None:
+    """Activation checkpointing is a graph in the graph: its ops are put in its place. The values are the same, and nothing is saved."""
+    for node in [node for node in gm.graph.nodes if str(node.target) == "tag_activation_checkpoint"]:
+        body = getattr(gm, str(node.args[0].target))
+        inner = [place for place in body.graph.nodes if place.op == "placeholder"]
+        items = list(node.users)
+        if any(place.op == "get_attr" for place in body.graph.nodes) or len(inner) != len(node.args) - 1:
+            continue
+        if not all(item.target is operator.getitem for item in items):
+            continue
+        with gm.graph.inserting_before(node):
+            made = gm.graph.graph_copy(body.graph, dict(zip(inner, node.args[1:], strict=True)))
+        for item in items:
+            item.replace_all_uses_with(made[item.args[1]])
+            gm.graph.erase_node(item)
+        gm.graph.erase_node(node)
+    gm.graph.lint()
+    gm.recompile()
 
 
 def _own(node: Node) -> bool:
