@@ -43,13 +43,13 @@ SCRIPT = """
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
-            self.first, self.norm, self.drop = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(DROP)
-            self.second = nn.Linear(8, 1)
+            self.first, self.drop, self.second = nn.Linear(4, 8), nn.Dropout(DROP), nn.Linear(8, 4)
+            self.norm, self.head = nn.BatchNorm1d(4), nn.Linear(4, 1)
 
         def forward(self, x):
-            h = self.norm(self.first(x))
+            h = self.first(x)
             h = torch.relu(h)
-            return self.second(self.drop(h))
+            return self.head(self.norm(self.second(self.drop(h))))
 
 
     model = Net()
@@ -81,12 +81,16 @@ def script(backend: str, *, good: int = 0, drop: float = 0.0, wrong_lowering: bo
 UNFAITHFUL = "aot_autograd(fw_compiler=unfaithful)"
 
 
+def environment(folder: Path) -> dict[str, str]:
+    return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TEST_SECONDS": "280"}
+
+
 def both(foundry: Foundry, tmp_path: Path, text: str, commands: str = COMMANDS) -> tuple[Ran, list[str]]:
     """The training under the debugger, the same as without, and what the debugger said of graphs."""
     ran = []
     for name in ("bare", "debugged"):
         (tmp_path / name).mkdir()
-        env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "TEST_SECONDS": "280"}
+        env = environment(tmp_path)
         if name == "bare":
             ran.append(foundry.bare(text, tmp_path / name, env=env))
         else:
@@ -160,5 +164,10 @@ def test_inductor(foundry: Foundry, tmp_path: Path) -> None:
     assert all("equal within rounding" in line or "equal bit for bit" in line for line in lines), lines
     assert not [event for event in ran.rank.events if event["kind"] == "compiled_departs"]
     (tmp_path / "wrong").mkdir()
-    _, lines = both(foundry, tmp_path / "wrong", script("'inductor'", wrong_lowering=True), "verify\ncontinue\n")
-    assert "departs first at /relu#0:out" in lines[0]
+    text = script("'inductor'", wrong_lowering=True)
+    wrong = foundry.watched(
+        text, tmp_path / "wrong", env=environment(tmp_path), debug=True, budget=0, stdin="verify\ncontinue\n"
+    )
+    assert wrong.code == 0, wrong.err
+    assert "departs first at /relu#0:out" in wrong.out + wrong.err
+    assert "h = torch.relu(h)" in wrong.out + wrong.err
