@@ -87,6 +87,7 @@ class Console:
             else:
                 self._python.close(context)
         show_stop(context.terminal, context.stop, self.inspector)
+        self._notes.keep_promise(context)
         return None
 
     def _turn(self, context: Context) -> Resume | None:

@@ -112,6 +112,7 @@ class RemoteConsole:
             else:
                 self._python.close(context)
         show_stop(context.terminal, context.stop, self.inspector)
+        self._notes.keep_promise(context)
         return None
 
     def complete(self, text: str) -> tuple[int, list[str]]:
