@@ -118,8 +118,9 @@ def dropout_in_eval(case: Case) -> list[Finding]:
 
 @rule("dropout-left-in-train-mode")
 def dropout_module_left(case: Case) -> list[Finding]:
-    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, or was
-    set so.
+    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, so that
+    `eval()` does not reach it. One that is registered was set so by the program itself, as for Monte-Carlo dropout: that
+    is told, not warned of.
     """
     found = []
     for noise in case.facts.get("noise", []):
@@ -128,7 +129,7 @@ def dropout_module_left(case: Case) -> list[Finding]:
             found.append(
                 Finding(
                     rule="dropout-left-in-train-mode",
-                    severity="warning",
+                    severity="warning" if fact.get("hidden") else "info",
                     title=f"{noise['module']} ({noise['type']}) stays in train mode when the model is in eval mode",
                     advice="Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
                     if fact.get("hidden")
