@@ -64,7 +64,44 @@ def _sample_line(dataset: Any) -> dict[str, Any] | None:
     if place is None:
         return None
     path, line = place
+    line = _returned(path, line) or line
     return {"file": display_path(path), "line": line, "code": linecache.getline(path, line).strip()}
+
+
+def _returned(path: str, first: int) -> int | None:
+    """Of a `__getitem__` that begins on a line: where the first part of what it returns last gets its value."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(path)))
+    except (SyntaxError, ValueError):
+        return None
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and first in (
+            function.lineno,
+            *(decorator.lineno for decorator in function.decorator_list),
+        ):
+            given = [node for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
+            if not given:
+                return None
+            value: ast.AST | None = max(given, key=lambda node: node.lineno).value
+            if isinstance(value, ast.Tuple | ast.List) and value.elts:
+                value = value.elts[0]
+            elif isinstance(value, ast.Dict) and value.values:
+                value = value.values[0]
+            while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not value.args:
+                value = value.func.value  # x.float()
+            if isinstance(value, ast.Name):
+                bound = [
+                    node.lineno
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Assign | ast.AugAssign)
+                    and any(
+                        isinstance(target, ast.Name) and target.id == value.id
+                        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+                    )
+                ]
+                return max(bound, default=value.lineno)
+            return getattr(value, "lineno", None)
+    return None
 
 
 def sample_place(dataset: Any) -> tuple[str, int] | None:

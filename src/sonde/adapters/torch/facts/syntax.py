@@ -94,6 +94,16 @@ def no_grad_line(path: str, line: int) -> int | None:
     return best[1] if best else None
 
 
+def loop_around(path: str, line: int) -> tuple[int, int] | None:
+    """First and last line of the innermost loop that a line stands in."""
+    loops = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in _walk(path)
+        if isinstance(node, ast.For | ast.While) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return max(loops, default=None)
+
+
 def evaluation_start(path: str, line: int) -> int | None:
     """The `with` without gradients around a line; else the first statement of the function that it is in."""
     best: tuple[int, int] | None = None
