@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+from sonde.adapters.torch import batches
 from sonde.adapters.torch.batches import sample_place
 from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at, user_place
@@ -38,6 +39,31 @@ class Batches:
         self.call_line: dict[str, Any] | None = None
         self._first_print: dict[str, int] = {}
         self._last: weakref.ref[Tensor] | None = None
+        self.values: dict[str, Any] = {"batches": 0, "elements": 0, "constant": True, "value": None, "line": None}
+        """Of float targets that a loader gave: whether they were all one value."""
+
+    def value_targets(self, target: Any) -> None:
+        """Float targets of a loss that is trained on; those that are a part of the loader's batch as it came."""
+        if self._last is not None and self._last() is target:
+            return
+        seen, batch = self.values, batches.latest
+        if not isinstance(target, Tensor) or batch is None or not seen["constant"] or seen["batches"] >= MOST_BATCHES:
+            return
+        self._last = weakref.ref(target)
+        if not target.is_floating_point() or target.device.type != "cpu" or target.requires_grad or not target.numel():
+            return
+        part = batch.part_of(target)
+        if not part:  # none, or the inputs themselves
+            return
+        least, most = (float(value) for value in target.detach().aminmax())
+        if least != most or seen["value"] not in (None, least):
+            seen["constant"] = False
+            return
+        if seen["line"] is None:
+            seen["line"] = batch.part_line(part)
+        seen["value"] = least
+        seen["batches"] += 1
+        seen["elements"] += target.numel()
 
     def targets(self, target: Any, place_of: Any) -> None:
         """Integer targets of a loss that is trained on."""
@@ -120,6 +146,7 @@ class Batches:
         return {
             "labels": self.labels,
             "label_line": line(self.label_place),
+            "value_targets": self.values,
             "sizes": self.sizes,
             "inputs": self.inputs,
             "repeats": {root: {"looked_at": n, "differ": d} for root, (n, d) in list(self.prints.items())[:16]},

@@ -310,8 +310,16 @@ def _targets(current: Current) -> None:
                         args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame)
                     )
 
+    def values(_: Any, *args: Any, **kwargs: Any) -> None:
+        eager = current()
+        if eager is not None and torch.is_grad_enabled() and eager.thread == get_ident():
+            with torch._C.DisableTorchFunction():
+                eager.facts.batches.value_targets(args[1] if len(args) > 1 else kwargs.get("target"))
+
     for name in ("cross_entropy", "nll_loss"):
         _after(F, name, targets)
+    for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"):
+        _after(F, name, values)
 
 
 def _compile() -> None:
