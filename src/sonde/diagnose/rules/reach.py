@@ -205,3 +205,156 @@ def _bootstrap(trace: Trace, fact: TensorFact) -> OpRecord | None:
 
 def _elements(fact: TensorFact) -> int:
     return prod(fact.shape)
+
+
+@rule("constant-output-is-best")
+def constant_is_best(case: Case) -> list[Finding]:
+    """Every term of the loss is a distance of two outputs that are both trained (two views of one sample), and no term
+    has anything else in it: data, negatives, a variance to keep up. One constant for everything makes it zero, and that is
+    what is learnt. Stopping the gradient of one side, as SimSiam and BYOL do, is what prevents it; derivatives by inputs
+    (a residual of an equation) are another matter."""
+    trace = case.first
+    stepping = [optimizer for optimizer in case.facts.get("optimizers", []) if optimizer["steps"]]
+    if (
+        trace is None
+        or trace.loss is None
+        or len(stepping) != 1
+        or case.facts.get("sequence", {}).get("foreign_leaves")
+    ):
+        return []
+    terms = _terms(trace, trace.ops[trace.loss])
+    if not terms:
+        return []
+    sides = [(parameters_behind(trace, [term.inputs[0]]), parameters_behind(trace, [term.inputs[1]])) for term in terms]
+    trained = {name for name, fact in (case.facts.get("parameters") or {}).items() if fact.get("optimizers")}
+    if not all(a & trained and b & trained for a, b in sides):
+        return []
+    first = terms[0]
+    return [
+        Finding(
+            rule="constant-output-is-best",
+            severity="warning",
+            title=f"{first.op} pulls two trained outputs together and nothing in the loss keeps them apart: a constant is best",
+            advice="detach() one side (with a predictor on the other), or add what a constant does badly at: negatives, "
+            "a variance term, labels.",
+            step=0,
+            phase="forward",
+            site=f"{first.site}:out",
+            op=first.op,
+            source=first.source,
+            evidence={"terms": [f"{term.op} {term.source or ''}".strip() for term in terms[:8]]},
+            confidence=0.85,
+        )
+    ]
+
+
+_COMBINING = frozenset(("add", "radd", "mul", "rmul", "div", "truediv", "mean", "sum", "neg", "rsub", "sub", "stack"))
+_POWERS = frozenset(("pow", "square", "abs", "norm"))
+
+
+def _terms(trace: Trace, loss: OpRecord) -> list[OpRecord]:
+    """The distances of two outputs that a loss is the sum of; empty if there is anything else in it."""
+    found: list[OpRecord] = []
+    waiting = [loss]
+    for _ in range(64):
+        if not waiting:
+            return found
+        op = waiting.pop(0)
+        live = [fact for fact in op.inputs if fact.requires_grad]
+        if op.op in (*_DISTANCES, "cosine_similarity"):
+            if len(op.inputs) < 2 or not all(fact.requires_grad for fact in op.inputs[:2]):
+                return []
+            found.append(op)
+            continue
+        if op.op == "sub" and len(live) == 2 and live[0].shape == live[1].shape and len(live[0].shape) >= 2:
+            found.append(op)
+            continue
+        if (
+            op.op in (*_COMBINING, *_POWERS, *PASSING)
+            and live
+            and not any(fact.shape for fact in op.inputs if not fact.requires_grad)
+        ):
+            made = [made_by(trace, fact) for fact in live]
+            if all(inner is not None for inner in made):
+                waiting += [inner for inner in made if inner is not None and inner.index != op.index]
+                continue
+        return []
+    return []
+
+
+@rule("target-is-input")
+def target_is_input(case: Case) -> list[Finding]:
+    """The targets of cross_entropy are, in every batch, the very numbers that the model was given, and the model looks at
+    each position (and at those before it) directly: to repeat what it sees is all that it learns. A language model's
+    targets are shifted by one. Where a state that was computed from the inputs stands between (an autoencoder), or
+    positions are hidden, to give the input back is a task."""
+    copies = case.facts.get("batches", {}).get("copies") or {}
+    trace = case.first
+    if trace is None or copies.get("looked_at", 0) < 8 or copies["same"] < copies["looked_at"]:
+        return []
+    for loss in trace.ops:
+        if loss.op != "cross_entropy" or len(loss.inputs) < 2:
+            continue
+        seen = _directly(trace, loss)
+        if seen is None:
+            continue
+        return [
+            Finding(
+                rule="target-is-input",
+                severity="error",
+                title="The targets are the inputs, position by position: the model learns to copy",
+                advice="Shift them by one: inputs ids[:, :-1], targets ids[:, 1:].",
+                step=0,
+                phase="forward",
+                site=f"{loss.site}:out",
+                op=loss.op,
+                source=_target_line(case) or loss.source,
+                evidence={
+                    "batches": copies["looked_at"],
+                    "same": copies["same"],
+                    "embedded_at": str(seen.source or ""),
+                },
+                confidence=0.9,
+            )
+        ]
+    return []
+
+
+def _target_line(case: Case) -> SourceLine | None:
+    return place((case.facts.get("batches") or {}).get("target_line"))
+
+
+_BY_POSITION = frozenset(
+    (
+        "linear", "add", "radd", "mul", "rmul", "sub", "div", "truediv", "layer_norm", "rms_norm", "dropout", "relu", "gelu",
+        "silu", "tanh", "sigmoid", "leaky_relu", "elu", "getitem",
+    )
+)  # fmt: skip
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+
+def _directly(trace: Trace, loss: OpRecord) -> OpRecord | None:
+    """The embedding whose every position reaches the logits of that position through nothing but layers that work
+    position by position, or from the past on."""
+    waiting, seen = [loss.inputs[0]], set[int]()
+    found = None
+    while waiting:
+        fact = waiting.pop()
+        if fact.producer is None or fact.producer in seen or not fact.requires_grad:
+            continue
+        seen.add(fact.producer)
+        op = trace.ops[fact.producer]
+        if op.op == "embedding":
+            found = op if prod(op.inputs[0].shape) == prod(loss.inputs[1].shape) else found
+            continue
+        if op.op in _RECURRENT:
+            states = [given for given in op.inputs[1:] if given.requires_grad and not given.name]
+            if states or op.outputs[0].shape[-1] == 2 * op.outputs[1].shape[-1]:
+                return None  # a state of others, or both directions
+            waiting.append(op.inputs[0])
+            continue
+        causal = op.op == "scaled_dot_product_attention" and op.arguments.get("is_causal") is True
+        if not causal and op.op not in _BY_POSITION and op.op not in PASSING:
+            return None
+        waiting += op.inputs
+    return found

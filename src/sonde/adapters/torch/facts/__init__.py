@@ -20,6 +20,7 @@ from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.alignment import apart
 from sonde.adapters.torch.facts.batches import Batches
 from sonde.adapters.torch.facts.clipping import Clipping
+from sonde.adapters.torch.facts.functions import careless
 from sonde.adapters.torch.facts.graphs import Graphs
 from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
 from sonde.adapters.torch.facts.loaders import LOADERS
@@ -307,6 +308,7 @@ class Facts:
             "freezes": freezes(),
             "loaded_itself": loaded_itself(),
             "refilled": refilled(places),
+            "careless_functions": careless(),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self._made_in_forward(),
