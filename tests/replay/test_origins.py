@@ -253,6 +253,52 @@ WAYS = {
         """,
         phase="data", rule="nan-in-data",
     ),
+    "rows that the loss leaves out": Way(
+        """
+        def compute(x, y, bad):
+            scores = torch.where(torch.arange(16)[:, None] == (3 if bad else -1), float("-inf"), x[:, :4])
+            out = model(scores.softmax(-1))  # HERE
+            keep = torch.arange(16) != 3
+            return F.cross_entropy(out[keep], y[keep])
+        """,
+        "softmax over a row that is -inf throughout", "softmax",
+        """
+        def compute(x, y, bad):
+            scores = torch.where(torch.arange(16)[:, None] == (3 if bad else -1), -1e9, x[:, :4])
+            out = model(scores.softmax(-1))
+            keep = torch.arange(16) != 3
+            return F.cross_entropy(out[keep], y[keep])
+        """,
+    ),
+    "acosh at 1": Way(
+        """
+        def compute(x, y, bad):
+            far = model(x).square() * (0 if bad else 1) + (0 if bad else 0.1)
+            return torch.acosh(1 + far).mean()  # HERE
+        """,
+        "acosh at 1 has no finite derivative", "acosh",
+        """
+        def compute(x, y, bad):
+            far = model(x).square() * (0 if bad else 1)
+            return torch.acosh(1.001 + far).mean()
+        """,
+        phase="backward",
+    ),
+    "ctc without an alignment": Way(
+        """
+        def compute(x, y, bad):
+            out = model(x).log_softmax(-1)[:, None].expand(16, 4, 2)
+            frames = torch.tensor([16, 16, 16, 2 if bad else 16])
+            return F.ctc_loss(out, torch.ones(4, 3).long(), frames, torch.full((4,), 3))  # HERE
+        """,
+        "too long for its input", "ctc_loss",
+        """
+        def compute(x, y, bad):
+            out = model(x).log_softmax(-1)[:, None].expand(16, 4, 2)
+            frames = torch.tensor([16, 16, 16, 2 if bad else 16])
+            return F.ctc_loss(out, torch.ones(4, 3).long(), frames, torch.full((4,), 3), zero_infinity=True)
+        """,
+    ),
 }  # fmt: skip
 
 

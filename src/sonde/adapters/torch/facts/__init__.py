@@ -83,6 +83,7 @@ class Facts:
         self.leaf_loss: dict[str, Any] | None = None
         """Where a loss is made that has no history."""
         self.strangers = Strangers()
+        self._strangers: list[dict[str, Any]] = []
         self.evaluations: dict[int, int] = {}
         self.eval_without_no_grad = 0
         self._walks = 0
@@ -274,6 +275,7 @@ class Facts:
         for scheduler in sorted(KNOWN.schedulers, key=KNOWN.number)[:MOST_OPTIMIZERS]:
             self._schedulers[KNOWN.number(scheduler)] = scheduler_facts(scheduler)
         self.holdings.look()
+        self._strangers = self.strangers.facts(self.eager) or self._strangers
         self._look_at_modules()
 
     @unseen
@@ -304,7 +306,7 @@ class Facts:
             "without_grad": self.no_grad_calls,
             "reached": self.reached,
             "leaf_loss": self.leaf_loss,
-            "strangers": self.strangers.facts(self.eager),
+            "strangers": self._strangers,
             "freezes": freezes(),
             "loaded_itself": loaded_itself(),
             "refilled": refilled(places),
