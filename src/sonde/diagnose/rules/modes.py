@@ -126,13 +126,14 @@ def dropout_module_left(case: Case) -> list[Finding]:
     for noise in case.facts.get("noise", []):
         if noise["module_training"] and noise["library"]:
             fact = case.facts.get("modules", {}).get(noise["module"], {})
+            hidden = fact.get("hidden") or not noise.get("registered", True)
             found.append(
                 Finding(
                     rule="dropout-left-in-train-mode",
-                    severity="warning" if fact.get("hidden") else "info",
+                    severity="warning" if hidden else "info",
                     title=f"{noise['module']} ({noise['type']}) stays in train mode when the model is in eval mode",
                     advice="Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
-                    if fact.get("hidden")
+                    if hidden
                     else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
                     phase="forward",
                     site=f"{noise['module']}:out",
@@ -141,9 +142,9 @@ def dropout_module_left(case: Case) -> list[Finding]:
                         "p": noise["p"],
                         "module.training": True,
                         "root.training": False,
-                        "registered": not fact.get("hidden"),
+                        "registered": not hidden,
                     },
-                    confidence=0.85 if fact.get("hidden") else 0.6,
+                    confidence=0.85 if hidden else 0.6,
                 )
             )
     return found[:3]

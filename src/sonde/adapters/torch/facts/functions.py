@@ -28,7 +28,8 @@ def careless() -> list[dict[str, Any]]:
 
 
 def _all(kind: type) -> Iterator[type]:
-    for inner in kind.__subclasses__():
+    below: list[type] = kind.__subclasses__()
+    for inner in below:
         yield inner
         yield from _all(inner)
 
