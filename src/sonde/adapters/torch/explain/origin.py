@@ -124,11 +124,17 @@ def _from_expression(node: ast.expr, line: int, place: Place, where: list[int], 
             if isinstance(called, nn.Module):
                 return {**here, "kind": "module", "module": called, "call": node, "frame": place.frame}
             if called is UNKNOWN and isinstance(func, ast.Attribute):  # a method of an object of the user's
-                called = getattr_static(type(evaluate(func.value, place.frame)), func.attr, None)
+                called = getattr_static(_kind(func.value, place.frame), func.attr, None)
             inside = _returned(called, where)
             if inside is not None:
                 return {"kind": "variable", "line": inside}
     return here
+
+
+def _kind(node: ast.expr, frame: FrameType) -> type:
+    """The class of what an expression gives; of `Buffer()`, which is not made again for this, the one that is called."""
+    made = evaluate(node.func, frame) if isinstance(node, ast.Call) else None
+    return made if isinstance(made, type) else type(evaluate(node, frame))
 
 
 def _returned(called: Any, where: list[Any]) -> dict[str, Any] | None:
