@@ -2,6 +2,7 @@
 
     python benchmarks/overhead.py                       all models and modes
     python benchmarks/overhead.py --models mlp --modes everything --turns 40
+    python benchmarks/overhead.py --modes 'plain hooks,anomaly mode'      what people use today (peers.py)
 
 A ratio is formed per pair of adjacent turns; the table shows the median of the pairs, of wall and of CPU time,
 and their quartiles. The first row is bare against bare: its distance from 1 is the noise.
@@ -19,12 +20,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import peers
+
 import sonde
 from sonde.session.options import Options
 from sonde.store.claim import create_run
 
 HERE = Path(__file__).parent
 STEPS = {"mlp": 20, "resnet": 1, "gpt": 1}
+SETTLED = 30
+"""Turns before the first that counts: where steps are short, Sonde needs hundreds to know what it can afford."""
 MODES: dict[str, float | None] = {"bare": -1.0, "sentinel": 0.0, "budget 5%": 0.05, "everything": None}
 TARGETS = {
     ("sentinel", "mlp"): 1.08, ("sentinel", "resnet"): 1.02, ("sentinel", "gpt"): 1.02,
@@ -36,10 +41,18 @@ class Side:
     """One training process."""
 
     def __init__(
-        self, model: str, budget: float | None, threads: int, folder: Path, dump: dict[str, Any] | None = None
+        self,
+        model: str,
+        budget: float | None,
+        threads: int,
+        folder: Path,
+        dump: dict[str, Any] | None = None,
+        peer: str = "",
     ) -> None:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         self.run: Path | None = None
+        if peer:
+            environment["PEER"] = peer
         if budget != -1.0:
             self.run = create_run(folder, None, {"script": "worker.py", "argv": []})
             options = Options(run=str(self.run.absolute()), budget=budget, quiet=True, dump=dump)
@@ -67,10 +80,12 @@ class Side:
 
 def duel(model: str, mode: str, turns: int, threads: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        bare, watched = (Side(model, MODES[side], threads, Path(folder)) for side in ("bare", mode))
+        bare = Side(model, -1.0, threads, Path(folder))
+        peer = mode if mode in peers.NEEDS else ""
+        watched = Side(model, MODES.get(mode, -1.0), threads, Path(folder), peer=peer)
         steps = STEPS[model]
         for side in (bare, watched):
-            side.turn(steps * 3)
+            side.turn(steps * (3 if peer or steps == 1 else SETTLED))
         ratios, cpu = [], []
         for k in range(turns):
             order = (bare, watched) if k % 2 == 0 else (watched, bare)
@@ -96,7 +111,7 @@ def duel(model: str, mode: str, turns: int, threads: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="mlp,resnet,gpt")
-    parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--modes", default=",".join([*MODES, *peers.installed()]))
     parser.add_argument("--turns", type=int, default=30)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)

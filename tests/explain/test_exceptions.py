@@ -686,6 +686,59 @@ scores = {}
 scores["loss"]  # HERE
 """)  # fmt: skip
 
+case("items that are None", "item-is-none", """
+class Items(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        if i == 5:
+            return None  # HERE
+        return torch.randn(4), 1
+model = nn.Linear(4, 3)
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(Items(), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("losses summed as numbers", "loss-is-a-number", """
+model = nn.Linear(4, 3)
+def criterion(out, y):
+    total = 0.0
+    for k in range(2):
+        total += F.cross_entropy(out, y).item()  # HERE
+    return total
+loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.randint(0, 3, (8,))), batch_size=4)
+""", LOOP)  # fmt: skip
+
+case("gradient of an input without one", "input-without-gradient", """
+model = nn.Linear(4, 1)
+def penalty(a, b):
+    mix = 0.5 * a + 0.5 * b  # HERE
+    (slope,) = torch.autograd.grad(model(mix).sum(), mix, create_graph=True)
+    return (slope.norm(dim=1) - 1).square().mean()
+penalty(torch.randn(8, 4), torch.randn(8, 4)).backward()
+""")  # fmt: skip
+
+case("parameters clamped before the backward pass", "inplace-modification", """
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+loss = model(torch.randn(8, 4)).mean()
+with torch.no_grad():
+    for p in model.parameters():
+        p.clamp_(-0.1, 0.1)  # HERE
+loss.backward()
+""")  # fmt: skip
+
+case("index from a float buffer", "index-dtype", """
+class Buffer:
+    def __init__(self):
+        self.action = np.zeros(16, dtype=np.float32)
+    def sample(self):
+        action = torch.from_numpy(self.action[:8])  # HERE
+        return torch.randn(8, 4), action
+model = nn.Linear(4, 3)
+state, action = Buffer().sample()
+model(state).gather(1, action.unsqueeze(1)).mean().backward()
+""")  # fmt: skip
+
 
 def findings(foundry: Foundry, script: str, tmp_path: Path, **options: Any) -> list[Finding]:
     ran = foundry.watched(script, tmp_path, **options)

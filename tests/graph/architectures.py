@@ -1,6 +1,8 @@
 """Trains one of four architectures compiled, and writes what came out: losses, weights, and what the compiler did.
 
-python architectures.py ARCHITECTURE BACKEND static|dynamic
+python architectures.py ARCHITECTURE BACKEND static|dynamic [STEP]
+
+In that STEP, the logarithm of a negative number is taken inside of the compiled code.
 """
 
 from __future__ import annotations
@@ -72,6 +74,15 @@ class Broken(nn.Module):
         return self.second(h)
 
 
+class Scaled(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor, scale: Tensor) -> Tensor:
+        return self.inner(x) * torch.log(scale)
+
+
 INPUTS = {
     "convolutional": (Convolutional, lambda n: torch.randn(n, 1, 8, 8)),
     "attentive": (Attentive, lambda n: torch.randn(n, 5, 8)),
@@ -80,17 +91,18 @@ INPUTS = {
 }
 
 
-def main(architecture: str, backend: str, shapes: str) -> None:
+def main(architecture: str, backend: str, shapes: str, bad: str = "") -> None:
     torch.manual_seed(0)
     kind, batch = INPUTS[architecture]
-    model = kind()
+    model = Scaled(kind()) if bad else kind()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     call = model if backend == "none" else torch.compile(model, backend=backend, dynamic=shapes == "dynamic")
     losses = []
-    for size in (6, 6, 4, 6) if shapes == "dynamic" else (6, 6, 6, 6):
+    for step, size in enumerate((6, 6, 4, 6) if shapes == "dynamic" else (6, 6, 6, 6)):
         x, y = batch(size), torch.randint(0, 3, (size,))
         optimizer.zero_grad()
-        loss = F.cross_entropy(call(x), y)
+        more = [torch.full((size, 1), -1.0 if step == int(bad) else 2.0)] if bad else []
+        loss = F.cross_entropy(call(x, *more), y)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

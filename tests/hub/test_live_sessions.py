@@ -102,6 +102,26 @@ def test_the_debuggers_commands_and_their_questions(there: HubProcess, foundry: 
         assert run.end().code == 0
 
 
+def test_compiled_graphs_are_compared_from_afar(there: HubProcess, foundry: Foundry, tmp_path: Path) -> None:
+    code = TRAINING.replace("loss = criterion(model(x), y)", "loss = criterion(compiled(x), y)").replace(
+        "criterion = ", 'compiled = torch.compile(model, backend="aot_eager")\ncriterion = '
+    )
+    with training(foundry, tmp_path, there.address.link, code=code) as run, there.client.live() as live:
+        timeline = Timeline(live)
+        place = timeline.follow(there.client, run.id)
+        place.control("pause")
+        timeline.type("stop")
+        said = [place.command("verify")]
+        if said[0]["resumed"]:  # nothing was kept before somebody looked
+            timeline.type("stop")
+            said.append(place.command(""))
+        lines = ["".join(piece["text"] for piece in line) for answer in said for line in answer["output"]]
+        compared = [line for line in lines if line.strip().startswith("graph ")]
+        assert len(compared) == 2
+        assert all(line.endswith("equal bit for bit") for line in compared)
+        place.control("continue")
+
+
 def test_what_is_kept_is_not_part_of_the_trace(there: HubProcess, foundry: Foundry, tmp_path: Path) -> None:
     """Stopped before step 0, everything is kept and looked at while the first step is traced."""
     with (

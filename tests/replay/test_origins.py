@@ -253,6 +253,52 @@ WAYS = {
         """,
         phase="data", rule="nan-in-data",
     ),
+    "rows that the loss leaves out": Way(
+        """
+        def compute(x, y, bad):
+            scores = torch.where(torch.arange(16)[:, None] == (3 if bad else -1), float("-inf"), x)
+            out = model(scores.softmax(-1))  # HERE
+            keep = torch.arange(16) != 3
+            return F.cross_entropy(out[keep], y[keep])
+        """,
+        "softmax over a row that is -inf throughout", "softmax",
+        """
+        def compute(x, y, bad):
+            scores = torch.where(torch.arange(16)[:, None] == (3 if bad else -1), -1e9, x)
+            out = model(scores.softmax(-1))
+            keep = torch.arange(16) != 3
+            return F.cross_entropy(out[keep], y[keep])
+        """,
+    ),
+    "acosh at 1": Way(
+        """
+        def compute(x, y, bad):
+            far = model(x).square() * (0 if bad else 1) + (0 if bad else 0.1)
+            return torch.acosh(1 + far).mean()  # HERE
+        """,
+        "acosh at 1 has no finite derivative", "acosh",
+        """
+        def compute(x, y, bad):
+            far = model(x).square() * (0 if bad else 1)
+            return torch.acosh(1.001 + far).mean()
+        """,
+        phase="backward",
+    ),
+    "ctc without an alignment": Way(
+        """
+        def compute(x, y, bad):
+            out = model(x).log_softmax(-1)[:, None].expand(16, 4, 2)
+            frames = torch.tensor([16, 16, 16, 2 if bad else 16])
+            return F.ctc_loss(out, torch.ones(4, 3).long(), frames, torch.full((4,), 3))  # HERE
+        """,
+        "too long for its input", "ctc_loss",
+        """
+        def compute(x, y, bad):
+            out = model(x).log_softmax(-1)[:, None].expand(16, 4, 2)
+            frames = torch.tensor([16, 16, 16, 2 if bad else 16])
+            return F.ctc_loss(out, torch.ones(4, 3).long(), frames, torch.full((4,), 3), zero_infinity=True)
+        """,
+    ),
 }  # fmt: skip
 
 
@@ -366,3 +412,32 @@ def test_the_bad_sample_is_named_by_its_index_in_the_dataset(workers: int, found
     assert first.source.line == line_of(text)
     fine = script("", loop=LOADER.format(value="0.0", workers=workers))
     assert problems(run(foundry, fine, tmp_path / "fine")) == []
+
+
+SCALED = """
+from torch.utils.data import Dataset, DataLoader
+class Scans(Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        row = X[i] * 0 if i == {blank} else X[i].abs()
+        return row / row.max(), Y[i]  # HERE
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(Scans(), batch_size=16):
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_sample_that_the_dataset_makes_bad_is_named_by_the_line_that_makes_it(
+    foundry: Foundry, tmp_path: Path
+) -> None:
+    text = script("", loop=SCALED.format(blank=37))
+    first = findings(run(foundry, text, tmp_path))[0]
+    assert first.rule == "nan-in-data"
+    assert first.evidence["dataset_indices"] == [37]
+    assert first.source is not None
+    assert first.source.line == line_of(text)
+    assert problems(run(foundry, script("", loop=SCALED.format(blank=-1)), tmp_path / "fine")) == []

@@ -840,6 +840,133 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Dead()
         train(model, torch.optim.SGD(model.parameters(), lr=0.01), 40)
     """),
+    "weights initialised in every epoch": ("weights-reset", """
+        model = Net()
+        def init(m):
+            if isinstance(m, nn.Linear):
+                nn.init.xavier_uniform_(m.weight)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(4):
+            model.apply(init)  # HERE
+            train(model, optimizer, 6)
+    """),
+    "layer norm of one feature": ("norm-over-one-value", """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1), nn.LayerNorm(1))  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=F.mse_loss, target=t)
+    """),
+    "tanh for large targets": ("output-cannot-reach-targets", """
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1), nn.Tanh())  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=F.mse_loss, target=t * 5 + 20)
+    """),
+    "bootstrapped target with a gradient": ("target-not-detached", """
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+        def loss(out, reward):
+            following = model(x[torch.randint(0, 256, (16,))])
+            target = reward + 0.9 * following.max(1, keepdim=True).values  # HERE
+            return F.smooth_l1_loss(out[:, :1], target)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=loss, target=t)
+    """),
+    "parameter times a constant": ("tensor-not-registered", """
+        class Prompted(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.shift = nn.Parameter(torch.randn(8)) * 0.1  # HERE
+                self.head = nn.Linear(8, 3)
+            def forward(self, x):
+                return self.head(x + self.shift)
+        model = Prompted()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(12):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward(retain_graph=True)
+            optimizer.step()
+    """),
+    "step behind the loop": ("gradients-discarded", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(5):
+            for index in torch.randperm(256).split(64):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x[index]), y[index]).backward()
+            optimizer.step()  # HERE
+    """),
+    "generator's loss on the detached fake": ("loss-without-graph", """
+        G, D = nn.Linear(8, 8), nn.Linear(8, 1)
+        opt_g, opt_d = torch.optim.SGD(G.parameters(), lr=0.1), torch.optim.SGD(D.parameters(), lr=0.1)
+        for _ in range(12):
+            fake = G(torch.randn(16, 8))
+            loss_d = F.softplus(D(fake.detach())).mean() + F.softplus(-D(x[:16])).mean()
+            opt_d.zero_grad()
+            loss_d.backward()
+            opt_d.step()
+            loss_g = F.softplus(-D(fake.detach())).mean()  # HERE
+            opt_g.zero_grad()
+            loss_g.backward()
+            opt_g.step()
+    """),
+    "plateau that waits for an accuracy to fall": ("learning-rate-collapses", """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)  # HERE
+        for epoch in range(12):
+            train(model, optimizer, 5)
+            plateau.step(0.5 + 0.03 * epoch)
+    """),
+    "targets of a loader that are all 0": ("labels-constant", """
+        from torch.utils.data import DataLoader, Dataset
+        class Scores(Dataset):
+            def __len__(self):
+                return 128
+            def __getitem__(self, i):
+                score = int(torch.sigmoid(x[i, 0]))  # whole, by mistake
+                return x[i], torch.tensor([float(score)])  # HERE
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for a, b in DataLoader(Scores(), batch_size=8):
+            optimizer.zero_grad()
+            F.mse_loss(model(a), b).backward()
+            optimizer.step()
+    """),
+    "language model that copies": ("target-is-input", """
+        ids = torch.randint(0, 9, (256, 6))
+        class Words(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.rnn, self.head = nn.Embedding(9, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 9)
+            def forward(self, ids):
+                return self.head(self.rnn(self.embed(ids))[0])
+        model = Words()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(12):
+            index = torch.randint(0, 256, (16,))
+            given, wanted = ids[index], ids[index]  # HERE
+            optimizer.zero_grad()
+            F.cross_entropy(model(given).flatten(0, 1), wanted.flatten()).backward()
+            optimizer.step()
+    """),
+    "two views and nothing else": ("constant-output-is-best", """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+        def loss(out, _):
+            other = model(x[:16] + 0.1)
+            return -F.cosine_similarity(out, other).mean()  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=loss)
+    """),
+    "backward without the gradient": ("backward-ignores-gradient", """
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+            @staticmethod
+            def backward(ctx, gradient):
+                (x,) = ctx.saved_tensors
+                return 2 * x  # HERE
+        class Squared(Net):
+            def forward(self, x):
+                return self.head(Square.apply(self.encoder(x)))
+        model = Squared()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
@@ -1326,5 +1453,124 @@ NEAR_MISSES: dict[str, str] = {
     "log_softmax and nll": """
         model = nn.Sequential(nn.Linear(8, 3), nn.LogSoftmax(dim=1))
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), 20, loss=F.nll_loss)
+    """,
+    "new start with a new optimizer": """
+        for fold in range(3):
+            model = Net() if fold == 0 else model
+            for part in model.modules():
+                if isinstance(part, nn.Linear):
+                    part.reset_parameters()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            train(model, optimizer, 8)
+    """,
+    "one layer reset now and then": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(4):
+            model.head.reset_parameters()
+            train(model, optimizer, 8)
+    """,
+    "group norm of one channel a group": """
+        class Picture(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.norm, self.head = nn.Conv1d(1, 4, 3), nn.GroupNorm(4, 4), nn.Linear(24, 3)
+            def forward(self, x):
+                return self.head(self.norm(self.conv(x[:, None])).flatten(1))
+        model = Picture()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """,
+    "tanh that is scaled to its targets": """
+        class Scaled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+            def forward(self, x):
+                return 20 * torch.tanh(self.net(x))
+        model = Scaled()
+        train(model, torch.optim.SGD(model.parameters(), lr=1e-3), loss=F.mse_loss, target=t * 3)
+    """,
+    "sigmoid for targets within its range": """
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1), nn.Sigmoid())
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=F.mse_loss, target=t.sigmoid() * 1.2 - 0.1)
+    """,
+    "bootstrapped target without a gradient": """
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+        def loss(out, reward):
+            following = model(x[torch.randint(0, 256, (16,))]).detach()
+            return F.smooth_l1_loss(out[:, :1], reward + 0.9 * following.max(1, keepdim=True).values)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=loss, target=t)
+    """,
+    "accumulation over an epoch": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(5):
+            optimizer.zero_grad()
+            for index in torch.randperm(256).split(64):
+                (F.cross_entropy(model(x[index]), y[index]) / 4).backward()
+            optimizer.step()
+    """,
+    "constant targets of one's own": """
+        D = nn.Linear(8, 1)
+        train(D, torch.optim.SGD(D.parameters(), lr=0.1), loss=F.mse_loss, target=torch.ones(256, 1))
+    """,
+    "autoencoder of words": """
+        ids = torch.randint(0, 9, (256, 6))
+        class Words(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.rnn, self.head = nn.Embedding(9, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 9)
+            def forward(self, ids):
+                _, state = self.rnn(self.embed(ids))
+                return self.head(self.rnn(torch.zeros(len(ids), 6, 8), state)[0])
+        model = Words()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(12):
+            given = ids[torch.randint(0, 256, (16,))]
+            optimizer.zero_grad()
+            F.cross_entropy(model(given).flatten(0, 1), given.flatten()).backward()
+            optimizer.step()
+    """,
+    "targets that are rolled": """
+        ids = torch.randint(0, 9, (256, 6))
+        model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 9))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(12):
+            given = ids[torch.randint(0, 256, (16,))]
+            optimizer.zero_grad()
+            F.cross_entropy(model(given).flatten(0, 1), given.roll(-1, 1).flatten()).backward()
+            optimizer.step()
+    """,
+    "two views with a variance": """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+        def loss(out, _):
+            other = model(x[:16] + 0.1)
+            return F.mse_loss(out, other) + F.relu(1 - out.std(0)).mean()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=loss)
+    """,
+    "own loss without the gradient that is 1": """
+        class Loss(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, out, y):
+                p = out.softmax(1)
+                ctx.save_for_backward(p, y)
+                return -p.gather(1, y[:, None]).log().mean()
+            @staticmethod
+            def backward(ctx, gradient):
+                p, y = ctx.saved_tensors
+                return (p - F.one_hot(y, 3)) / len(y), None
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=Loss.apply)
+    """,
+    "Monte-Carlo dropout": """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.2), nn.Linear(16, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model.train()
+            train(model, optimizer, 5)
+            model.eval()
+            model[1].train()
+            with torch.no_grad():
+                torch.stack([model(x) for _ in range(4)]).std(0)
     """,
 }

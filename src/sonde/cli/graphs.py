@@ -8,7 +8,7 @@ from sonde.cli.screen import console, print_json, table
 from sonde.model.graph import GraphRecord
 from sonde.store.reader import Recording
 
-_EVENTS = ("recompiled", "graph_break", "compiled_departs")
+_EVENTS = ("recompiled", "graph_break", "compiled_departs", "graphs_compared")
 
 
 def show_graphs(recording: Recording, *, as_json: bool, limit: int) -> None:
@@ -43,6 +43,18 @@ def show_graphs(recording: Recording, *, as_json: bool, limit: int) -> None:
         if events[kind]:
             out.print(f"\n{title}", style="bold")
             out.print(table(("where", "why"), [(_where(event), _why(event)) for event in events[kind]]))
+    if events["graphs_compared"]:
+        out.print(f"\n{_compared(events['graphs_compared'])}")
+
+
+def _compared(events: list[dict[str, Any]]) -> str:
+    """How the compiled calls that were also made uncompiled came out."""
+    calls, departed = (sum(event[name] for event in events) for name in ("calls", "departed"))
+    furthest = max(event["furthest"] for event in events)
+    result = (
+        f"{departed} departed" if departed else f"all equal within rounding (at most {furthest:.1e} of the norm apart)"
+    )
+    return f"compared with the same graphs uncompiled: {calls} calls in {len(events)} steps, {result}"
 
 
 def _brief(rank: int, graph: GraphRecord) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from sonde.cli.outcome import finish
 from sonde.cli.supervise import supervise
 from sonde.cli.target import command_line
 from sonde.errors import UsageError
+from sonde.session.dump.iterations import parse_iterations
 from sonde.session.options import GraphMode, Options, parse_budget, parse_size
 from sonde.store.claim import create_run
 
@@ -92,6 +93,12 @@ BLOCKING = {
     "every node with min, max and norm, or nothing.",
 )
 @click.option("--exact", "graph", flag_value="exact", help="Short for --graph exact: compiled code stays as it is.")
+@click.option(
+    "--verify-steps",
+    metavar="0,100-110",
+    help="Steps in which every call of a compiled graph is compared with the graph uncompiled, or `all` "
+    "(default: the first call of each graph).",
+)
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
 def run(
     watch_texts: tuple[str, ...],
@@ -111,6 +118,7 @@ def run(
     save_steps: tuple[int, ...],
     bundles: str,
     graph: GraphMode,
+    verify_steps: str | None,
     target: tuple[str, ...],
 ) -> None:
     """Run a training under Sonde; the script, its output and its exit code stay as they are.
@@ -128,7 +136,7 @@ def run(
         target, watch_texts=watch_texts, on_hit=on_hit, budget=budget, record=record, report_file=report_file,
         steps=steps, recommended=not no_recommended, quiet=quiet, verbose=verbose, blocking=blocking, ui=ui,
         save_steps=save_steps, bundles=bundles,
-        graph=graph,
+        graph=graph, verify_steps=verify_steps,
         dump_sites=dump_sites, dump_steps=dump_steps, dump_config=dump_config,
     )  # fmt: skip
     sys.exit(code)
@@ -151,6 +159,7 @@ def run_target(
     save_steps: tuple[int, ...] = (),
     bundles: str = "1GB",
     graph: GraphMode = "auto",
+    verify_steps: str | None = None,
     dump_sites: tuple[str, ...] = (),
     dump_steps: str | None = None,
     dump_config: Path | None = None,
@@ -163,6 +172,7 @@ def run_target(
     points = watches(watch_texts, content, action)
     if report_file not in (None, "-"):
         check_writable(Path(report_file))
+    verified = parse_iterations(verify_steps, key="--verify-steps") if verify_steps is not None else None
     check_dump(dump_sites, dump_steps, dump_config)
     parent, name = (record.parent, record.name) if record is not None else (Path(".sonde") / "runs", None)
     try:
@@ -188,6 +198,7 @@ def run_target(
         bundle_bytes=parse_size(bundles),
         save_steps=save_steps,
         graph=graph,
+        verify_steps=verified,
         dump=dump_of(dump_sites, dump_steps, dump_config, folder),
         hub=hub.address.link if hub is not None and hub.address is not None else "",
     )

@@ -225,8 +225,45 @@ def _inverse_cosine(op: OpRecord, origin: Origin) -> Cause | None:
     )
 
 
-def _norm(op: OpRecord, origin: Origin) -> Cause | None:
-    return None
+def _inverse_hyperbolic(op: OpRecord, origin: Origin) -> Cause | None:
+    (given,) = floats(op)[:1] or (None,)
+    if given is None or not given.stats.get("min", 1.0) < 1.0:
+        return None
+    return Cause(
+        f"{op.op} below 1",
+        "Clamp the argument to 1 + eps: rounding takes it below 1.",
+        {"in.min": given.stats["min"]},
+    )
+
+
+def _weight_norm(op: OpRecord, origin: Origin) -> Cause | None:
+    given = floats(op)
+    if not given or any(fact.stats.get("absmax") != 0.0 for fact in given):
+        return None
+    return Cause(
+        "weight_norm of a weight that is 0",
+        "It divides by the weight's norm: start with small random numbers instead of zeros, or set the gain to 0 "
+        "(parametrizations.weight.original0) and leave the direction random.",
+        {"weight.absmax": 0.0},
+    )
+
+
+def _alignment(op: OpRecord, origin: Origin) -> Cause | None:
+    """The loss is infinite where no alignment exists: fewer frames than labels (and blanks between equal ones)."""
+    if len(op.inputs) < 4 or not any(count(fact.stats, "pos_inf") for fact in op.outputs):
+        return None
+    frames, labels = op.inputs[2], op.inputs[3]
+    evidence: dict[str, float | str] = {
+        "input_lengths.min": frames.stats.get("min", 0.0),
+        "target_lengths.max": labels.stats.get("max", 0.0),
+    }
+    return Cause(
+        "a target that is too long for its input in ctc_loss",
+        "No alignment exists where a target has more labels (and repeats) than its input has frames: leave such samples "
+        "out, or use zero_infinity=True.",
+        evidence,
+        sure=evidence["target_lengths.max"] > evidence["input_lengths.min"],  # type: ignore[operator]
+    )
 
 
 def _attention(op: OpRecord, origin: Origin) -> Cause | None:
@@ -252,6 +289,9 @@ _FORWARD: dict[str, _Explain] = {
     **dict.fromkeys(("cross_entropy", "nll_loss"), _loss_of_classes),
     **dict.fromkeys(("mean", "std", "var", "max", "min"), _average),
     **dict.fromkeys(("acos", "arccos", "asin", "arcsin", "atanh"), _inverse_cosine),
+    **dict.fromkeys(("acosh", "arccosh"), _inverse_hyperbolic),
+    **dict.fromkeys(("weight_norm", "norm_except_dim"), _weight_norm),
+    "ctc_loss": _alignment,
     **dict.fromkeys(("scaled_dot_product_attention", "multi_head_attention_forward"), _attention),
 }
 
@@ -332,6 +372,12 @@ def backward_cause(op: OpRecord) -> Cause:
             f"{op.op} at 1 or -1 has no finite derivative",
             "Clamp the argument to [-1 + eps, 1 - eps].",
             {"in.absmax": max((f.stats.get("absmax", 0.0) for f in given), default=0.0)},
+        )
+    if name in ("acosh", "arccosh") and any(fact.stats.get("min", 2.0) <= 1.0 for fact in given):
+        return Cause(
+            f"{op.op} at 1 has no finite derivative",
+            "Clamp the argument to 1 + eps.",
+            {"in.min": min(fact.stats["min"] for fact in given)},
         )
     if name in ("exp", "expm1", "softplus", "sinh", "cosh"):
         cause = _exponential(op, Origin(op))

@@ -130,6 +130,22 @@ def backward_origin(trace: Trace) -> OpRecord | None:
     return None
 
 
+def spoilt_before(trace: Trace, op: OpRecord) -> Origin | None:
+    """Where values came from that were bad before `op` took them, and that the loss leaves out: a row of NaN that is
+    selected away costs the loss nothing, and every gradient that is a product with it."""
+    for fact in op.inputs:
+        if not bad(fact.stats) or on_purpose(trace, fact):
+            continue
+        if fact.producer is None or fact.producer >= op.index:
+            if not fact.name:
+                return Origin(op, outside=fact)
+            continue
+        origin = forward_origin(trace, fact.producer)
+        if origin is not None and (origin.outside is None or not origin.outside.name):
+            return origin
+    return None
+
+
 def _reached(trace: Trace, fact: TensorFact) -> bool:
     """Whether the bad gradient arrived at this input."""
     if not fact.requires_grad:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+from sonde.model.site import SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +34,27 @@ class GraphRecord:
     seconds: float = 0.0
     dynamic: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+Outcome = Literal["same", "rounding", "departs", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCheck:
+    """A compiled graph against itself, run uncompiled on the same inputs: the same bit by bit, the same but for rounding, or not.
+
+    `distance` is relative to the norm; of a graph that departs, at its first node that does (`site`, `source`; `exact`: found by
+    compiling parts of the graph, else it is the first output). `why` says what stood in the way of comparing.
+    """
+
+    graph: int
+    phase: str
+    backend: str
+    nodes: int
+    outcome: Outcome
+    distance: float = 0.0
+    max_abs: float = 0.0
+    site: str = ""
+    source: SourceLine | None = None
+    exact: bool = False
+    why: str = ""

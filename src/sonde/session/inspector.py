@@ -5,12 +5,13 @@ Called in the training thread, during a stop. Values come as numpy arrays that t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from sonde.model.graph import GraphCheck
 from sonde.session.session import Session
 
 
@@ -73,6 +74,10 @@ class Inspector(Protocol):
 
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
         """Writes into the live tensor and says in one sentence what was changed."""
+
+    def verify(self) -> Iterator[GraphCheck]:
+        """Compiled graphs that were called in this step, or else in the one before, against themselves uncompiled; one by one,
+        because each may take its time. Empty where none was called, or its inputs are not at hand."""
 
     def facts(self) -> dict[str, str]:
         """Step, epoch, speed, overhead, device, rank, script: what the status line shows."""

@@ -54,6 +54,9 @@ class Options:
     """What builds the model for that, `package.module:function`; else the script does."""
     graph: GraphMode = "auto"
     """What compiled graphs digest by themselves: what is watched by name (auto), nothing (exact), every node (nodes, full)."""
+    verify_steps: tuple[tuple[int, int], ...] | None = None
+    """Steps (first and last; () is every step) in which every call of a compiled graph is compared with the graph uncompiled; None: only
+    the first call of each graph is."""
     window: tuple[int, int] = (0, 1)
     """Steps that are traced op by op: from the first of these to before the second."""
     twin: Twin | None = None
@@ -75,6 +78,8 @@ class Options:
             fields = json.loads(text)
             fields["watches"] = tuple(tuple(entry) for entry in fields["watches"])
             fields["window"] = tuple(fields.get("window", (0, 1)))
+            if fields.get("verify_steps") is not None:
+                fields["verify_steps"] = tuple((int(first), int(last)) for first, last in fields["verify_steps"])
             fields["twin"] = Twin(**fields["twin"]) if fields.get("twin") else None
             fields["save_steps"] = tuple(fields.get("save_steps", ()))
             return Options(**fields)

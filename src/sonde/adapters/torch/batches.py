@@ -19,7 +19,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, strided
 from torch.utils.data import Subset, dataloader
 
 from sonde.adapters.torch.frames import display_path, is_user
@@ -34,13 +34,25 @@ MOST = 4096
 class Batch:
     """The batch that a loader gave last."""
 
-    def __init__(self, dataset: Any, indices: list[int]) -> None:
+    def __init__(self, dataset: Any, indices: list[int], given: Any = None) -> None:
         self.dataset = weakref.ref(dataset) if type(dataset).__weakrefoffset__ else lambda: dataset
         self.indices = indices
         while isinstance(dataset, Subset):
             dataset = dataset.dataset
         self.kind = type(dataset)
         """What it is, for when it is gone."""
+        parts = given.values() if isinstance(given, dict) else given if isinstance(given, list | tuple) else ()
+        self.memory = [_memory(part) for part in parts]
+        """Where each part of the batch lies."""
+
+    def part_of(self, tensor: Tensor) -> int | None:
+        """Which part of the batch a tensor is (or is a view of)."""
+        at = _memory(tensor)
+        return self.memory.index(at) if at and at in self.memory else None
+
+    def part_line(self, part: int) -> dict[str, Any] | None:
+        """The line of the user's `__getitem__` that makes this part."""
+        return _sample_line(self.dataset(), part)
 
     def facts(self) -> dict[str, Any]:
         """For the recording: the dataset's type, the indices, and the line where its samples are made."""
@@ -59,12 +71,53 @@ latest: Batch | None = None
 """The last batch of any loader, also from before the session began."""
 
 
-def _sample_line(dataset: Any) -> dict[str, Any] | None:
+def _memory(tensor: Any) -> int:
+    return tensor.untyped_storage().data_ptr() if isinstance(tensor, Tensor) and tensor.layout is strided else 0
+
+
+def _sample_line(dataset: Any, part: int = 0) -> dict[str, Any] | None:
     place = sample_place(dataset)
     if place is None:
         return None
     path, line = place
+    line = _returned(path, line, part) or line
     return {"file": display_path(path), "line": line, "code": linecache.getline(path, line).strip()}
+
+
+def _returned(path: str, first: int, part: int) -> int | None:
+    """Of a `__getitem__` that begins on a line: where a part of what it returns last gets its value."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(path)))
+    except (SyntaxError, ValueError):
+        return None
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and first in (
+            function.lineno,
+            *(decorator.lineno for decorator in function.decorator_list),
+        ):
+            given = [node for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
+            if not given:
+                return None
+            value: ast.AST | None = max(given, key=lambda node: node.lineno).value
+            if isinstance(value, ast.Tuple | ast.List) and part < len(value.elts):
+                value = value.elts[part]
+            elif isinstance(value, ast.Dict) and part < len(value.values):
+                value = value.values[part]
+            while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not value.args:
+                value = value.func.value  # x.float()
+            if isinstance(value, ast.Name):
+                bound = [
+                    node.lineno
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Assign | ast.AugAssign)
+                    and any(
+                        isinstance(target, ast.Name) and target.id == value.id
+                        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+                    )
+                ]
+                return max(bound, default=value.lineno)
+            return getattr(value, "lineno", None)
+    return None
 
 
 def sample_place(dataset: Any) -> tuple[str, int] | None:
@@ -104,7 +157,7 @@ def watch_batches(current: Callable[[], Eager | None]) -> None:
                 batch = step(self)
         waiting = self.__dict__.get("_sonde_indices")
         if waiting:
-            latest = Batch(self._dataset, waiting.popleft())
+            latest = Batch(self._dataset, waiting.popleft(), batch)
         return batch
 
     base._next_index, base.__next__ = noted_index, observed_next

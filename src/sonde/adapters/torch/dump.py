@@ -12,7 +12,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -33,9 +33,15 @@ from sonde.watch.suggest import nearest
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
-    from sonde.adapters.torch.entry import Entry
 
 log = logging.getLogger("sonde.dump")
+
+
+class Named(Protocol):
+    """A module, as far as a dump needs it."""
+
+    name: str
+    type: str
 
 
 class Dump:
@@ -104,7 +110,7 @@ class Dump:
 
     # -- modules ---------------------------------------------------------------------------------
 
-    def entering(self, entry: Entry, args: Any, kwargs: Any) -> int:
+    def entering(self, entry: Named, args: Any, kwargs: Any) -> int:
         """A module is about to run. The number of its call in this step, or -1 where it is not dumped."""
         eager = self.eager
         if eager.opaque or eager.phase is Phase.BACKWARD or self.evaluating:
@@ -119,7 +125,7 @@ class Dump:
                 self.on_gradient(tensor, self._site(entry.name, Role.GRAD_IN, Kind.MODULE, entry.type, k, given), call)
         return call
 
-    def left(self, entry: Entry, call: int, args: Any, kwargs: Any, out: Any) -> None:
+    def left(self, entry: Named, call: int, args: Any, kwargs: Any, out: Any) -> None:
         """A module gave `out`."""
         given = tensors_in(out)
         if self.settings.overflow_only and self._roles[Role.IN] and any(map(self.overflowed, given)):
@@ -140,7 +146,7 @@ class Dump:
         self.ops.pause()
         return True
 
-    def _inputs(self, entry: Entry, call: int, args: Any, kwargs: Any, *, anyway: bool = False) -> None:
+    def _inputs(self, entry: Named, call: int, args: Any, kwargs: Any, *, anyway: bool = False) -> None:
         given = tensors_in((args, kwargs))
         for k, tensor in enumerate(given):
             self.put(tensor, self._site(entry.name, Role.IN, Kind.MODULE, entry.type, k, given), call, anyway=anyway)

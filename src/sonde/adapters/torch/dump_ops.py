@@ -61,25 +61,34 @@ class DumpOps(TorchFunctionMode):  # type: ignore[misc]
             return func(*args, **kwargs)
         entry = eager.stack[-1] if eager.stack else None
         module = entry.name if entry is not None else ""
+        given = (args, kwargs)
+        try:
+            address, call = self.begins(module, name, given)
+        except Exception as problem:
+            eager.session.guard.contain("dumping an op", problem)
+            return func(*args, **kwargs)
+        out = func(*args, **kwargs)
+        try:
+            self.ends(address, name, call, given, out)
+        except Exception as problem:
+            eager.session.guard.contain("dumping an op", problem)
+        return out
+
+    def begins(self, module: str, name: str, given: Any) -> tuple[str, int]:
+        """An op is about to run in that module. Its address, and which call of the module it is."""
         call = self.dump.calls_of(module)
         count = self._counts[module, call, name]
         self._counts[module, call, name] = count + 1
         address = f"{module}/{name}#{count}"
-        overflows = self.dump.settings.overflow_only
-        try:
-            if not overflows:
-                self._put(address, name, Role.IN, (args, kwargs), call)
-        except Exception as problem:
-            eager.session.guard.contain("dumping an op", problem)
-        out = func(*args, **kwargs)
-        try:
-            if isinstance(out, Tensor | list | tuple):
-                if overflows and any(map(self.dump.overflowed, tensors_in(out))):
-                    self._put(address, name, Role.IN, (args, kwargs), call, anyway=True)
-                self._put(address, name, Role.OUT, out, call)
-        except Exception as problem:
-            eager.session.guard.contain("dumping an op", problem)
-        return out
+        if not self.dump.settings.overflow_only:
+            self._put(address, name, Role.IN, given, call)
+        return address, call
+
+    def ends(self, address: str, name: str, call: int, given: Any, out: Any) -> None:
+        if isinstance(out, Tensor | list | tuple):
+            if self.dump.settings.overflow_only and any(map(self.dump.overflowed, tensors_in(out))):
+                self._put(address, name, Role.IN, given, call, anyway=True)
+            self._put(address, name, Role.OUT, out, call)
 
     def _put(self, name: str, op: str, role: Role, value: Any, call: int, *, anyway: bool = False) -> None:
         given = tensors_in(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from sonde.adapters.torch.eager import Eager
 from sonde.adapters.torch.optimizers import known_optimizers
 from sonde.adapters.torch.tensors import dtype_name
 from sonde.errors import UsageError
+from sonde.model.graph import GraphCheck
 from sonde.model.site import Site
 from sonde.session.inspector import ModuleNode, OptimizerNode, Value
 from sonde.watch.suggest import nearest
@@ -84,6 +86,9 @@ class TorchInspector:
                 raise UsageError(f"{address} of shape {list(tensor.shape)} cannot be set so: {problem}.") from None
         self.session.writer.event("assigned", address=address, index=str(index), value=value, step=self.eager.step)
         return f"{address} was changed: from here on the training is no longer bit-identical to an undisturbed run"
+
+    def verify(self) -> Iterator[GraphCheck]:
+        return self.eager.graphs.comparison.checks()
 
     def facts(self) -> dict[str, str]:
         policy = self.session.policy

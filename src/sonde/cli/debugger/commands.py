@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sonde.cli.debugger import (
     breakpoints,
+    compiled,
     control,
     information,
     python,
@@ -19,7 +20,7 @@ TABLE = Table(
         "Running": control.COMMANDS,
         "Breakpoints": breakpoints.COMMANDS,
         "Watchpoints": watchpoints.COMMANDS,
-        "Values": values.COMMANDS + statistics.COMMANDS,
+        "Values": values.COMMANDS + statistics.COMMANDS + compiled.COMMANDS,
         "Where and what": stack.COMMANDS + information.COMMANDS + python.COMMANDS,
     }
 )

@@ -82,6 +82,7 @@ class Console:
         plan = self._python.go_on(context)
         if plan is None:
             show_stop(context.terminal, context.stop, self.inspector)
+            self._notes.keep_promise(context)
         return plan
 
     def _turn(self, context: Context) -> Resume | None:

@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Notes:
-    """What outlives a stop. `listed` is the file and the last line that `list` showed."""
+    """What outlives a stop. `listed` is the file and the last line that `list` showed; `promised` is to be done at the next stop."""
 
     listed: tuple[str, int] | None = None
+    promised: Callable[[Context], None] | None = None
+
+    def keep_promise(self, context: Context) -> None:
+        promised, self.promised = self.promised, None
+        if promised is not None:
+            promised(context)
 
 
 @dataclass(slots=True)

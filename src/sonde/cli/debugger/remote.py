@@ -107,6 +107,7 @@ class RemoteConsole:
         plan = self._python.go_on(context)
         if plan is None:
             show_stop(context.terminal, context.stop, self.inspector)
+            self._notes.keep_promise(context)
         return plan
 
     def complete(self, text: str) -> tuple[int, list[str]]:

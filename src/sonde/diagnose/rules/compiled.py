@@ -11,7 +11,8 @@ from sonde.model.site import SourceLine
 
 @rule("compiled-result-differs")
 def departures(case: Case) -> list[Finding]:
-    """The first call of every compiled graph is also made node by node, and both results are compared. Where they part by
+    """The first call of every compiled graph (and every call in steps of --verify-steps, and whatever `verify` in the debugger is
+    asked for) is also made node by node, and both results are compared. Where they part by
     far more than rounding explains (1 % of the norm in float32), the compiler is wrong about the named node: the graph was
     compiled up to each node in turn, and this is the first one that departs. The training then learns on other values than
     the program says. Compilers reorder sums and use other approximations; that stays orders of magnitude below.
@@ -20,7 +21,7 @@ def departures(case: Case) -> list[Finding]:
     if not found:
         return []
     first = min(found, key=lambda event: (not event.get("exact"), bool(event.get("backward")), event.get("graph", 0)))
-    return [_finding(case, first, len(found))]
+    return [_finding(case, first, len({event.get("graph") for event in found}))]
 
 
 def _finding(case: Case, event: dict[str, Any], count: int) -> Finding:

@@ -58,8 +58,13 @@ def not_shuffled(case: Case) -> list[Finding]:
 @rule("labels-constant")
 def constant_labels(case: Case) -> list[Finding]:
     """Every label of every batch is the same class. No order of a loader can do that: its data set holds one class, as
-    when data that are sorted by class are split without shuffling; the finding names where the data set is made.
+    when data that are sorted by class are split without shuffling; the finding names where the data set is made. So it is
+    with targets that are numbers, where a loader gives them and they are all the same: a cast to whole numbers does that.
+    Targets that the program makes itself (the ones of a GAN) are meant to be constant.
     """
+    values = case.facts.get("batches", {}).get("value_targets") or {}
+    if values.get("constant") and values["batches"] >= 10 and values["elements"] >= 50:
+        return [_constant_values(case, values)]
     labels = case.facts.get("batches", {}).get("labels", [])
     if len(labels) < 10 or sum(row[0] for row in labels) < 50:
         return []
@@ -81,6 +86,22 @@ def constant_labels(case: Case) -> list[Finding]:
             confidence=0.8,
         )
     ]
+
+
+def _constant_values(case: Case, values: dict[str, Any]) -> Finding:
+    loader = _trained_loader(case)
+    made = values.get("line") or ((loader.get("data_line") or loader["made"]) if loader else None)
+    return Finding(
+        rule="labels-constant",
+        severity="warning",
+        title=f"All {values['elements']} targets of {values['batches']} batches are {values['value']:g}",
+        advice="Look at how the targets are made: a cast to int (or a comparison) may have taken all difference from them.",
+        step=0,
+        site="data",
+        source=place(made),
+        evidence={name: values[name] for name in ("batches", "elements", "value")},
+        confidence=0.85,
+    )
 
 
 @rule("inputs-constant")

@@ -34,6 +34,23 @@ def everything_frozen(event: Event) -> Cause | None:
     )
 
 
+@family("input-without-gradient")
+def input_without_gradient(event: Event) -> Cause | None:
+    """`torch.autograd.grad` is asked for the gradient of a tensor that does not require one, as in a gradient penalty on
+    an interpolation: it must require a gradient before anything is computed from it."""
+    facts = event.get("gradient")
+    if not facts or not facts.get("asked_for"):
+        return None
+    name = facts["asked_for"]
+    return Cause(
+        title=f"the gradient of `{name}` is asked for, which does not require one",
+        advice=f"{name}.requires_grad_() where it is made, before the forward pass that uses it.",
+        line=facts.get("line"),
+        evidence={"variable": name},
+        confidence=0.93,
+    )
+
+
 @family("loss-without-gradient")
 def loss_without_gradient(event: Event) -> Cause | None:
     """There are trainable parameters, but the loss is not connected with them: computed under no_grad, or detached on
@@ -114,9 +131,13 @@ def inplace_modification(event: Event) -> Cause | None:
             confidence=0.95,
         )
     if facts.get("line"):
+        what = f" ({facts['parameter']})" if facts.get("parameter") else ""
         return Cause(
-            title=f"`{facts['variable']}` is overwritten in place, and the backward pass needs its old value",
-            advice="Write it out of place, or on a clone.",
+            title=f"`{facts['variable']}`{what} is overwritten in place, and the backward pass needs its old value",
+            advice="Change parameters after backward() and step(), not between forward and backward."
+            if what
+            else "Write it out of place, or on a clone.",
+            module=(facts.get("parameter") or "").rpartition(".")[0] or None,
             line=facts["line"],
             op=facts.get("changed_by"),
             evidence=evidence,

@@ -66,6 +66,22 @@ def uneven_items(event: Event) -> Cause | None:
     )
 
 
+@family("item-is-none")
+def item_is_none(event: Event) -> Cause | None:
+    """An item of a data set is None, which no batch can be made of: its `__getitem__` returns nothing for some items."""
+    facts = event.get("missing_item")
+    if not facts:
+        return None
+    which = f" for item {facts['index']}" if facts.get("index") is not None else ""
+    return Cause(
+        title=f"{facts['dataset']}.__getitem__ returns None{which}",
+        advice="Leave such items out when the data set is built, or filter them in a collate_fn.",
+        line=facts.get("line"),
+        evidence={name: facts[name] for name in ("dataset", "index") if facts.get(name) is not None},
+        confidence=0.93,
+    )
+
+
 @family("data-worker")
 def data_worker(event: Event) -> Cause | None:
     """A worker process of a loader failed: the traceback that it sent names the line of the data set."""

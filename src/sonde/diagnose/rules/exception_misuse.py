@@ -31,6 +31,21 @@ def not_a_tensor(event: Event) -> Cause | None:
     )
 
 
+@family("loss-is-a-number")
+def loss_is_a_number(event: Event) -> Cause | None:
+    """backward() is called on a plain number: `.item()` or `float()` took it out of the graph on the way."""
+    found = event.get("number")
+    if not found:
+        return None
+    return Cause(
+        title=f"`{found['name']}` is a plain {found['type']} without a graph, so it has no backward()",
+        advice="Sum the tensors themselves, and take .item() of the result for printing only.",
+        line=found["line"],
+        evidence={"variable": found["name"], "type": found["type"]},
+        confidence=0.93,
+    )
+
+
 @family("inference-tensor")
 def inference_tensor(event: Event) -> Cause | None:
     """A tensor made under `torch.inference_mode()` cannot be part of a graph, not even as a constant input of a layer

@@ -44,6 +44,34 @@ def label_dtype(event: Event) -> Cause | None:
     )
 
 
+_INDEX = re.compile(
+    r"Expected dtype int32/int64 for index|used as indices must be|index_select\(\): Expected dtype|"
+    r"'indices' to have one of the following scalar types|only (integer|integers), slices",
+    re.IGNORECASE,
+)
+
+
+@family("index-dtype")
+def index_dtype(event: Event) -> Cause | None:
+    """What picks rows or classes (of an embedding, by gather, as an index) is a float tensor: the finding names where it
+    is made."""
+    if not _INDEX.search(message(event)):
+        return None
+    inputs: Mapping[str, Any] = {"index": event["index"]} if event.get("index") else event.get("inputs") or {}
+    odd = [
+        f for f in inputs.values() if "float" in f["dtype"] and not f.get("parameter") and not f.get("requires_grad")
+    ]
+    if len(odd) != 1:
+        return None
+    return Cause(
+        title=f"`{event.get('op') or 'indexing'}` needs whole numbers, but is given {odd[0]['dtype']} {_from(odd[0])}",
+        advice="Convert it where it is made: .long() (or dtype=np.int64).",
+        line=_line(odd[0]),
+        evidence={"given.dtype": odd[0]["dtype"], **_origin(odd[0])},
+        confidence=0.9,
+    )
+
+
 @family("dtype-mismatch")
 def dtype_mismatch(event: Event) -> Cause | None:
     """Tensors of one op have different dtypes: float64 from numpy against float32 weights, whole numbers where floats

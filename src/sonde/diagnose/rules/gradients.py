@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sonde.diagnose.flow import ancestors, parameters_behind
@@ -101,17 +102,41 @@ def no_gradient(case: Case) -> list[Finding]:
     ]
 
 
-def _cut(trace: Trace | None, names: list[str]) -> OpRecord | None:
+def _cut(trace: Trace | None, names: list[str], backward: Mapping[str, Any] | None = None) -> OpRecord | None:
     """An op that takes what needs a gradient and gives what has none: of all, the one with most of these parameters
     behind it; of equals, the one with least else behind it. What gives no floats counts only on the way to the loss,
-    and where nothing else was found: accuracies are computed everywhere."""
+    and where nothing else was found: accuracies are computed everywhere. Where it is known which `backward()` the
+    optimizer steps after, what that one differentiates is looked at first: another loss may well be detached on purpose."""
     if trace is None:
         return None
+    loss = _differentiated(trace, backward)
+    if loss is not None:
+        before = ancestors(trace, loss)
+        found = _most(trace, names, [op for op in trace.ops if op.index in before and op.outputs])
+        if found is not None:
+            return found
     found = _most(trace, names, [op for op in trace.ops if op.outputs and op.outputs[0].dtype in _FLOATS])
     if found is None and trace.loss is not None:
         before = ancestors(trace, trace.ops[trace.loss])
         found = _most(trace, names, [op for op in trace.ops if op.index in before and op.outputs])
     return found
+
+
+def _differentiated(trace: Trace, backward: Mapping[str, Any] | None) -> OpRecord | None:
+    """The op that gave the value which this `backward()` begins from: the last one before that line to give a single
+    value that has a gradient."""
+    given = [
+        op
+        for op in trace.ops
+        if backward
+        and op.source is not None
+        and op.source.file == backward["file"]
+        and op.source.line <= backward["line"]
+        and op.outputs
+        and op.outputs[0].requires_grad
+        and not op.outputs[0].shape
+    ]
+    return max(given, key=lambda op: (op.source.line if op.source else 0, op.index), default=None)
 
 
 _FLOATS = frozenset(("float32", "float64", "float16", "bfloat16"))
@@ -148,7 +173,7 @@ def loss_without_graph(case: Case) -> list[Finding]:
             continue
         if len(optimizer["unknown"]) == optimizer["parameters"]:
             continue  # it holds nothing of the model that runs: `optimizer-holds-old-parameters`
-        cut = _cut(case.first, own)
+        cut = _cut(case.first, own, optimizer.get("backward_line"))
         loss = case.sites.get("loss:value")
         return [
             Finding(
@@ -178,7 +203,8 @@ def discarded(case: Case) -> list[Finding]:
     """Several backward passes run before one optimizer step, and the gradients of all but the last are cleared unused.
 
     The weights did not change in between (so it is no two-step method such as SAM), no optimizer took a step,
-    and the loss has no other leaves that want a gradient (so it is no attack or saliency on inputs).
+    and the loss has no other leaves that want a gradient (so it is no attack or saliency on inputs). Where the step stands
+    behind the loop of the backward passes, it is the step that is out of place; else the clearing.
     """
     sequence = case.facts.get("sequence", {})
     windows = {tuple(map(int, key.split("/"))): count for key, count in sequence.get("windows", {}).items()}
@@ -187,6 +213,9 @@ def discarded(case: Case) -> list[Finding]:
     if steps < 2 or sum(bad.values()) < 0.8 * steps or sequence.get("foreign_leaves"):
         return []
     (passes, wasted), _ = max(bad.items(), key=lambda pair: pair[1])
+    late = next((o for o in case.facts.get("optimizers", []) if o.get("steps_after_loop") and o["steps"]), None)
+    if late is not None:
+        return [_stepped_late(late, passes, wasted, steps)]
     return [
         Finding(
             rule="gradients-discarded",
@@ -206,6 +235,28 @@ def discarded(case: Case) -> list[Finding]:
             confidence=0.93,
         )
     ]
+
+
+def _stepped_late(optimizer: dict[str, Any], passes: int, wasted: int, steps: int) -> Finding:
+    return Finding(
+        rule="gradients-discarded",
+        severity="error",
+        title=(
+            f"{optimizer['type']} steps once behind the loop of {passes} backward passes, and {wasted} of their gradients "
+            "are cleared before"
+        ),
+        advice="Call step() inside of the loop, after each backward().",
+        step=0,
+        phase="optimizer",
+        source=place(optimizer["step_line"]),
+        evidence={
+            "backward_passes_per_step": passes,
+            "discarded": wasted,
+            "steps": steps,
+            "backward_line": str(place(optimizer["backward_line"])),
+        },
+        confidence=0.93,
+    )
 
 
 @rule("gradients-never-cleared")

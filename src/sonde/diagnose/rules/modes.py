@@ -118,20 +118,22 @@ def dropout_in_eval(case: Case) -> list[Finding]:
 
 @rule("dropout-left-in-train-mode")
 def dropout_module_left(case: Case) -> list[Finding]:
-    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, or was
-    set so.
+    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, so that
+    `eval()` does not reach it. One that is registered was set so by the program itself, as for Monte-Carlo dropout: that
+    is told, not warned of.
     """
     found = []
     for noise in case.facts.get("noise", []):
         if noise["module_training"] and noise["library"]:
             fact = case.facts.get("modules", {}).get(noise["module"], {})
+            hidden = fact.get("hidden") or not noise.get("registered", True)
             found.append(
                 Finding(
                     rule="dropout-left-in-train-mode",
-                    severity="warning",
+                    severity="warning" if hidden else "info",
                     title=f"{noise['module']} ({noise['type']}) stays in train mode when the model is in eval mode",
                     advice="Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
-                    if fact.get("hidden")
+                    if hidden
                     else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
                     phase="forward",
                     site=f"{noise['module']}:out",
@@ -140,9 +142,9 @@ def dropout_module_left(case: Case) -> list[Finding]:
                         "p": noise["p"],
                         "module.training": True,
                         "root.training": False,
-                        "registered": not fact.get("hidden"),
+                        "registered": not hidden,
                     },
-                    confidence=0.85 if fact.get("hidden") else 0.6,
+                    confidence=0.85 if hidden else 0.6,
                 )
             )
     return found[:3]

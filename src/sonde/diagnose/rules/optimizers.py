@@ -64,14 +64,17 @@ def hidden_modules(case: Case) -> list[Finding]:
 @rule("tensor-not-registered")
 def strangers(case: Case) -> list[Finding]:
     """A module keeps a tensor that wants and gets a gradient, and that is no `nn.Parameter`: `parameters()` does
-    not give it, so no optimizer holds it; nothing ever changes it, and a checkpoint leaves it out.
+    not give it, so no optimizer holds it; nothing ever changes it, and a checkpoint leaves it out. What is computed from a
+    parameter (`nn.Parameter(x) * 0.02`, `nn.Parameter(x).to(device)`) is none either.
     """
     return [
         Finding(
             rule="tensor-not-registered",
             severity="error",
             title=f"{stranger['name']} of {stranger['module']} ({stranger['type']}) wants a gradient but is no nn.Parameter: never trained",
-            advice=f"self.{stranger['name']} = nn.Parameter(...); if it is a constant, register_buffer without a gradient.",
+            advice=f"Compute first, then wrap: self.{stranger['name']} = nn.Parameter(x * 0.02), nothing around it."
+            if stranger.get("computed")
+            else f"self.{stranger['name']} = nn.Parameter(...); if it is a constant, register_buffer without a gradient.",
             step=0,
             site=f"{stranger['module']}:out",
             source=place(stranger["line"]),
@@ -175,6 +178,36 @@ def _doubled(case: Case) -> dict[str, Any] | None:
 
 def _made_in_forward(case: Case) -> set[str]:
     return {f"{made['parent']}.{made['type']}" for made in case.facts.get("made_in_forward", [])}
+
+
+@rule("weights-reset")
+def weights_reset(case: Case) -> list[Finding]:
+    """All weight matrices of an optimizer are given random values again (`nn.init`, `reset_parameters()`) after it has
+    stepped, more than once, and it goes on stepping: what was learnt until then is lost each time. A run for each fold or
+    seed makes a new optimizer as well; resetting one layer now and then is a method.
+    """
+    found = []
+    for reset in case.facts.get("refilled", []):
+        optimizer = case.facts["optimizers"][reset["optimizer"]]
+        if reset["times"] < 2 or reset["matrices"] < reset["of"] or optimizer["steps"] <= reset["last_after_steps"]:
+            continue
+        found.append(
+            Finding(
+                rule="weights-reset",
+                severity="error",
+                title=f"All weights of {optimizer['type']} are initialised again {reset['times']} times while it trains them",
+                advice="Initialise once, before the training loop.",
+                site=None,
+                source=place(reset["line"]),
+                evidence={
+                    "times": reset["times"],
+                    "weight_matrices": reset["matrices"],
+                    "optimizer_steps": optimizer["steps"],
+                },
+                confidence=0.93,
+            )
+        )
+    return found[:1]
 
 
 @rule("layer-made-in-forward")

@@ -13,7 +13,17 @@ from typing import Any
 
 from sonde.diagnose.causes import Cause, backward_cause, forward_cause
 from sonde.diagnose.divergence import Divergence, diverged, optimizer_line
-from sonde.diagnose.path import Origin, amplifier, backward_origin, bad, chain, count, forward_origin, inserted_at
+from sonde.diagnose.path import (
+    Origin,
+    amplifier,
+    backward_origin,
+    bad,
+    chain,
+    count,
+    forward_origin,
+    inserted_at,
+    spoilt_before,
+)
 from sonde.diagnose.rule import Case, rule
 from sonde.model.finding import Finding
 from sonde.model.site import Kind, Role, SourceLine
@@ -27,7 +37,8 @@ def origins(case: Case) -> list[Finding]:
     """NaN or Inf reached the loss, a gradient or a weight: the op that made it, from the trace of that step.
 
     The first op on the way to the bad value that was given finite numbers is the origin; infinities that a mask put
-    in are none. Bad values that came in from outside are in the data (`nan-in-data`). Weights that are not finite
+    in are none. Where the loss leaves bad values out and a gradient meets them, their origin is looked for in the same
+    way. Bad values that came in from outside are in the data (`nan-in-data`). Weights that are not finite
     although their gradients are, are the optimizer's doing (`nan-in-optimizer`). When loss and weights had grown by
     orders of magnitude and nothing but plain arithmetic overflowed, the training diverged (`divergence`), and the op is
     where that showed.
@@ -66,6 +77,9 @@ def _in_trace(case: Case, trace: Trace, *, survived: bool) -> list[Finding]:
         op = backward_origin(trace)
         if op is None:
             return []
+        before = spoilt_before(trace, op)
+        if before is not None:
+            return [_left_out(case, trace, before, op)]
         cause = backward_cause(op)
         return _with_divergence(case, trace, cause, _backward(case, trace, op, cause))
     if origin.outside is not None:
@@ -80,6 +94,19 @@ def _in_trace(case: Case, trace: Trace, *, survived: bool) -> list[Finding]:
     if larger is not None:
         return [_amplified(case, trace, larger, origin.op), replace(finding, caused_by=0)]
     return _with_divergence(case, trace, cause, finding)
+
+
+def _left_out(case: Case, trace: Trace, origin: Origin, op: OpRecord) -> Finding:
+    """Bad values that the loss leaves out, and that the backward of `op` meets all the same."""
+    if origin.outside is not None:
+        found = _data(case, trace, origin, origin.outside)
+    else:
+        found = _forward(case, trace, origin, forward_cause(origin), survived=False, last=op.index)
+    return replace(
+        found,
+        title=f"{found.title}; the loss leaves it out, the gradient of {op.op}{_where(op)} does not",
+        evidence={**found.evidence, "met_by_backward_of": f"{op.site} {op.source or ''}".strip()},
+    )
 
 
 def _with_divergence(case: Case, trace: Trace, cause: Cause, finding: Finding) -> list[Finding]:
@@ -101,12 +128,15 @@ def _gives(stats: Mapping[str, float]) -> str:
     return "-inf" if count(stats, "neg_inf") and not count(stats, "pos_inf") else "inf"
 
 
-def _forward(case: Case, trace: Trace, origin: Origin, cause: Cause, *, survived: bool) -> Finding:
+def _forward(
+    case: Case, trace: Trace, origin: Origin, cause: Cause, *, survived: bool, last: int | None = None
+) -> Finding:
     op = origin.op
+    site, source = _parametrised(case, op)
     out = next((fact.stats for fact in op.outputs if bad(fact.stats)), {})
     evidence: dict[str, Any] = {**cause.evidence, **_out(out)}
     evidence |= _inputs(op, known=evidence)
-    last = trace.loss if trace.loss is not None else op.index
+    last = last if last is not None else trace.loss if trace.loss is not None else op.index
     evidence["chain"] = [f"{step.site} {step.source or ''}".strip() for step in chain(trace, op.index, last)]
     rows = _samples(out)
     if rows and "sample" not in evidence:
@@ -126,12 +156,24 @@ def _forward(case: Case, trace: Trace, origin: Origin, cause: Cause, *, survived
         step=trace.step,
         phase="forward",
         rank=case.rank.rank,
-        site=f"{op.site}:out",
+        site=f"{site}:out",
         op=op.op,
-        source=op.source,
+        source=source,
         evidence=evidence,
         confidence=_confidence(trace, cause),
     )
+
+
+def _parametrised(case: Case, op: OpRecord) -> tuple[str, SourceLine | None]:
+    """Site and line of an op. What torch computes a weight by (weight norm) is no module of the user's: it is the layer
+    that is named, and the line that gave its weight the values that go wrong."""
+    layer, found, _ = op.module.partition(".parametrizations.") if op.module else ("", "", "")
+    if not found:
+        return op.site, op.source
+    facts = case.facts.get("parameters") or {}
+    filled = next((line for fact in op.inputs if (line := (facts.get(fact.name or "") or {}).get("filled"))), None)
+    made = filled or (case.facts.get("modules", {}).get(layer) or {}).get("made")
+    return layer, SourceLine(made["file"], made["line"], made["code"]) if made else op.source
 
 
 def _amplified(case: Case, trace: Trace, op: OpRecord, overflow: OpRecord) -> Finding:

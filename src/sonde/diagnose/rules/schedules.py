@@ -60,7 +60,8 @@ def warmup(case: Case) -> list[Finding]:
 @rule("learning-rate-collapses")
 def collapse(case: Case) -> list[Finding]:
     """A schedule takes the learning rate below a thousandth of its start for more than half of the training: it
-    was made for fewer steps (epochs) than it is stepped, as when a schedule in epochs is stepped at every batch.
+    was made for fewer steps (epochs) than it is stepped, as when a schedule in epochs is stepped at every batch. One that
+    watches a value goes by what it was made with: its direction (`mode`) and its patience.
     """
     schedulers = [s for s in case.facts.get("schedulers", []) if s["steps"] > 1]
     rates = [value for _, value in case.series("lr/0")]
@@ -71,6 +72,9 @@ def collapse(case: Case) -> list[Finding]:
     if peak <= 0 or low < 0.5 * len(rates):
         return []
     scheduler = max(schedulers, key=lambda s: s["steps"])
+    watched = scheduler.get("watched")
+    if watched:
+        return [_watching(scheduler, watched, peak, rates, low)]
     return [
         Finding(
             rule="learning-rate-collapses",
@@ -96,6 +100,34 @@ def collapse(case: Case) -> list[Finding]:
             confidence=0.85,
         )
     ]
+
+
+def _watching(scheduler: dict[str, Any], watched: dict[str, Any], peak: float, rates: list[float], low: int) -> Finding:
+    first, last, least = watched["first"], watched.get("last", watched["first"]), watched["mode"] == "min"
+    against = last > first if least else last < first
+    moved = "rose" if last > first else "fell"
+    return Finding(
+        rule="learning-rate-collapses",
+        severity="error",
+        title=(
+            f"{scheduler['type']} takes the learning rate to {rates[-1]:.1e} ({rates[-1] / peak:.0e} of its peak)"
+            + (
+                f": in mode {watched['mode']!r} it waits for the value to {'fall' if least else 'rise'}, which {moved} "
+                f"from {first:.4g} to {last:.4g}"
+                if against
+                else ": its patience is too short for this value"
+            )
+        ),
+        advice=f"For a value that is best when it is {'large' if least else 'small'}, pass mode="
+        f"{'max' if least else 'min'!r}; else give it more patience."
+        if against
+        else "Give it more patience, a factor nearer to 1, and a min_lr.",
+        phase="optimizer",
+        site="lr_scheduler",
+        source=place(scheduler["made"]) or place(scheduler["line"]),
+        evidence={"peak_lr": peak, "last_lr": rates[-1], "steps_below_a_thousandth": low, "watched": watched},
+        confidence=0.85,
+    )
 
 
 @rule("schedule-starts-over")

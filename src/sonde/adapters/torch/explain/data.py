@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from sonde.adapters.torch.birthplace import birthplace
 from sonde.adapters.torch.explain import program
-from sonde.adapters.torch.explain.definition import frames
+from sonde.adapters.torch.explain.definition import frames, source_file
 from sonde.adapters.torch.explain.origin import item_line, unwrap
 from sonde.adapters.torch.explain.traceback import Failure, as_json
 from sonde.adapters.torch.frames import is_user
@@ -66,6 +67,44 @@ def uneven_items(failure: Failure) -> dict[str, Any] | None:
         fact["dataset"] = type(held).__name__
         fact["line"] = item_line(held, shapes[0] if shapes else None)
     return fact
+
+
+def missing_item(failure: Failure) -> dict[str, Any] | None:
+    """An item of the batch that is None, and the line of the data set that returns it."""
+    batch = next(
+        (place.frame.f_locals["batch"] for place in failure.places if place.function == "default_collate"), None
+    )
+    fetching = next((place.frame.f_locals for place in failure.places if place.function == "fetch"), {})
+    held = unwrap(getattr(fetching.get("self"), "dataset", None))
+    if not isinstance(batch, list | tuple) or held is None:
+        return None
+    where = next((k for k, item in enumerate(batch) if item is None), None)
+    if where is None:
+        return None
+    asked = fetching.get("possibly_batched_index")
+    return {
+        "dataset": type(held).__name__,
+        "index": asked[where] if isinstance(asked, list) and isinstance(asked[where], int) else None,
+        "line": _none_line(type(held)),
+    }
+
+
+def _none_line(kind: type) -> dict[str, Any] | None:
+    """The only `return None` (or bare `return`) of its `__getitem__`; where there is none, the last statement."""
+    path = source_file(kind)
+    owner = program.class_named(path, kind.__name__) if path else None
+    function = program.method(owner, "__getitem__") if owner is not None else None
+    if path is None or function is None:
+        return None
+    empty = [
+        node.lineno
+        for node in program.statements(function)
+        if isinstance(node, ast.Return)
+        and (node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None))
+    ]
+    if len(empty) > 1:
+        return None
+    return as_json(program.source_line(path, empty[0] if empty else function.body[-1].lineno))
 
 
 def worker_failure(failure: Failure) -> dict[str, Any] | None:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from sonde.adapters.torch.explain import program
-from sonde.adapters.torch.explain.data import dataset_failure, loaders, uneven_items, worker_failure
+from sonde.adapters.torch.explain.data import dataset_failure, loaders, missing_item, uneven_items, worker_failure
 from sonde.adapters.torch.explain.definition import attribute_line, definition, roots
 from sonde.adapters.torch.explain.expression import UNKNOWN, evaluate, op_of, operands, plain
 from sonde.adapters.torch.explain.forward import forward_line
 from sonde.adapters.torch.explain.graph import _frozen_by, differentiated, used_twice, without_gradient
 from sonde.adapters.torch.explain.inplace import modified
-from sonde.adapters.torch.explain.misuse import inference_block, not_a_tensor, optimizer_state, raw_output
+from sonde.adapters.torch.explain.misuse import inference_block, not_a_tensor, optimizer_state, plain_number, raw_output
 from sonde.adapters.torch.explain.origin import attribute_of_self, origin
 from sonde.adapters.torch.explain.shapes import batch_change
 from sonde.adapters.torch.explain.traceback import Failure, as_json, tensor_fact
@@ -263,6 +263,28 @@ def _maker_of(output: Tensor, failure: Failure) -> dict[str, Any] | None:
     return None
 
 
+def index_tensor(failure: Failure) -> dict[str, Any] | None:
+    """What is used as an index, by its place in the expression: `x.gather(1, HERE)`, `x[HERE]`."""
+    last = failure.last
+    node = last.expression if last is not None else None
+    if isinstance(node, ast.Call):
+        within: list[ast.expr] = [*node.args, *(keyword.value for keyword in node.keywords)]
+    elif isinstance(node, ast.Subscript):
+        within = [node.slice]
+    else:
+        return None
+    found = {
+        id(value): value
+        for part in within
+        for inner in ast.walk(part)
+        if isinstance(inner, ast.Name | ast.Attribute)
+        and last is not None
+        and isinstance(value := evaluate(inner, last.frame), Tensor)
+        and value.is_floating_point()
+    }
+    return _input(next(iter(found.values())), failure) if len(found) == 1 else None
+
+
 def optimizer_arguments(failure: Failure, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """Modules of the user's frame, how many parameters they have, and which modules they hide in plain lists."""
     found = []
@@ -322,6 +344,11 @@ _PROBES: list[tuple[str, str, _Probe]] = [
     ("modified", r"modified by an inplace operation", lambda f, t: modified(f)),
     ("gradient", r"does not require grad|element 0 of tensors", lambda f, t: without_gradient(f)),
     ("twice", r"backward through the graph a second time|already been freed", lambda f, t: used_twice(f)),
+    (
+        "index",
+        r"Expected dtype int32/int64 for index|used as indices must be|Expected dtype int32 or int64 for index",
+        lambda f, t: index_tensor(f),
+    ),
     ("range", r"index out of range|out of bounds|out of range", out_of_range),
     ("loaders", r"more than 1 value per channel|more than 1 spatial", lambda f, t: loaders(f)),
     (
@@ -329,6 +356,8 @@ _PROBES: list[tuple[str, str, _Probe]] = [
         r"stack expects each tensor to be equal size|each element in list of batch",
         lambda f, t: uneven_items(f),
     ),
+    ("missing_item", r"NoneType", lambda f, t: missing_item(f)),
+    ("number", r"'(float|int|float32|float64)' object has no attribute 'backward'", lambda f, t: plain_number(f)),
     ("worker", r"DataLoader worker", lambda f, t: worker_failure(f)),
     ("optimizer", r"empty parameter list|non-leaf Tensor", optimizer_arguments),
     ("reduction", r"implicitly created only for scalar", reduction),

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sonde.adapters.torch.explain import program
 from sonde.adapters.torch.explain.definition import attribute_line, roots, source_file
 from sonde.adapters.torch.explain.expression import evaluate
+from sonde.adapters.torch.explain.origin import origin
 from sonde.adapters.torch.explain.rerun import rerun
 from sonde.adapters.torch.explain.roots import root_call
 from sonde.adapters.torch.explain.traceback import Failure, Place, as_json
@@ -52,6 +53,9 @@ def nodes(tensors: Iterable[Tensor]) -> dict[Any, None]:
 
 
 def without_gradient(failure: Failure) -> dict[str, Any]:
+    given = _asked_for(failure)
+    if given is not None:
+        return given
     owned = {id(p): p for root in roots(failure) for p in root.parameters()}
     fact: dict[str, Any] = {
         "parameters": len(owned),
@@ -63,6 +67,19 @@ def without_gradient(failure: Failure) -> dict[str, Any]:
     else:
         fact |= _no_grad_block(failure) or _cut_in_forward(failure) or _cut_in_frame(failure) or {}
     return fact
+
+
+def _asked_for(failure: Failure) -> dict[str, Any] | None:
+    """Of `torch.autograd.grad(outputs, inputs)`: the input that does not require a gradient."""
+    if "differentiated Tensors does not require grad" not in failure.message:
+        return None
+    for place in failure.places:
+        if place.function == "grad" and "autograd" in place.path:
+            for tensor in tensors_in(place.frame.f_locals.get("inputs")):
+                if not tensor.requires_grad:
+                    where = origin(tensor, failure) or {}
+                    return {"asked_for": where.get("name", "an input"), "line": where.get("line")}
+    return None
 
 
 def _files(failure: Failure) -> list[str]:

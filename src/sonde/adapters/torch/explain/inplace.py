@@ -51,7 +51,8 @@ def _broken(node: Any) -> bool:
 
 
 def _parameter(failure: Failure, shape: list[int] | None) -> dict[str, Any] | None:
-    """An optimizer stepped between the forward and the backward pass: what was overwritten is a parameter."""
+    """What was overwritten is a parameter: an optimizer stepped between the forward and the backward pass, or a loop over
+    the parameters changed them in place."""
     loss = differentiated(failure)
     if loss is None or shape is None:
         return None
@@ -62,10 +63,44 @@ def _parameter(failure: Failure, shape: list[int] | None) -> dict[str, Any] | No
             for leaf, _ in near.next_functions:
                 held = getattr(leaf, "variable", None)
                 if held is not None and sorted(held.shape) == sorted(shape) and held._version > 1:
+                    known = failure.eager.parameters.names.get(id(held))
+                    name = known[0] if known else ""
                     found = _step_line(held, failure)
                     if found is not None:
-                        known = failure.eager.parameters.names.get(id(held))
-                        return {"parameter": known[0] if known else "", "changed_by": "optimizer step", **found}
+                        return {"parameter": name, "changed_by": "optimizer step", **found}
+                    found = _loop_line(held, failure)
+                    if found is not None:
+                        return {"parameter": name, **found}
+    return None
+
+
+def _loop_line(parameter: Tensor, failure: Failure) -> dict[str, Any] | None:
+    """`p.clamp_(...)` of a loop over parameters, in the loop of the backward pass or in a function that is called there."""
+    for place in reversed(failure.user):
+        scope = program.scope_at(place.path, place.line)
+        if scope is None:
+            continue
+        called = [
+            (code.co_filename, inner)
+            for node in program.statements(scope)
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.lineno < place.line
+            if (code := getattr(evaluate(node.value.func, place.frame), "__code__", None)) is not None
+            if (inner := program.scope_at(code.co_filename, code.co_firstlineno + 1)) is not None
+        ]
+        for path, around in [(place.path, scope), *called]:
+            for node, target, name in _changes(around):
+                if path == place.path and around is scope and node.lineno > place.line:
+                    continue
+                base = target.value if isinstance(target, ast.Attribute) and target.attr == "data" else target
+                if not isinstance(base, ast.Name):
+                    continue
+                bound = [b for b in program.bindings(around, base.id) if b.loop]
+                if bound and "parameters(" in ast.unparse(bound[-1].value):
+                    return {
+                        "changed_by": name,
+                        "line": as_json(program.source_line(path, node.lineno)),
+                        "variable": ast.unparse(target),
+                    }
     return None
 
 
@@ -149,9 +184,14 @@ def _in_frame(failure: Failure, shape: list[int] | None, version: int | None) ->
 
 def _statements(place: Place) -> Iterator[tuple[ast.stmt, ast.expr, str]]:
     scope = program.scope_at(place.path, place.line)
-    for node in program.statements(scope) if scope is not None else ():
-        if node.lineno > place.line:
-            continue
+    for found in _changes(scope) if scope is not None else ():
+        if found[0].lineno <= place.line:
+            yield found
+
+
+def _changes(scope: ast.AST) -> Iterator[tuple[ast.stmt, ast.expr, str]]:
+    """Statements of a scope that change a tensor in place: the statement, what it changes, and by which op."""
+    for node in program.statements(scope):
         match node:
             case ast.AugAssign(target=ast.Subscript(value=target)) | ast.AugAssign(target=target):
                 yield node, target, f"{type(node.op).__name__.lower()}_"

@@ -48,6 +48,71 @@ def not_a_tensor(failure: Failure) -> dict[str, Any] | None:
     return None
 
 
+_NUMBERS = ("item", "float", "tolist", "numpy", "int")
+
+
+def plain_number(failure: Failure) -> dict[str, Any] | None:
+    """Of a loss that is a plain number: the line that takes it out of the graph, in the loop or in the function (or
+    module) that computes it."""
+    for place in reversed(failure.user):
+        scope = program.scope_at(place.path, place.line)
+        for name in _names_at(place):
+            value = place.frame.f_locals.get(name, place.frame.f_globals.get(name))
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                continue
+            for binding in reversed(
+                [b for b in (program.bindings(scope, name) if scope else ()) if b.line < place.line]
+            ):
+                if _takes_number(binding.value):
+                    line = program.source_line(place.path, binding.line)
+                    return {"name": name, "type": type(value).__name__, "line": as_json(line)}
+                called = evaluate(binding.value.func, place.frame) if isinstance(binding.value, ast.Call) else None
+                inside = _number_inside(called)
+                if inside is not None:
+                    return {"name": name, "type": type(value).__name__, "line": inside}
+    return None
+
+
+def _takes_number(node: ast.AST) -> bool:
+    return any(
+        isinstance(inner, ast.Call)
+        and (getattr(inner.func, "attr", "") in _NUMBERS or getattr(inner.func, "id", "") in _NUMBERS)
+        and not (isinstance(inner.func, ast.Attribute) and inner.func.attr in ("float", "int"))
+        for inner in ast.walk(node)
+    )
+
+
+def _number_inside(called: Any) -> dict[str, Any] | None:
+    """The line of a function that takes a number out of what it returns."""
+    found: tuple[str, Any] | None = None
+    if isinstance(called, nn.Module):
+        found = _forward(called)
+    elif (code := getattr(called, "__code__", None)) is not None:
+        scope = program.scope_at(code.co_filename, code.co_firstlineno + 1)
+        found = (code.co_filename, scope) if scope is not None else None
+    if found is None:
+        return None
+    path, scope = found
+    returned = {
+        inner.id
+        for node in program.statements(scope)
+        if isinstance(node, ast.Return) and node.value is not None
+        for inner in ast.walk(node.value)
+        if isinstance(inner, ast.Name)
+    }
+    for node in program.statements(scope):
+        given = node.value if isinstance(node, ast.Return | ast.Assign | ast.AugAssign) else None
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        )
+        ours = isinstance(node, ast.Return) or any(
+            isinstance(part, ast.Name) and part.id in returned for target in targets for part in ast.walk(target)
+        )
+        if given is not None and ours and _takes_number(given):
+            return as_json(program.source_line(path, node.lineno))
+    return None
+
+
 def _names_at(place: Place) -> list[str]:
     """Names that the statement on the line reads, in order."""
     scope = program.scope_at(place.path, place.line)

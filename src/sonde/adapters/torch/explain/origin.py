@@ -7,6 +7,7 @@ data set whose `__getitem__` returns two things, of which it is the first.
 from __future__ import annotations
 
 import ast
+from inspect import getattr_static
 from types import FrameType
 from typing import Any
 
@@ -16,8 +17,9 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorD
 from sonde.adapters.torch import batches
 from sonde.adapters.torch.explain import program
 from sonde.adapters.torch.explain.definition import attribute_line, frames, source_file
-from sonde.adapters.torch.explain.expression import evaluate
+from sonde.adapters.torch.explain.expression import UNKNOWN, evaluate
 from sonde.adapters.torch.explain.traceback import Failure, Place, as_json
+from sonde.adapters.torch.frames import is_user
 
 _DEPTH = 8
 _SAME = (
@@ -121,7 +123,29 @@ def _from_expression(node: ast.expr, line: int, place: Place, where: list[int], 
             called = evaluate(func, place.frame)
             if isinstance(called, nn.Module):
                 return {**here, "kind": "module", "module": called, "call": node, "frame": place.frame}
+            if called is UNKNOWN and isinstance(func, ast.Attribute):  # a method of an object of the user's
+                called = getattr_static(_kind(func.value, place.frame), func.attr, None)
+            inside = _returned(called, where)
+            if inside is not None:
+                return {"kind": "variable", "line": inside}
     return here
+
+
+def _kind(node: ast.expr, frame: FrameType) -> type:
+    """The class of what an expression gives; of `Buffer()`, which is not made again for this, the one that is called."""
+    made = evaluate(node.func, frame) if isinstance(node, ast.Call) else None
+    return made if isinstance(made, type) else type(evaluate(node, frame))
+
+
+def _returned(called: Any, where: list[Any]) -> dict[str, Any] | None:
+    """The line of a function of the user's that makes this part of what it returns."""
+    code = getattr(called, "__code__", None)
+    if code is None or not is_user(code):
+        return None
+    scope = program.scope_at(code.co_filename, code.co_firstlineno + 1)
+    if not isinstance(scope, ast.FunctionDef) or scope.name != code.co_name:
+        return None
+    return _item(scope, where[0] if where else None, code.co_filename)
 
 
 def _iterated(node: ast.expr, frame: FrameType) -> tuple[Any, int] | None:

@@ -20,12 +20,14 @@ from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.alignment import apart
 from sonde.adapters.torch.facts.batches import Batches
 from sonde.adapters.torch.facts.clipping import Clipping
+from sonde.adapters.torch.facts.functions import careless
 from sonde.adapters.torch.facts.graphs import Graphs
 from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.modes import RootModes
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
+from sonde.adapters.torch.facts.refills import STEPS, refilled
 from sonde.adapters.torch.facts.renewals import Renewals
 from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
@@ -81,6 +83,7 @@ class Facts:
         self.leaf_loss: dict[str, Any] | None = None
         """Where a loss is made that has no history."""
         self.strangers = Strangers()
+        self._strangers: list[dict[str, Any]] = []
         self.evaluations: dict[int, int] = {}
         self.eval_without_no_grad = 0
         self._walks = 0
@@ -186,6 +189,8 @@ class Facts:
         if not losses:  # torch.autograd.grad leaves nothing in parameters
             return
         self.graphs.backward(losses)
+        if self.sequence.steps < 8:
+            self.sequence.backward_place = user_place(sys._getframe(2))
         if self._walks < 3:
             self._walks += 1
             self._walk(losses)
@@ -200,7 +205,9 @@ class Facts:
         self.loss_leaves = max(self.loss_leaves, len(found))
         foreign = [leaf for leaf in found if not isinstance(leaf, nn.Parameter) and id(leaf) not in names]
         self.sequence.foreign_leaves |= bool(foreign)
-        self.strangers.met(foreign)
+        self.strangers.met(
+            [*foreign, *(leaf for leaf in found if isinstance(leaf, nn.Parameter) and id(leaf) not in names)]
+        )
         known = {names[id(leaf)][0] for leaf in found if id(leaf) in names}
         self.reached = sorted(known | set(self.reached or ()))[:4000]
 
@@ -211,9 +218,10 @@ class Facts:
 
     @unseen
     def before_optimizer(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
-        self.sequence.before_step(optimizer, closure)
         count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
-        self.clipping.optimizer_steps(user_place(sys._getframe(2)) if count < 3 else None)
+        place = user_place(sys._getframe(2)) if count < 3 else None
+        self.sequence.before_step(optimizer, closure, place)
+        self.clipping.optimizer_steps(place)
         if not closure and looked_at(count):
             self.holdings.before_step(optimizer, count)
 
@@ -240,6 +248,7 @@ class Facts:
         """All that is noted of a step that rests."""
         number = KNOWN.number(optimizer)
         count = self._optimizer_steps[number] = self._optimizer_steps.get(number, 0) + 1
+        STEPS[number] = count
         self.renewals.stepped(optimizer, number, count == 1)
         LOADERS.stepped()
 
@@ -266,6 +275,7 @@ class Facts:
         for scheduler in sorted(KNOWN.schedulers, key=KNOWN.number)[:MOST_OPTIMIZERS]:
             self._schedulers[KNOWN.number(scheduler)] = scheduler_facts(scheduler)
         self.holdings.look()
+        self._strangers = self.strangers.facts(self.eager) or self._strangers
         self._look_at_modules()
 
     @unseen
@@ -296,9 +306,11 @@ class Facts:
             "without_grad": self.no_grad_calls,
             "reached": self.reached,
             "leaf_loss": self.leaf_loss,
-            "strangers": self.strangers.facts(self.eager),
+            "strangers": self._strangers,
             "freezes": freezes(),
             "loaded_itself": loaded_itself(),
+            "refilled": refilled(places),
+            "careless_functions": careless(),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self._made_in_forward(),
@@ -329,6 +341,9 @@ class Facts:
             "without_backward": track.without_backward if track else 0,
             "closure": bool(track and track.closure),
             "had_gradients": bool(track and track.ever),
+            "step_line": line(track.step_place) if track else None,
+            "backward_line": line(track.backward_place) if track else None,
+            "steps_after_loop": bool(track and _after_loop(track.backward_place, track.step_place)),
         }
 
     def _look_at_modules(self) -> None:
@@ -376,6 +391,14 @@ def _made_line(place: Any) -> dict[str, Any] | None:
     name = syntax.backward_name(path, place[1])
     number = syntax.assignment(path, name, before=place[1]) if name else None
     return line_at(path, number) if number else line(place)
+
+
+def _after_loop(backward: Any, step: Any) -> bool:
+    """The step stands behind the loop that the backward pass is in, in the same code."""
+    if backward is None or step is None or backward[0] is not step[0]:
+        return False
+    loop = syntax.loop_around(backward[0].co_filename, backward[1])
+    return loop is not None and step[1] > loop[1]
 
 
 def loaded_itself() -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+from sonde.adapters.torch import batches
 from sonde.adapters.torch.batches import sample_place
 from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at, user_place
@@ -38,6 +39,42 @@ class Batches:
         self.call_line: dict[str, Any] | None = None
         self._first_print: dict[str, int] = {}
         self._last: weakref.ref[Tensor] | None = None
+        self.values: dict[str, Any] = {"batches": 0, "elements": 0, "constant": True, "value": None, "line": None}
+        """Of float targets that a loader gave: whether they were all one value."""
+        self.copies = [0, 0]
+        """How often whole-number targets were held against the inputs of the root, and how often they were the same."""
+        self._whole: list[weakref.ref[Tensor]] = []
+
+    def _copied(self, target: Tensor) -> None:
+        """Whether these are the very numbers that the model was given."""
+        given = [held for ref in self._whole if (held := ref()) is not None and held.numel() == target.numel()]
+        if given:
+            flat = target.detach().reshape(-1)
+            self.copies[0] += 1
+            self.copies[1] += any(bool((held.reshape(-1) == flat).all()) for held in given)
+
+    def value_targets(self, target: Any) -> None:
+        """Float targets of a loss that is trained on; those that are a part of the loader's batch as it came."""
+        if self._last is not None and self._last() is target:
+            return
+        seen, batch = self.values, batches.latest
+        if not isinstance(target, Tensor) or batch is None or not seen["constant"] or seen["batches"] >= MOST_BATCHES:
+            return
+        self._last = weakref.ref(target)
+        if not target.is_floating_point() or target.device.type != "cpu" or target.requires_grad or not target.numel():
+            return
+        part = batch.part_of(target)
+        if not part:  # none, or the inputs themselves
+            return
+        least, most = (float(value) for value in target.detach().aminmax())
+        if least != most or seen["value"] not in (None, least):
+            seen["constant"] = False
+            return
+        if seen["line"] is None:
+            seen["line"] = batch.part_line(part)
+        seen["value"] = least
+        seen["batches"] += 1
+        seen["elements"] += target.numel()
 
     def targets(self, target: Any, place_of: Any) -> None:
         """Integer targets of a loss that is trained on."""
@@ -58,6 +95,8 @@ class Batches:
         flat = target.detach().reshape(-1)[:MOST_ELEMENTS]
         if flat.numel() == 0:
             return
+        if 8 <= target.numel() <= MOST_ELEMENTS:
+            self._copied(target)
         classes, counts = torch.unique(flat, return_counts=True)
         top = int(counts.argmax())
         self.labels.append((int(flat.numel()), int(counts[top]), int(classes[top])))
@@ -67,6 +106,7 @@ class Batches:
     def given(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         """A root is called in training."""
         tensors = tensors_in((args, kwargs))[:4]
+        self._whole = [weakref.ref(t) for t in tensors if t.dtype is torch.int64 and t.ndim >= 2]
         for tensor in tensors[:1]:
             if tensor.ndim:
                 size = int(tensor.shape[0])
@@ -120,11 +160,24 @@ class Batches:
         return {
             "labels": self.labels,
             "label_line": line(self.label_place),
+            "target_line": _target_line(self.label_place) if self.copies[1] else None,
+            "value_targets": self.values,
+            "copies": {"looked_at": self.copies[0], "same": self.copies[1]},
             "sizes": self.sizes,
             "inputs": self.inputs,
             "repeats": {root: {"looked_at": n, "differ": d} for root, (n, d) in list(self.prints.items())[:16]},
             "call_line": self.call_line,
         }
+
+
+def _target_line(place: Place | None) -> dict[str, Any] | None:
+    """Where the variable that the loss takes as its target got its value."""
+    if place is None:
+        return None
+    path, number = place[0].co_filename, place[1]
+    name = syntax.target_name(path, number)
+    found = syntax.assignment(path, name, before=number) if name else None
+    return line_at(path, found) if found else line(place)
 
 
 def _some(tensor: Tensor) -> list[float]:

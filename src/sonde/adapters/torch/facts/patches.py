@@ -10,6 +10,7 @@ import functools
 import sys
 from collections.abc import Callable, Mapping
 from threading import get_ident
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,8 +21,9 @@ from torch.compiler import is_dynamo_compiling
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
+from sonde.adapters.torch.facts import refills
 from sonde.adapters.torch.facts.loaders import LOADERS
-from sonde.adapters.torch.facts.origins import KNOWN, user_place
+from sonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from sonde.adapters.torch.facts.schedules import given, stepped
 
 if TYPE_CHECKING:
@@ -148,10 +150,21 @@ def _initialisers() -> None:
             def filled(_: Any, *args: Any, _name: str = name, **kwargs: Any) -> None:
                 tensor = args[0] if args else kwargs.get("tensor")
                 if isinstance(tensor, torch.Tensor):
-                    KNOWN.filled.note(tensor, user_place(sys._getframe(2)))
+                    place = user_place(sys._getframe(2))
+                    KNOWN.filled.note(tensor, place)
+                    refills.noted(tensor, _called_at(sys._getframe(2), place))
                     KNOWN.recipes[id(tensor)] = _recipe(_name, args[1:], kwargs)
 
             _after(nn.init, name, filled)
+
+
+def _called_at(frame: FrameType | None, place: Place | None) -> Place | None:
+    """Of `net.apply(init)`, the line that applies: the initialiser itself is called from there again and again."""
+    while frame is not None:
+        if frame.f_code is nn.Module.apply.__code__ and frame.f_back is not None:
+            return _called_at(frame.f_back, user_place(frame.f_back))
+        frame = frame.f_back
+    return place
 
 
 def _recipe(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -196,7 +209,8 @@ def _wrap_step(kind: Any) -> None:
         caller = sys._getframe(1)
         inner = caller.f_code.co_filename.endswith("lr_scheduler.py") or caller.f_locals.get("self") is self
         if not inner:
-            _quietly(lambda: stepped(self, lambda: user_place(caller)))
+            values = args or tuple(kwargs.values())
+            _quietly(lambda: stepped(self, lambda: user_place(caller), values))
         return original(self, *args, **kwargs)
 
     kind.step = step
@@ -296,8 +310,16 @@ def _targets(current: Current) -> None:
                         args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame)
                     )
 
+    def values(_: Any, *args: Any, **kwargs: Any) -> None:
+        eager = current()
+        if eager is not None and torch.is_grad_enabled() and eager.thread == get_ident():
+            with torch._C.DisableTorchFunction():
+                eager.facts.batches.value_targets(args[1] if len(args) > 1 else kwargs.get("target"))
+
     for name in ("cross_entropy", "nll_loss"):
         _after(F, name, targets)
+    for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"):
+        _after(F, name, values)
 
 
 def _compile() -> None:

@@ -69,6 +69,7 @@ class Probe(TorchFunctionMode):  # type: ignore[misc]
         if place in self._seen:
             return
         self._seen.add(place)
+        root = self.eager.stack[0].ref()
         self.noise.append(
             {
                 "op": name,
@@ -76,6 +77,7 @@ class Probe(TorchFunctionMode):  # type: ignore[misc]
                 "module": entry.name if entry else "",
                 "type": type(module).__name__,
                 "module_training": module.training,
+                "registered": root is not None and any(part is module for part in root.modules()),
                 "library": isinstance(module, nn.Module) and type(module).__module__.startswith("torch.nn"),
                 "line": line(place),
             }

@@ -28,8 +28,8 @@ def given(scheduler: Any, frame: FrameType | None) -> None:
     }
 
 
-def stepped(scheduler: Any, place_of: Any) -> None:
-    """`scheduler.step()` was called by the user."""
+def stepped(scheduler: Any, place_of: Any, args: tuple[Any, ...] = ()) -> None:
+    """`scheduler.step()` was called by the user, with the value that it watches if it is of that kind."""
     number = KNOWN.number(scheduler)
     seen = STEPPED.get(number)
     if seen is None:
@@ -38,6 +38,13 @@ def stepped(scheduler: Any, place_of: Any) -> None:
         STEPPED[number] = {"steps": 1, "before_optimizer": not done, "line": line(place)}
     else:
         seen["steps"] += 1
+    mode = getattr(scheduler, "mode", None)
+    if mode in ("min", "max") and args:
+        value = float(args[0])
+        watched = STEPPED[number].setdefault("watched", {"mode": mode, "first": value, "improved": 0, "worsened": 0})
+        if "last" in watched and value != watched["last"]:
+            watched["improved" if (value < watched["last"]) == (mode == "min") else "worsened"] += 1
+        watched["last"] = value
 
 
 def scheduler_facts(scheduler: Any) -> dict[str, Any]:

@@ -37,6 +37,9 @@ class Track:
         self.added = False
         """The last backward pass added to a gradient that was there, in place."""
         self._gradient: tuple[int, int] | None = None
+        self.backward_place: Place | None = None
+        self.step_place: Place | None = None
+        """Where it was first stepped, and the backward pass before that."""
 
     def state(self) -> bool:
         """Whether there is a gradient now that is not all zero."""
@@ -96,7 +99,7 @@ class Sequence:
         """The loss has leaves that are no parameters and want a gradient: inputs, for an attack or a penalty."""
         self.steps = 0
         self.clear_place: Place | None = None
-        self.step_places: dict[int, Place | None] = {}
+        self.backward_place: Place | None = None
 
     @property
     def attentive(self) -> bool:
@@ -138,10 +141,12 @@ class Sequence:
             track.after_backward()
             track.version = track.weights()
 
-    def before_step(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
+    def before_step(self, optimizer: torch.optim.Optimizer, closure: bool, place: Place | None = None) -> None:
         if not self.attentive:
             return
         track = self.track(optimizer)
+        if track.step_place is None:
+            track.step_place, track.backward_place = place, self.backward_place
         track.closure |= closure
         if closure:
             return

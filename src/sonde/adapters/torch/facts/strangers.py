@@ -1,7 +1,8 @@
 """Tensors that want a gradient and are no parameters: kept by a module, they are trained by nobody.
 
 Met in the first backward passes. One that is there in each of them is no input (which is new each time, as in an
-attack or a penalty), and if a module keeps it as an attribute, it was meant to be learnt.
+attack or a penalty), and if a module keeps it as an attribute, it was meant to be learnt. So it is with what a module
+keeps of it: `nn.Parameter(x) * 0.02` is computed once from a parameter that nobody holds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.origins import KNOWN, line_at
+from sonde.adapters.torch.facts.probe import leaves
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -47,7 +49,8 @@ class Strangers:
         for entry in list(eager.entries.values()):
             module = entry.ref()
             for name, value in list(vars(module).items()) if module is not None else ():
-                if isinstance(value, Tensor) and id(value) in lasting:
+                leaf = _behind(value, lasting) if isinstance(value, Tensor) else None
+                if leaf is not None:
                     place = KNOWN.made.place(module)
                     code = getattr(getattr(type(module), "__init__", None), "__code__", None)
                     path = code.co_filename if code is not None else place[0].co_filename if place else ""
@@ -58,9 +61,18 @@ class Strangers:
                             "type": entry.type,
                             "name": name,
                             "shape": list(value.shape),
-                            "version": value._version,
-                            "gradient": value.grad is not None,
+                            "version": leaf._version,
+                            "gradient": leaf.grad is not None,
+                            "computed": leaf is not value,
                             "line": line_at(path, number) if number else None,
                         }
                     )
         return found[:16]
+
+
+def _behind(kept: Tensor, lasting: dict[int, Tensor]) -> Tensor | None:
+    """The one leaf that this tensor is, or was computed from."""
+    if kept.grad_fn is None:
+        return lasting.get(id(kept))
+    found = leaves([kept])
+    return lasting.get(id(found[0])) if len(found) == 1 else None

@@ -64,6 +64,23 @@ def first_argument(path: str, line: int, called: str) -> str | None:
     return None
 
 
+def target_name(path: str, line: int) -> str | None:
+    """`targets` of `cross_entropy(logits, targets.reshape(-1))`: what the call on a line with two arguments is given
+    second."""
+    for node in _walk(path):
+        if (
+            isinstance(node, ast.Call)
+            and len(node.args) == 2
+            and node.lineno <= line <= (node.end_lineno or node.lineno)
+        ):
+            given: ast.expr = node.args[1]
+            while isinstance(given, ast.Call | ast.Attribute | ast.Subscript):
+                given = given.func if isinstance(given, ast.Call) else given.value
+            if isinstance(given, ast.Name):
+                return given.id
+    return None
+
+
 def only_call(path: str, name: str) -> int | None:
     """The line of the one call of a function (or method) in its file, None if there are several."""
     found = [
@@ -92,6 +109,16 @@ def no_grad_line(path: str, line: int) -> int | None:
                 if best is None or size < best[0]:
                     best = (size, guard.lineno)
     return best[1] if best else None
+
+
+def loop_around(path: str, line: int) -> tuple[int, int] | None:
+    """First and last line of the innermost loop that a line stands in."""
+    loops = [
+        (node.lineno, node.end_lineno or node.lineno)
+        for node in _walk(path)
+        if isinstance(node, ast.For | ast.While) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return max(loops, default=None)
 
 
 def evaluation_start(path: str, line: int) -> int | None:

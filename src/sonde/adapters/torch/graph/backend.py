@@ -41,8 +41,9 @@ def _wrap(module: Any, current: Current) -> None:
 
             return compile
 
+        beside = graphs.beside(region, mod)
         backward = watched(bw_compiler or fw_compiler, backward=True)
-        return original(
+        made = original(
             mod,
             args,
             watched(fw_compiler),
@@ -50,6 +51,7 @@ def _wrap(module: Any, current: Current) -> None:
             inference_compiler=watched(inference),
             **kwargs,
         )
+        return made if beside is None else beside(made)
 
     module.aot_module_simplified = aot_module_simplified
 

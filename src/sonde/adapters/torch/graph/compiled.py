@@ -48,10 +48,13 @@ class CompiledGraph:
         self.number, self.plain, self.names = number, plain, names
         self.backward = backward
         self.columns: list[Column] = []
+        self.compiler: Callable[..., Any] = _not_compiled
         self.run: Callable[[list[Any]], Any] = _not_compiled
         self.calls = 0
         self.kept: Kept | None = None
         """What it was last called with in this step."""
+        self.last: Kept | None = None
+        """The same of the step before, where a debugger may ask for it."""
         self.random = has_random(plain)
         self.written = written_inputs(plain)
         self.nodes = {node.name: node for node in plain.graph.nodes}
@@ -66,6 +69,17 @@ class CompiledGraph:
     def _outputs(self) -> list[str | None]:
         (out,) = (node for node in self.plain.graph.nodes if node.op == "output")
         return [node.name if isinstance(node, Node) else None for node in out.args[0]]
+
+    @property
+    def random_states(self) -> dict[str, str]:
+        """Of a forward graph: the states of random generators that checkpointing keeps, by their names in the backward graph."""
+        states = [
+            name
+            for name in self.outputs
+            if name is not None and self.nodes[name].op == "call_function"
+            if any(str(source.target) == "run_and_save_rng_state" for source in self.nodes[name].all_input_nodes)
+        ]
+        return {f"rng_state_output_{k}": name for k, name in enumerate(states)}
 
     # -- the call --------------------------------------------------------------------------------
 
@@ -97,6 +111,14 @@ class CompiledGraph:
             graphs.guard.contain("observing a compiled graph", problem)
         graphs.session.cost_ns += time.perf_counter_ns() - began - (graphs.session.block.nanos - counted)
         return made
+
+    @property
+    def recent(self) -> Kept | None:
+        return self.kept or self.last
+
+    def again(self, args: list[Any]) -> Any:
+        """What the compiled graph gives, unobserved."""
+        return self._strip(self.run(args))
 
     def _strip(self, given: Any) -> Any:
         return given[: len(self.outputs)] if self.columns else given

@@ -22,14 +22,17 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
 from sonde.adapters.torch.frames import foreign_frames, user_line
-from sonde.adapters.torch.graph import interpret, record, verify
+from sonde.adapters.torch.graph import compiling, interpret, record, verify
+from sonde.adapters.torch.graph.comparison import Comparison
 from sonde.adapters.torch.graph.compiled import CompiledGraph
 from sonde.adapters.torch.graph.names import Names
 from sonde.adapters.torch.graph.retrace import Retrace
 from sonde.adapters.torch.graph.stepping import Stepping
+from sonde.adapters.torch.graph.uncompiled import Uncompiled
 from sonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
 from sonde.model.site import Kind, Role, Site, SourceLine
 from sonde.model.trace import Trace
+from sonde.session.dump.iterations import wanted
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -39,17 +42,18 @@ log = logging.getLogger("sonde.graph")
 _LARGEST = frozenset({"nan", "inf", "nonfinite", "absmax", "step"})
 """What is known of a node of whose digest only the largest magnitude was computed."""
 
-Compiler = Callable[[GraphModule, Sequence[Any]], Any]
-
 
 class Region:
     """One piece of code that was compiled: its forward (or only) graph, and its backward one."""
 
-    def __init__(self, number: int, names: Names, source: SourceLine | None, backend: str) -> None:
+    def __init__(self, number: int, names: Names, source: SourceLine | None, backend: str, home: str) -> None:
         self.number, self.names, self.source, self.backend = number, names, source, backend
+        self.home = home
+        """The module whose own code this is; "" for that of a function, and of the module that was compiled."""
         self.guards: list[str] = []
         self.reason = ""
         """Why this code was compiled once more."""
+        self.uncompiled: Uncompiled | None = None
         self.forward: CompiledGraph | None = None
         self.backward: CompiledGraph | None = None
 
@@ -70,6 +74,8 @@ class Graphs:
             str(point) for point in self.session.engine.watchpoints if point.origin == "user"
         )
         self._breaks = record.Breaks()
+        self.comparison = Comparison(self)
+        self._compared = verify.Tally()
         self._stepping = Stepping(eager)
         self._first: list[Any] | None = None
         self._expected: Any = None
@@ -98,7 +104,13 @@ class Graphs:
         def own(variable: str) -> str:
             return entry.name if entry is not None else self._meet(variable) or variable
 
-        made = Region(len(self.regions), Names(owner, own), user_line(), backend)
+        def known(id: int) -> str | None:
+            met = self.eager.entries.get(id)
+            return met.name if met is not None else None
+
+        home = self._home()
+        part = home if home not in self.eager.roots else ""
+        made = Region(len(self.regions), Names(owner, own, known, part), user_line(), backend, home)
         made.guards = record.guards_now()
         same = [region for region in self.regions if region.source is not None and region.source == made.source]
         if same:
@@ -107,18 +119,40 @@ class Graphs:
         return made
 
     def _meet(self, variable: str) -> str | None:
-        """The name of a root that a compiled function uses by this variable."""
-        for frame in foreign_frames(sys._getframe(1)):
-            for scope in (frame.f_locals, frame.f_globals):
-                found = scope.get(variable)
-                if isinstance(found, torch.nn.Module):
-                    if id(found) not in self.eager.entries:
-                        self.eager.meet_root(found)
-                    return self.eager.entries[id(found)].name
+        """The name of a root that compiled code uses by this variable."""
+        scopes = [scope for frame in foreign_frames(sys._getframe(1)) for scope in (frame.f_locals, frame.f_globals)]
+        for scope in (*compiling.scopes(), *scopes):
+            found = scope.get(variable)
+            if isinstance(found, torch.nn.Module):
+                return self._name_of(found)
         return None
 
+    def _name_of(self, module: torch.nn.Module) -> str:
+        if id(module) not in self.eager.entries:
+            self.eager.meet_root(module)
+        return self.eager.entries[id(module)].name
+
+    def _home(self) -> str:
+        """The module whose own code is being compiled, where it is not the one that was called: after a graph break."""
+        first = compiling.whose_forward()
+        if first is None:
+            return ""
+        called = self.eager.stack[-1].ref() if self.eager.stack else None
+        return "" if getattr(called, "_orig_mod", called) is first else self._name_of(first)
+
+    def beside(self, region: Region, gm: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
+        """Where the training is dumped: what runs the region uncompiled, too, in steps that want it."""
+        if self.eager.dump is None or not isinstance(gm, GraphModule):
+            return None
+        try:
+            region.uncompiled = Uncompiled(self.eager, copy_of(gm), region.names, region.home)
+            return region.uncompiled.beside
+        except Exception as problem:
+            self.guard.contain("looking at compiled code", problem)
+            return None
+
     def compile(
-        self, region: Region, compiler: Compiler, gm: GraphModule, inputs: Sequence[Any], *, backward: bool
+        self, region: Region, compiler: verify.Compiler, gm: GraphModule, inputs: Sequence[Any], *, backward: bool
     ) -> Any:
         """What `compiler` makes of the graph, watched. Where that fails, what it makes of the graph alone."""
         began = time.perf_counter()
@@ -141,6 +175,7 @@ class Graphs:
                 made = compiler(gm, inputs)
         else:
             made = compiler(gm, inputs)
+        graph.compiler = compiler
         graph.run = made if getattr(made, "_boxed_call", False) else lambda args: made(*args)
         self.count += 1
         self.modules.update(region.names.modules)
@@ -148,6 +183,8 @@ class Graphs:
             region.backward = graph
         else:
             region.forward = graph
+            if region.uncompiled is not None:
+                region.uncompiled.writes_weights = writes_weights()
         self._note(graph, inputs, time.perf_counter() - began)
 
         def run(args: list[Any]) -> Any:
@@ -242,38 +279,45 @@ class Graphs:
         graph.keep(args)
         if self._stepping.wanted(graph):
             return self._stepping.run(graph, args)
-        if (
-            graph.calls == 1
-            and self.session.options.budget != 0
-            and verify.affordable(graph.plain, random=graph.random)
-        ):
-            self._first = interpret.fresh(graph.plain, args)
+        if self._due(graph) and verify.affordable(graph.plain, random=graph.random):
+            self._first = interpret.copies(args) if graph.backward else interpret.fresh(graph.plain, args)
             self._expected = interpret.run(graph.plain, args)
         return None
 
+    def _due(self, graph: CompiledGraph) -> bool:
+        options = self.session.options
+        if options.verify_steps is not None and wanted(options.verify_steps, self.eager.step):
+            return True
+        return graph.calls == 1 and options.budget != 0
+
     def after(self, graph: CompiledGraph, made: Any) -> None:
-        """The call is over. The first of every graph is compared with what the graph should give."""
+        """The call is over. Where it is to be compared: with what the graph should give."""
         args, expected, self._first, self._expected = self._first, self._expected, None, None
         if args is None:
             return
-        found = verify.first_departure(graph.plain, expected, made)
-        if found is None:
-            return
+        found = verify.first_departure(graph.plain, expected, made, args)
+        self._compared.add(found.distance if found is not None else verify.furthest(expected, made)[0], found)
+        if found is not None:
+            self.departed(graph, self.located(graph, found, args))
+
+    def located(self, graph: CompiledGraph, found: verify.Departure, args: Sequence[Any]) -> verify.Departure:
+        """The first node that departs, as far as it can be found by compiling parts of the graph."""
         log.warning(
             "the compiled result of graph %d departs from the graph itself; looking for the first node", graph.number
         )
-        self.active = False
+        compiler = verify.inductor() if graph.region.backend == "inductor" else graph.compiler
+        active, self.active = self.active, False
         try:
             with torch.random.fork_rng(devices=[]), torch.no_grad():
-                if graph.region.backend == "inductor":
-                    found = verify.located(graph.plain, found, args)
+                return verify.located(graph.plain, found, args, compiler)
         except Exception as problem:  # a part of a graph may be beyond the compiler; the output's name is known
             log.debug("the first departing node could not be found: %s", problem, exc_info=problem)
+            return found
         finally:
-            self.active = True
-        self._departed(graph, found)
+            self.active = active
 
-    def _departed(self, graph: CompiledGraph, found: verify.Departure) -> None:
+    def departed(self, graph: CompiledGraph, found: verify.Departure) -> None:
+        """Takes it down in the recording."""
         node = graph.nodes[found.node]
         name = graph.names.get(node)
         source = name.source if name is not None else None
@@ -314,12 +358,17 @@ class Graphs:
         return trace
 
     def finish_step(self) -> None:
-        """Nothing of a step is kept beyond it."""
+        """Nothing of a step is kept beyond it, but for a debugger that stops between two steps."""
         if not self.regions:
             return
         for kind, fields in self._breaks.news():
             self.session.note(kind, step=self.eager.step, **fields)
+        if self._compared.calls:
+            self.session.note("graphs_compared", step=self.eager.step, **asdict(self._compared))
+            self._compared = verify.Tally()
+            self.session.uncounted()  # how long it took says nothing about watching
         for graph in self._all():
+            graph.last = graph.kept if self.eager.stops.keeping else None
             graph.kept = None
 
 
@@ -338,6 +387,13 @@ def returned_outputs() -> slice:
         return slice(None)
     first = facts.num_mutated_inp_runtime_indices
     return slice(first, first + facts.num_outputs)
+
+
+def writes_weights() -> bool:
+    """Whether the code that is being compiled changes inputs that require gradients; yes where that is not known."""
+    context = TracingContext.try_get()
+    facts = context.fw_metadata if context is not None else None
+    return facts is None or any(given.requires_grad and given.mutates_data for given in facts.input_info)
 
 
 def _cut_strides(count: int) -> None:

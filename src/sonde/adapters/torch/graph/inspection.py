@@ -18,7 +18,8 @@ from sonde.adapters.torch.graph.graphs import copy_of, returned_outputs
 from sonde.adapters.torch.graph.interpret import NodeByNode
 from sonde.adapters.torch.graph.names import Names
 from sonde.adapters.torch.graph.retrace import Retrace
-from sonde.adapters.torch.graph.verify import TOLERANCE, apart
+from sonde.adapters.torch.graph.rounding import apart
+from sonde.adapters.torch.graph.verify import TOLERANCE
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.model.site import Role
 
@@ -87,7 +88,7 @@ class Capture:
 def difference(right: Any, got: Any) -> str:
     """Whether the compiled result is that of the graph, in words; "" where it is."""
     for a, b in zip(tensors_in(right), tensors_in(got), strict=False):
-        distance, largest = apart(a, b)
+        distance, largest, _ = apart(a, b)
         if distance > TOLERANCE.get(a.dtype, 0.0):
             return f"the compiled result departs from that of its own graph by {distance:.2g} of its norm (at most {largest:.4g})"
     return ""

@@ -47,6 +47,16 @@ def fresh(gm: GraphModule, args: Sequence[Any]) -> list[Any]:
     return [arg.clone() if k in written and isinstance(arg, Tensor) else arg for k, arg in enumerate(args)]
 
 
+def copies(args: Sequence[Any]) -> list[Any]:
+    """Copies of all arguments: a compiled backward graph also reuses what the forward pass kept for it. A copy has the same strides,
+    or is none."""
+    made = []
+    for arg in args:
+        copy = arg.detach().clone() if isinstance(arg, Tensor) else arg
+        made.append(arg if isinstance(arg, Tensor) and copy.stride() != arg.stride() else copy)
+    return made
+
+
 def written_inputs(gm: GraphModule) -> frozenset[int]:
     """The positions of the inputs that the graph changes."""
     places = {node: k for k, node in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}

@@ -23,6 +23,8 @@ _ROOT = re.compile(r"^[LG]\['([^']*)'\]")
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in ', re.MULTILINE)
 _NUMBERED = re.compile(r"_\d+$")
 
+Known = Callable[[int], str | None]
+"""The name of a module that was met already, by its id."""
 Owner = Callable[[str], str]
 """From the variable that holds a root (`self`, `model`) to what starts the names of its parts ("" or ending in a dot)."""
 
@@ -50,10 +52,13 @@ class NodeName:
 class Names:
     """The names of one compiled region: its forward and its backward graph share the numbering."""
 
-    def __init__(self, owner: Owner, own: Owner) -> None:
-        """`own` names a root itself."""
+    def __init__(self, owner: Owner, own: Owner, known: Known = lambda _: None, home: str = "") -> None:
+        """`own` names a root itself. `known` goes first: after a graph break, `self` may be any module, and then it is `home`."""
         self._owner = owner
         self._own = own
+        self._known = known
+        self._home = home
+        self._keys: dict[tuple[str, str], str] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._next: Counter[tuple[str, str]] = Counter()
         self.modules: dict[str, str] = {}
@@ -112,16 +117,28 @@ class Names:
         stack = self._stack(node)
         made = node.meta.get("source_fn_stack") or node.meta.get("fwd_source_fn_stack")
         call = str(made[-1][0]) if made else aten_name(node)
-        return (stack[-1][0] if stack else ""), call
+        return (stack[-1][0] if stack else self._home), call
 
     def _stack(self, node: Node) -> list[tuple[str, str]]:
-        held = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-        stack = [
-            (self._path(str(path)), getattr(kind, "__name__", str(kind).rpartition(".")[2]))
-            for path, kind in held.values()
-        ]
+        stack = [(name, kind) for _, name, kind in self.calls(node)]
         self.modules.update(stack)
         return stack
+
+    def calls(self, node: Node) -> list[tuple[str, str, str]]:
+        """The calls of modules around a node, outermost first: what tells the call from others, the module's path and type."""
+        held = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+        return [
+            (str(key), self._named(str(key), str(path)), getattr(kind, "__name__", str(kind).rpartition(".")[2]))
+            for key, (path, kind) in held.items()
+        ]
+
+    def _named(self, key: str, path: str) -> str:
+        """Dynamo's key is the module's id, with the number of the call after an @."""
+        if (key, path) not in self._keys:
+            number = key.partition("@")[0]
+            known = self._known(int(number)) if number.isdecimal() else None
+            self._keys[key, path] = known if known is not None else self._path(path)
+        return self._keys[key, path]
 
     def _path(self, path: str) -> str:
         """`L['self'].blocks.0.attn` as Sonde calls it."""

@@ -65,7 +65,7 @@ class Retrace:
                 torch.default_generator.set_state(kept.random)
             NodeByNode(graph.plain, visit).run(*args)
         self._find_loss(graph)
-        return values
+        return values | {theirs: values[ours] for theirs, ours in graph.random_states.items()}
 
     def backward(self, graph: CompiledGraph, values: Mapping[str, Any]) -> None:
         """The backward graph, from what the forward made; its bad values are put down to the forward ops."""

@@ -1,4 +1,4 @@
-"""Whether the compiler's result is the graph's: the first call of every graph is also made node by node, and compared.
+"""Whether the compiler's result is the graph's: a call is also made node by node, and both are compared.
 
 Outputs and what is kept for the backward pass are compared at once. Where they part by more than rounding explains,
 the nodes that lead to the first bad one are compiled in part, to find the first node whose compiled result departs.
@@ -7,7 +7,7 @@ the nodes that lead to the first bad one are compiled in part, to find the first
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,10 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from sonde.adapters.torch.graph import interpret
-from sonde.adapters.torch.graph.watching import is_random
+from sonde.adapters.torch.graph.rounding import Rounding, apart
+from sonde.adapters.torch.graph.watching import base, is_random
+
+Compiler = Callable[[GraphModule, Sequence[Any]], Any]
 
 MOST_BYTES = 1 << 30
 """Outputs of one graph that are compared."""
@@ -36,6 +39,22 @@ class Departure:
     exact: bool
 
 
+@dataclass(slots=True)
+class Tally:
+    """The calls of one step that were compared: how many departed, and how far apart the furthest of the others was."""
+
+    calls: int = 0
+    departed: int = 0
+    furthest: float = 0.0
+
+    def add(self, distance: float, departure: Departure | None) -> None:
+        self.calls += 1
+        if departure is not None:
+            self.departed += 1
+        else:
+            self.furthest = max(self.furthest, distance)
+
+
 def affordable(plain: GraphModule, *, random: bool) -> bool:
     """Random numbers differ between compiler and framework, a print must not come twice, and memory is needed for all
     outputs once more."""
@@ -47,50 +66,46 @@ def affordable(plain: GraphModule, *, random: bool) -> bool:
     return all(isinstance(size, int) for size in sizes) and sum(sizes) <= MOST_BYTES
 
 
-def first_departure(plain: GraphModule, expected: Sequence[Any], made: Sequence[Any]) -> Departure | None:
-    """The first output in execution order that is not what it should be."""
+def first_departure(
+    plain: GraphModule, expected: Sequence[Any], made: Sequence[Any], args: Sequence[Any]
+) -> Departure | None:
+    """The first output in execution order that is not what it should be. `args` are the inputs, as they were before the calls."""
     (out,) = (node for node in plain.graph.nodes if node.op == "output")
     order = {node: k for k, node in enumerate(plain.graph.nodes)}
-    found = []
+    suspects = []
     for node, right, got in zip(out.args[0], expected, made, strict=False):
         if isinstance(node, Node) and isinstance(right, Tensor) and isinstance(got, Tensor):
-            distance, largest = apart(right, got)
-            if distance > TOLERANCE.get(right.dtype, 0.0):
-                found.append((order[node], Departure(node.name, distance, largest, exact=False)))
-    return min(found, key=lambda one: one[0])[1] if found else None
+            gap = apart(right, got)
+            if gap.distance > TOLERANCE.get(right.dtype, 0.0):
+                suspects.append((order[node], node, gap))
+    if not suspects:
+        return None
+    noise = Rounding(plain, args)
+    for _, node, gap in sorted(suspects, key=lambda one: one[0]):
+        if not noise.explains(node, gap):
+            whose = base(node) if base(node).op == "call_function" else node  # a view is not to blame
+            return Departure(whose.name, gap.distance, gap.largest, exact=False)
+    return None
 
 
-def apart(right: Tensor, got: Tensor) -> tuple[float, float]:
-    """The distance relative to the norm, and the largest difference; infinite where NaN or Inf stand in other places."""
-    if right.shape != got.shape or right.dtype != got.dtype:
-        return float("inf"), float("inf")
-    if right.numel() == 0 or not right.is_floating_point():
-        return 0.0, 0.0
-    a, b = right.detach().double(), got.detach().double()
-    fine = torch.isfinite(a)
-    if bool((fine != torch.isfinite(b)).any()):
-        return float("inf"), float("inf")
-    a, b = a[fine], b[fine]
-    difference = (a - b).abs()
-    if not difference.numel():
-        return 0.0, 0.0
-    scale = max(float(a.norm()), float(b.norm()), 1e-6 * a.numel() ** 0.5)
-    return float(difference.norm()) / scale, float(difference.max())
+def furthest(right: Sequence[Any], made: Sequence[Any]) -> tuple[float, float]:
+    """The largest relative distance and the largest difference of any output."""
+    gaps = [apart(a, b) for a, b in zip(right, made, strict=False) if isinstance(a, Tensor) and isinstance(b, Tensor)]
+    return max((gap.distance for gap in gaps), default=0.0), max((gap.largest for gap in gaps), default=0.0)
 
 
-def located(plain: GraphModule, departure: Departure, args: Sequence[Any]) -> Departure:
-    """The first node on the way to the departing one whose result departs when inductor compiles the graph up to it."""
+def located(plain: GraphModule, departure: Departure, args: Sequence[Any], compiler: Compiler) -> Departure:
+    """The first node on the way to the departing one whose result departs when the graph is compiled up to it."""
     end = next(node for node in plain.graph.nodes if node.name == departure.node)
     way = _ancestors(plain, end)
-    values: dict[str, Any] = {}
-    interpret.run(plain, args, lambda node, value: values.__setitem__(node.name, _own(value)))
+    noise = Rounding(plain, args)
     if len(way) <= MOST_PARTS:
-        parts = (_departs(plain, node, args, values[node.name]) for node in way[:-1])
+        parts = (_departs(plain, node, args, noise, compiler) for node in way)
         return next((found for found in parts if found is not None), departure)
     low, high, best = 0, len(way) - 1, departure
     while low < high:
         middle = (low + high) // 2
-        found = _departs(plain, way[middle], args, values[way[middle].name])
+        found = _departs(plain, way[middle], args, noise, compiler)
         if found is None:
             low = middle + 1
         else:
@@ -98,16 +113,35 @@ def located(plain: GraphModule, departure: Departure, args: Sequence[Any]) -> De
     return best
 
 
-def _departs(plain: GraphModule, node: Node, args: Sequence[Any], right: Tensor) -> Departure | None:
-    from torch._inductor.compile_fx import compile_fx_inner
-
+def _departs(
+    plain: GraphModule, node: Node, args: Sequence[Any], noise: Rounding, compiler: Compiler
+) -> Departure | None:
     part = _up_to(plain, node)
     examples = [place.meta["val"] for place in part.graph.nodes if place.op == "placeholder"]
-    made = compile_fx_inner(part, examples)(list(interpret.fresh(plain, args)))
-    distance, largest = apart(right, made[0])
-    if distance > TOLERANCE.get(right.dtype, 0.0):
-        return Departure(node.name, distance, largest, exact=True)
+    run = compiler(part, examples)
+    given = interpret.fresh(plain, args)
+    made = run(given) if getattr(run, "_boxed_call", False) else run(*given)
+    right = noise.values[node.name]
+    gap = apart(right, made[0])
+    if gap.distance > TOLERANCE.get(right.dtype, 0.0) and not noise.explains(node, gap):
+        return Departure(node.name, gap.distance, gap.largest, exact=True)
     return None
+
+
+def inductor() -> Compiler:
+    """What it makes of a graph by itself, without the code around it."""
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    def compiler(part: GraphModule, examples: Sequence[Any]) -> Any:
+        made = compile_fx_inner(part, list(examples))
+
+        def run(args: list[Any]) -> Any:
+            return made(args)
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    return compiler
 
 
 def _up_to(plain: GraphModule, last: Node) -> GraphModule:
@@ -136,8 +170,3 @@ def _ancestors(plain: GraphModule, end: Node) -> list[Node]:
         and isinstance(node.meta.get("val"), Tensor)
         and not is_random(node)
     ]
-
-
-def _own(value: Any) -> Any:
-    """As it is now: a later node may write to it."""
-    return value.detach().clone() if isinstance(value, Tensor) else value
