@@ -2,7 +2,8 @@
  *
  *   row.h     a row and the partial statistics that add up to one
  *   chunk.h   the reduction of one chunk, compiled once for every instruction set by isa.h
- *   walk.h    from a tensor in memory to a row: order, chunks, threads, histogram
+ *   team.h    several threads for one piece of work
+ *   walk.h    from tensors in memory to rows: order, chunks, threads, histogram
  *   tensor.h  from a Python object to memory
  *   block.h   the types Block and Tap
  *   pair.h    how far two buffers are apart
@@ -32,6 +33,7 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "sonde.
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     isa = isa_choose(getenv("SONDE_ISA"));
+    team_prepare();
     PyObject *module = PyModule_Create(&definition), *block = PyType_FromSpec(&Block_spec);
     Tap_type = (PyTypeObject *)PyType_FromSpec(&Tap_spec);
     if (!module || !block || !Tap_type || PyModule_AddObjectRef(module, "Block", block) < 0 ||

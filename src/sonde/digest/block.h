@@ -9,7 +9,17 @@
 
 #include "tensor.h"
 
-enum { RELEASE_GIL_ABOVE = 32768 };
+enum { RELEASE_GIL_ABOVE = 32768, GROUP = 128 };
+
+/* Tensors that are digested together: small ones one by one, then the large ones by all threads at once. */
+typedef struct {
+    Row rows[GROUP];
+    Job jobs[GROUP];
+    Partial parts[GROUP];
+    int large[GROUP];    /* of each job, the place in `rows` */
+    int negated[GROUP];  /* of each row; -1 if there is none */
+    Borrowed held[GROUP];
+} Group;
 
 static const Isa *isa;
 
@@ -21,6 +31,7 @@ typedef struct {
     unsigned char phase;
     int threads;
     PyObject *on_nonfinite, *on_full;
+    Group *group; /* NULL until it is needed, and while it is in use */
 } Block;
 
 static PyTypeObject *Tap_type;
@@ -77,7 +88,18 @@ static int report_nonfinite(Block *self, int site, Py_ssize_t index, PyObject *t
     return answer != NULL;
 }
 
-/* Adds the digest of `view`; returns the row's index, -1 if it was dropped, -2 with an error set if a callback raised. */
+/* Adds a complete row; returns its index, -1 if it was dropped, -2 with an error set if a callback raised. */
+static Py_ssize_t add_row(Block *self, Row *row, int negated, PyObject *tensor)
+{
+    if (negated)
+        row_negate(row);
+    Py_ssize_t index = append(self, row);
+    if (index >= 0 && (row->nan | row->pos_inf | row->neg_inf) && self->on_nonfinite && self->on_nonfinite != Py_None)
+        if (!report_nonfinite(self, row->site, index, tensor))
+            return -2;
+    return index;
+}
+
 static Py_ssize_t add_view(Block *self, int site, int call, const View *view, int negated, PyObject *tensor)
 {
     Row row = {.step = self->step, .site = site, .call = call, .phase = self->phase};
@@ -88,13 +110,7 @@ static Py_ssize_t add_view(Block *self, int site, int call, const View *view, in
         Py_END_ALLOW_THREADS
     } else
         digest(isa, view, 1, &row);
-    if (negated)
-        row_negate(&row);
-    Py_ssize_t index = append(self, &row);
-    if (index >= 0 && (row.nan | row.pos_inf | row.neg_inf) && self->on_nonfinite && self->on_nonfinite != Py_None)
-        if (!report_nonfinite(self, site, index, tensor))
-            return -2;
-    return index;
+    return add_row(self, &row, negated, tensor);
 }
 
 static Py_ssize_t add_tensor(Block *self, int site, int call, PyObject *tensor)
@@ -160,6 +176,51 @@ static PyObject *Block_add_difference(PyObject *object, PyObject *const *args, P
     return as_answer(index);
 }
 
+/* Digests up to GROUP tensors, then adds their rows in order. Returns how many were added; an error may be set. */
+static Py_ssize_t add_group(Block *self, Group *group, PyObject *sites, PyObject *tensors, Py_ssize_t from, Py_ssize_t n)
+{
+    int jobs = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *tensor = PyTuple_GetItem(tensors, from + i);
+        Borrowed *held = &group->held[jobs];
+        group->negated[i] = -1;
+        if (tensor == Py_None)
+            continue;
+        int site = (int)PyLong_AsLong(PyTuple_GetItem(sites, from + i));
+        if (PyErr_Occurred())
+            break;
+        int fine = borrow(tensor, held);
+        if (fine) {
+            group->rows[i] = (Row){.step = self->step, .site = site, .phase = self->phase};
+            group->negated[i] = held->negated;
+        } else
+            self->skipped++;
+        if (fine && held->view.count > RELEASE_GIL_ABOVE) {
+            job_begin(isa, &held->view, &group->jobs[jobs]);
+            group->large[jobs++] = (int)i;
+            continue; /* held until it is reduced */
+        }
+        if (fine)
+            digest(isa, &held->view, 1, &group->rows[i]);
+        release(held);
+    }
+    if (jobs) {
+        int threads = self->threads;
+        Py_BEGIN_ALLOW_THREADS
+        reduce_together(group->jobs, jobs, threads, group->parts);
+        for (int j = 0; j < jobs; j++)
+            job_end(&group->jobs[j], &group->parts[j], &group->rows[group->large[j]]);
+        Py_END_ALLOW_THREADS
+    }
+    for (int j = 0; j < jobs; j++)
+        release(&group->held[j]);
+    Py_ssize_t added = 0;
+    for (Py_ssize_t i = 0; i < n && !PyErr_Occurred(); i++)
+        if (group->negated[i] >= 0)
+            added += add_row(self, &group->rows[i], group->negated[i], PyTuple_GetItem(tensors, from + i)) >= 0;
+    return added;
+}
+
 static PyObject *Block_add_many(PyObject *object, PyObject *const *args, Py_ssize_t given)
 {
     Block *self = (Block *)object;
@@ -168,19 +229,19 @@ static PyObject *Block_add_many(PyObject *object, PyObject *const *args, Py_ssiz
         return NULL;
     }
     long long start = now();
-    /* Own lists: a callback may change the caller's. */
+    /* Own lists and an own group: a callback may change the caller's, or add tensors itself. */
     PyObject *sites = PySequence_Tuple(args[0]), *tensors = sites ? PySequence_Tuple(args[1]) : NULL;
+    Group *group = self->group ? self->group : malloc(sizeof(Group));
+    self->group = NULL;
     Py_ssize_t added = 0, n = tensors ? PyTuple_Size(tensors) : 0;
     if (tensors && PyTuple_Size(sites) != n)
         PyErr_Format(PyExc_ValueError, "Block.add_many got %zd sites for %zd tensors", PyTuple_Size(sites), n);
-    for (Py_ssize_t i = 0; i < n && !PyErr_Occurred(); i++) {
-        PyObject *tensor = PyTuple_GetItem(tensors, i);
-        if (tensor == Py_None)
-            continue;
-        int site = (int)PyLong_AsLong(PyTuple_GetItem(sites, i));
-        if (!PyErr_Occurred())
-            added += add_tensor(self, site, 0, tensor) >= 0;
-    }
+    if (!group)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < n && !PyErr_Occurred(); i += GROUP)
+        added += add_group(self, group, sites, tensors, i, n - i < GROUP ? n - i : GROUP);
+    free(self->group);
+    self->group = group;
     Py_XDECREF(sites);
     Py_XDECREF(tensors);
     self->nanos += now() - start;
@@ -265,6 +326,7 @@ static void Block_dealloc(PyObject *object)
     PyObject_GC_UnTrack(object);
     Block_drop(object);
     free(((Block *)object)->rows);
+    free(((Block *)object)->group);
     free_object(object);
 }
 

@@ -1,20 +1,19 @@
-/* From a tensor in memory to a row: chunks in memory order, segments of chunks over threads, the sampled histogram.
+/* From tensors in memory to rows: chunks in memory order, segments of chunks over threads, the sampled histogram.
  *
  * Partials add up over the chunks of a segment, then over the segments, always in the same order: the result does not
  * depend on the number of threads. */
 #ifndef SONDE_WALK_H
 #define SONDE_WALK_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "isa.h"
+#include "team.h"
 
 enum {
     MAX_DIMS = 64,
-    MAX_THREADS = 64,
-    SEGMENT = 32 * CHUNK,      /* what one thread takes at a time */
-    THREADS_ABOVE = 1024 * 1024, /* elements; starting a thread takes as long as reducing some 500,000 of them */
+    SEGMENT = 16 * CHUNK,       /* what one thread takes at a time */
+    THREADS_ABOVE = 512 * 1024, /* elements; starting a thread takes as long as reducing some 500,000 of them */
 };
 
 /* A tensor in CPU memory, or the difference of two of the same dtype and shape (`operands` 2). Strides are in bytes. */
@@ -31,15 +30,18 @@ static const uint8_t ITEM_SIZE[DTYPE_COUNT] = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1, 8, 
 /* Half precisions are reduced in float, as float32 is; everything else in double. */
 static inline int reduces_in_float(int dtype) { return dtype == F32 || dtype == F16 || dtype == BF16; }
 
+/* The reduction of one tensor. */
 typedef struct {
     const Isa *isa;
-    const View *order;   /* dimensions in the order of the walk */
+    View order;           /* dimensions in the order of the walk */
     int64_t count, every; /* `every`: distance of sampled elements, 0 if the walk's order is not the logical one */
     double scale;
-    uint8_t *bins;
-    Partial *segments;
-    atomic_int_fast64_t next;
+    size_t sampled;
+    int64_t first; /* among the segments of a batch, the first one of this tensor */
+    uint8_t bins[SAMPLE];
 } Job;
+
+static inline int64_t segments_of(const Job *job) { return (job->count + SEGMENT - 1) / SEGMENT; }
 
 /* Fills `dims` of `out` with those of `view` in memory order, merged where two are one run of elements. No statistic but
  * the histogram depends on the order, so a transposed tensor is walked as it lies. Returns whether the order changed. */
@@ -124,7 +126,7 @@ static void load_run(const Isa *isa, const View *view, int operand, int64_t at, 
 /* One operand's elements: in place if they are floats in a row, else loaded into `buffer`. */
 static const void *operand_at(const Job *job, int operand, int64_t at, size_t n, void *buffer)
 {
-    const View *view = job->order;
+    const View *view = &job->order;
     if (view->dtype == F32 && view->dims == 1 && view->stride[operand][0] == sizeof(float))
         return view->base[operand] + at * (int64_t)sizeof(float);
     load_run(job->isa, view, operand, at, n, buffer);
@@ -134,7 +136,7 @@ static const void *operand_at(const Job *job, int operand, int64_t at, size_t n,
 static const void *floats_at(const Job *job, int64_t at, size_t n, float *buffer)
 {
     const float *values = operand_at(job, 0, at, n, buffer);
-    if (job->order->operands == 1)
+    if (job->order.operands == 1)
         return values;
     float other[CHUNK], first[CHUNK];
     if (values == buffer) /* subtract_f32 must not write what it reads */
@@ -145,10 +147,10 @@ static const void *floats_at(const Job *job, int64_t at, size_t n, float *buffer
 
 static double *doubles_at(const Job *job, int64_t at, size_t n, double *buffer)
 {
-    load_run(job->isa, job->order, 0, at, n, buffer);
-    if (job->order->operands == 2) {
+    load_run(job->isa, &job->order, 0, at, n, buffer);
+    if (job->order.operands == 2) {
         double other[CHUNK];
-        load_run(job->isa, job->order, 1, at, n, other);
+        load_run(job->isa, &job->order, 1, at, n, other);
         for (size_t i = 0; i < n; i++)
             buffer[i] -= other[i];
     }
@@ -158,12 +160,12 @@ static double *doubles_at(const Job *job, int64_t at, size_t n, double *buffer)
     return buffer;
 }
 
-static void reduce_chunk(const Job *job, int64_t at, size_t n, Partial *out)
+static void reduce_chunk(Job *job, int64_t at, size_t n, Partial *out)
 {
     double buffer[CHUNK];
     int64_t every = job->every, k = every ? (at + every - 1) / every : 0, first = k * every - at;
     int sampled = every && first < (int64_t)n; /* whether one of the histogram's elements is in this chunk */
-    if (reduces_in_float(job->order->dtype)) {
+    if (reduces_in_float(job->order.dtype)) {
         const float *values = floats_at(job, at, n, (float *)buffer);
         if (sampled)
             job->isa->bin_f32(values + first, (size_t)(((int64_t)n - first + every - 1) / every), (size_t)every,
@@ -178,7 +180,7 @@ static void reduce_chunk(const Job *job, int64_t at, size_t n, Partial *out)
     job->isa->chunk_doubles(values, n, out);
 }
 
-static void reduce_segment(const Job *job, int64_t segment, Partial *out)
+static void reduce_segment(Job *job, int64_t segment, Partial *out)
 {
     int64_t from = segment * SEGMENT, to = from + SEGMENT < job->count ? from + SEGMENT : job->count;
     *out = NOTHING;
@@ -192,47 +194,63 @@ static void reduce_segment(const Job *job, int64_t segment, Partial *out)
     }
 }
 
-static void *worker(void *argument)
+/* Tensors that threads reduce together, segment by segment. */
+typedef struct {
+    Job *jobs;
+    int64_t total;
+    Partial *segments;
+    atomic_int_fast64_t next;
+} Batch;
+
+static void reduce_next(void *argument)
 {
-    Job *job = argument;
-    int64_t total = (job->count + SEGMENT - 1) / SEGMENT;
-    for (int64_t i; (i = atomic_fetch_add(&job->next, 1)) < total;)
-        reduce_segment(job, i, &job->segments[i]);
-    return NULL;
+    Batch *batch = argument;
+    Job *job = batch->jobs;
+    for (int64_t i; (i = atomic_fetch_add(&batch->next, 1)) < batch->total;) {
+        while (i >= job->first + segments_of(job))
+            job++;
+        reduce_segment(job, i - job->first, &batch->segments[i]);
+    }
 }
 
-/* Threads live for this call only: a pool would not survive a fork of the training process (data loaders fork). */
-static int reduce_threaded(Job *job, int threads, Partial *out)
+static void reduce_alone(Job *job, Partial *out)
 {
-    int64_t total = (job->count + SEGMENT - 1) / SEGMENT;
-    job->segments = malloc((size_t)total * sizeof(Partial));
-    if (!job->segments)
-        return 0;
-    pthread_t others[MAX_THREADS];
-    int started = 0;
-    while (started < threads - 1 && pthread_create(&others[started], NULL, worker, job) == 0)
-        started++;
-    worker(job);
-    for (int i = 0; i < started; i++)
-        pthread_join(others[i], NULL);
-    *out = job->segments[0];
-    for (int64_t i = 1; i < total; i++)
-        partial_add(out, &job->segments[i]);
-    free(job->segments);
-    return 1;
-}
-
-static void reduce_all(Job *job, int threads, Partial *out)
-{
-    atomic_init(&job->next, 0);
-    if (threads > 1 && job->count > THREADS_ABOVE && reduce_threaded(job, threads, out))
-        return;
-    reduce_segment(job, 0, out);
-    for (int64_t i = 1; i * SEGMENT < job->count; i++) {
+    *out = NOTHING;
+    if (job->count)
+        reduce_segment(job, 0, out);
+    for (int64_t i = 1; i < segments_of(job); i++) {
         Partial part;
         reduce_segment(job, i, &part);
         partial_add(out, &part);
     }
+}
+
+/* Fills out[i] for each of n jobs. */
+static void reduce_together(Job *jobs, int n, int threads, Partial *out)
+{
+    Batch batch = {.jobs = jobs};
+    int64_t elements = 0;
+    for (int i = 0; i < n; i++) {
+        jobs[i].first = batch.total;
+        batch.total += segments_of(&jobs[i]);
+        elements += jobs[i].count;
+    }
+    if (threads > 1 && elements > THREADS_ABOVE)
+        batch.segments = malloc((size_t)batch.total * sizeof(Partial));
+    if (!batch.segments) {
+        for (int i = 0; i < n; i++)
+            reduce_alone(&jobs[i], &out[i]);
+        return;
+    }
+    atomic_init(&batch.next, 0);
+    team_run(reduce_next, &batch, threads);
+    for (int i = 0; i < n; i++) {
+        const Partial *part = &batch.segments[jobs[i].first], *end = part + segments_of(&jobs[i]);
+        out[i] = part < end ? *part++ : NOTHING;
+        for (; part < end; part++)
+            partial_add(&out[i], part);
+    }
+    free(batch.segments);
 }
 
 /* The histogram where the walk's order is not the logical order: looks up every sampled element. */
@@ -253,42 +271,51 @@ static void sample_bins(const Isa *isa, const View *view, int64_t every, uint8_t
     }
 }
 
-/* Fills the statistics of `row` (not its place: step, site, call, phase). */
-static void digest(const Isa *isa, const View *view, int threads, Row *row)
+static void job_begin(const Isa *isa, const View *view, Job *job)
 {
-    Partial all = NOTHING;
-    memset(row->exponents, 0, sizeof row->exponents);
-    row->dtype = (uint8_t)view->dtype;
-    if (view->count == 0) {
-        row_fill(row, &all, 0);
-        return;
+    job->isa = isa;
+    job->count = view->count;
+    job->scale = 1;
+    job->every = (view->count + SAMPLE - 1) / SAMPLE;
+    job->sampled = job->every ? (size_t)((view->count + job->every - 1) / job->every) : 0;
+    memset(job->bins, NO_BIN, (job->sampled + 63) / 64 * 64);
+    if (walk_order(view, &job->order)) {
+        sample_bins(isa, view, job->every, job->bins);
+        job->every = 0;
     }
-    View order;
-    uint8_t bins[SAMPLE];
-    int64_t every = (view->count + SAMPLE - 1) / SAMPLE;
-    size_t sampled = (size_t)((view->count + every - 1) / every);
-    memset(bins, NO_BIN, (sampled + 63) / 64 * 64);
-    int changed = walk_order(view, &order);
-    Job job = {.isa = isa, .order = &order, .count = view->count, .every = changed ? 0 : every, .scale = 1, .bins = bins};
-    if (changed)
-        sample_bins(isa, view, every, bins);
-    threads = threads < MAX_THREADS ? threads : MAX_THREADS;
-    reduce_all(&job, threads, &all);
+}
+
+/* Fills the statistics of `row` (not its place: step, site, call, phase). */
+static void job_end(Job *job, Partial *all, Row *row)
+{
     int unscale = 0;
-    double most = all.max > -all.min ? all.max : -all.min;
-    if (all.finite && most != 0 && (most > 0x1p500 || most < 0x1p-400)) { /* float64 only: squares would not fit */
+    double most = all->max > -all->min ? all->max : -all->min;
+    if (all->finite && most != 0 && (most > 0x1p500 || most < 0x1p-400)) { /* float64 only: squares would not fit */
         frexp(most, &unscale);
         unscale = unscale < -1000 ? -1000 : unscale > 1000 ? 1000 : unscale;
-        job.scale = ldexp(1, -unscale);
-        job.every = 0;
+        job->scale = ldexp(1, -unscale);
+        job->every = 0;
         Partial scaled;
-        reduce_all(&job, threads, &scaled);
-        all.mean = scaled.mean;
-        all.deviation = scaled.deviation;
-        all.abs = scaled.abs;
+        reduce_alone(job, &scaled);
+        all->mean = scaled.mean;
+        all->deviation = scaled.deviation;
+        all->abs = scaled.abs;
     }
-    row_fill(row, &all, unscale);
-    isa->count_bins(bins, sampled, row->exponents);
+    row->dtype = (uint8_t)job->order.dtype;
+    row_fill(row, all, unscale);
+    if (job->sampled)
+        job->isa->count_bins(job->bins, job->sampled, row->exponents);
+    else
+        memset(row->exponents, 0, sizeof row->exponents);
+}
+
+static void digest(const Isa *isa, const View *view, int threads, Row *row)
+{
+    Job job;
+    Partial all;
+    job_begin(isa, view, &job);
+    reduce_together(&job, 1, threads, &all);
+    job_end(&job, &all, row);
 }
 
 #endif
