@@ -177,7 +177,8 @@ static PyObject *Block_add_difference(PyObject *object, PyObject *const *args, P
 }
 
 /* Digests up to GROUP tensors, then adds their rows in order. Returns how many were added; an error may be set. */
-static Py_ssize_t add_group(Block *self, Group *group, PyObject *sites, PyObject *tensors, Py_ssize_t from, Py_ssize_t n)
+static Py_ssize_t add_group(Block *self, Group *group, PyObject *sites, PyObject *tensors, int call, Py_ssize_t from,
+                            Py_ssize_t n)
 {
     int jobs = 0;
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -191,7 +192,7 @@ static Py_ssize_t add_group(Block *self, Group *group, PyObject *sites, PyObject
             break;
         int fine = borrow(tensor, held);
         if (fine) {
-            group->rows[i] = (Row){.step = self->step, .site = site, .phase = self->phase};
+            group->rows[i] = (Row){.step = self->step, .site = site, .call = call, .phase = self->phase};
             group->negated[i] = held->negated;
         } else
             self->skipped++;
@@ -224,11 +225,14 @@ static Py_ssize_t add_group(Block *self, Group *group, PyObject *sites, PyObject
 static PyObject *Block_add_many(PyObject *object, PyObject *const *args, Py_ssize_t given)
 {
     Block *self = (Block *)object;
-    if (given != 2) {
-        PyErr_Format(PyExc_TypeError, "Block.add_many takes sites and tensors, got %zd arguments", given);
+    if (given != 2 && given != 3) {
+        PyErr_Format(PyExc_TypeError, "Block.add_many takes sites, tensors and a call, got %zd arguments", given);
         return NULL;
     }
     long long start = now();
+    int call = given == 3 ? (int)PyLong_AsLong(args[2]) : 0;
+    if (PyErr_Occurred())
+        return NULL;
     /* Own lists and an own group: a callback may change the caller's, or add tensors itself. */
     PyObject *sites = PySequence_Tuple(args[0]), *tensors = sites ? PySequence_Tuple(args[1]) : NULL;
     Group *group = self->group ? self->group : malloc(sizeof(Group));
@@ -239,7 +243,7 @@ static PyObject *Block_add_many(PyObject *object, PyObject *const *args, Py_ssiz
     if (!group)
         PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < n && !PyErr_Occurred(); i += GROUP)
-        added += add_group(self, group, sites, tensors, i, n - i < GROUP ? n - i : GROUP);
+        added += add_group(self, group, sites, tensors, call, i, n - i < GROUP ? n - i : GROUP);
     free(self->group);
     self->group = group;
     Py_XDECREF(sites);
@@ -399,7 +403,7 @@ static PyMethodDef Block_methods[] = {
     {"add", FAST(Block_add), METH_FASTCALL | METH_KEYWORDS, "add(site, tensor, call=0) -> row index, or -1"},
     {"add_difference", FAST(Block_add_difference), METH_FASTCALL | METH_KEYWORDS,
      "add_difference(site, new, old, call=0) -> row index of the digest of new - old, or -1"},
-    {"add_many", FAST(Block_add_many), METH_FASTCALL, "add_many(sites, tensors) -> number of rows added"},
+    {"add_many", FAST(Block_add_many), METH_FASTCALL, "add_many(sites, tensors, call=0) -> number of rows added"},
     {"reserve", FAST(Block_reserve), METH_FASTCALL | METH_KEYWORDS, "reserve(site, call=0) -> index of an empty row, or -1"},
     {"tap", FAST(Block_tap), METH_FASTCALL | METH_KEYWORDS, "tap(site, call=0) -> Tap"},
     {"clear", Block_clear_rows, METH_NOARGS, "clear(): forgets all rows"},

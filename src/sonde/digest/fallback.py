@@ -98,11 +98,11 @@ class Block(bytearray):
         self.nanos += time.monotonic_ns() - start
         return index
 
-    def add_many(self, sites: Sequence[int], tensors: Sequence[object], /) -> int:
+    def add_many(self, sites: Sequence[int], tensors: Sequence[object], call: int = 0, /) -> int:
         if len(sites) != len(tensors):
             raise ValueError(f"Block.add_many got {len(sites)} sites for {len(tensors)} tensors")
         pairs = [(site, tensor) for site, tensor in zip(sites, tensors, strict=True) if tensor is not None]
-        return sum(self.add(site, tensor) >= 0 for site, tensor in pairs)
+        return sum(self.add(site, tensor, call) >= 0 for site, tensor in pairs)
 
     def reserve(self, site: int, /, call: int = 0) -> int:
         return self._append(site, call, digest_array(np.zeros(0)), None)

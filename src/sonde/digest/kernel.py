@@ -6,7 +6,7 @@
 - `add(site, tensor, call=0)` returns the row's index, or -1 (counted in `skipped`) for what it cannot digest:
   not on the CPU, sparse, quantized, without memory, of unknown dtype, no tensor. Odd tensors never raise.
 - `add_difference(site, new, old, call=0)` is the digest of new - old (real dtypes, one shape, one dtype).
-- `add_many(sites, tensors)` adds all but the None and returns how many rows it added.
+- `add_many(sites, tensors, call=0)` adds all but the None and returns how many rows it added.
 - `reserve(site, call=0)` adds a row to be filled later.
 - `tap(site, call=0)` is a callable of one tensor that adds it, returns None and never raises.
 - `step` and `phase` are stamped on each added row; `nanos` is the time spent adding, callbacks
@@ -16,7 +16,7 @@
   no room even so is counted in `dropped`, and its index is -1.
 What a callback raises comes out of the method that called it; a tap reports it to `sys.unraisablehook`.
 
-Threads: one at a time may call a method; the GIL is released inside while a large tensor is reduced.
+Threads: one at a time may call a method; the GIL is released inside while a large tensor is reduced, by `threads` threads: the framework's own where it has OpenMP.
 """
 
 from __future__ import annotations

@@ -129,13 +129,22 @@ _compiling_frames = eval_frame.get_eval_frame_callback
 """Set while dynamo looks at every frame that begins: inside of a compiled module, and after a graph break in it."""
 
 
+_one_frame = _original_call.__code__.co_names == ("_compiled_call_impl", "_call_impl")
+"""torch's own function only chooses between these two: where nothing is observed, its frame is saved, which pays for ours."""
+
+
 def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    if is_dynamo_compiling() or _compiling_frames():
+    if is_dynamo_compiling():
         return _original_call(self, *args, **kwargs)
     eager = _eager
-    if eager is None and (not _pending or (eager := begin()) is None):
+    # An evaluation amid steps that rest is looked at.
+    if eager is not None and eager.inside_idle and (not eager.resting or is_grad_enabled()):
+        if _one_frame and self._compiled_call_impl is None:
+            return self._call_impl(*args, **kwargs)
         return _original_call(self, *args, **kwargs)
-    if eager.inside_idle and (not eager.resting or is_grad_enabled()):  # an evaluation in between is looked at
+    if _compiling_frames():
+        return _original_call(self, *args, **kwargs)
+    if eager is None and (not _pending or (eager := begin()) is None):
         return _original_call(self, *args, **kwargs)
     if eager.replay.tape.live and eager.thread == get_ident():
         return eager.replay.tape.root(_observed_call, self, args, kwargs)

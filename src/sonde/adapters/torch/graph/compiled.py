@@ -48,6 +48,8 @@ class CompiledGraph:
         self.number, self.plain, self.names = number, plain, names
         self.backward = backward
         self.columns: list[Column] = []
+        self.leaving: dict[str, int] = {}
+        """Watched nodes that are digested as they leave the graph, and which output they are."""
         self.compiler: Callable[..., Any] = _not_compiled
         self.run: Callable[[list[Any]], Any] = _not_compiled
         self.calls = 0
@@ -61,6 +63,7 @@ class CompiledGraph:
         self.placeholders = [node.name for node in plain.graph.nodes if node.op == "placeholder"]
         self.outputs = self._outputs()
         self._taps: list[tuple[int, list[int]]] | None = None
+        self._exits: list[tuple[int, int]] | None = None
         self._table: Table | None = None
         self._modules: dict[Node, dict[str, str]] | None = None
         self._step = -1
@@ -133,6 +136,16 @@ class CompiledGraph:
             if self._table is None:
                 self._table = Table(self)
             self._table.fill(given[len(self.outputs)], call)
+        if self.leaving:
+            if self._exits is None:
+                nodes = [(k, self.nodes[name]) for name, k in self.leaving.items()]
+                self._exits = [(k, site) for k, node in nodes for site in self.sites(node)]
+            sites = [site for _, site in self._exits]
+            if eager.session.immediate.isdisjoint(sites):
+                eager.block.add_many(sites, [made[k] for k, _ in self._exits], call)
+            else:
+                for k, site in self._exits:
+                    eager.add(site, made[k], call)
         if eager.level == Level.FULL and not self.backward:
             if self._taps is None:
                 self._taps = self._tapped()
@@ -142,7 +155,7 @@ class CompiledGraph:
 
     def _tapped(self) -> list[tuple[int, list[int]]]:
         """The outputs (with what is kept for the backward pass) that the graph itself does not digest, and their sites."""
-        known = {column.node for column in self.columns}
+        known = {column.node for column in self.columns} | set(self.leaving)
         found = []
         for k, name in enumerate(self.outputs):
             node = self.nodes[name] if name is not None else None
@@ -177,6 +190,21 @@ class CompiledGraph:
             for last, name in self.names.items():
                 self._modules.setdefault(base(last), {}).update(name.modules)
         return self._modules.get(node, {})
+
+    def exits(self) -> dict[str, int]:
+        """Nodes of a backward graph that are its results, most of them gradients of parameters.
+
+        They are in memory anyhow, most of them made by a library's kernel that nothing can be fused into: one pass of
+        the digest kernel when they leave is cheaper than reductions in the graph, and is known in full.
+        """
+        if not self.backward:
+            return {}
+        found: dict[str, int] = {}
+        for k, name in enumerate(self.outputs):
+            node = self.nodes[name] if name is not None else None
+            if node is not None and isinstance(node.meta.get("val"), Tensor) and node.meta["val"].device.type == "cpu":
+                found.setdefault(base(node).name, k)
+        return found
 
     # -- inputs ----------------------------------------------------------------------------------
 

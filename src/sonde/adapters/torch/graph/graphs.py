@@ -202,6 +202,7 @@ class Graphs:
         known = forward.nodes if graph.backward and forward is not None else ()
         wanted = [(node, self.depth(graph, node)) for node in watchable(graph.plain, known)]
         chosen = {node.name: depth for node, depth in wanted if depth}
+        graph.leaving = {name: k for name, k in graph.exits().items() if chosen.pop(name, None)}
         if not chosen:
             return gm, []
         watched = copy_of(gm)
@@ -240,7 +241,7 @@ class Graphs:
             self.guard.contain("writing the recording", problem)
         self.session.note(
             "graph_compiled", graph=graph.number, region=graph.region.number, backward=graph.backward, step=self.eager.step,
-            backend=graph.region.backend, nodes=len(graph.names), watched=len(graph.columns), seconds=round(seconds, 3),
+            backend=graph.region.backend, nodes=len(graph.names), watched=len(graph.columns) + len(graph.leaving), seconds=round(seconds, 3),
         )  # fmt: skip
         self.session.uncounted()
 
@@ -260,7 +261,7 @@ class Graphs:
         return [graph for graph in both if graph is not None]
 
     def _lacking(self, graph: CompiledGraph) -> bool:
-        known = {column.node: column.depth for column in graph.columns}
+        known = {column.node: column.depth for column in graph.columns} | dict.fromkeys(graph.leaving, Depth.RANGE)
         seen = graph.region.forward.nodes if graph.backward and graph.region.forward is not None else ()
         return any(self.depth(graph, node) > known.get(node.name, Depth.NONE) for node in watchable(graph.plain, seen))
 

@@ -50,7 +50,7 @@ def recorded(
     return GraphRecord(
         graph.number, graph.region.number, phase, graph.region.backend, step,
         str(graph.region.source) if graph.region.source else None, nodes, edges, scopes.columns,
-        [column.node for column in graph.columns], guards, graph.region.reason, round(seconds, 3), dynamic,
+        [*(column.node for column in graph.columns), *graph.leaving], guards, graph.region.reason, round(seconds, 3), dynamic,
     )  # fmt: skip
 
 
