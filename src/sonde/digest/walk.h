@@ -13,7 +13,7 @@
 enum {
     MAX_DIMS = 64,
     SEGMENT = 16 * CHUNK,       /* what one thread takes at a time */
-    THREADS_ABOVE = 512 * 1024, /* elements; starting a thread takes as long as reducing some 500,000 of them */
+    THREADS_ABOVE = 1024 * 1024, /* elements; a team costs microseconds, or a time slice where others want the cores */
 };
 
 /* A tensor in CPU memory, or the difference of two of the same dtype and shape (`operands` 2). Strides are in bytes. */
