@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonde.session.policy import PATIENCE, SENTINEL_EVERY, UNSEEN, Level, Policy
+from sonde.session.policy import OWED, PATIENCE, SENTINEL_EVERY, UNSEEN, Level, Policy
 
 
 def simulate(
@@ -67,6 +67,15 @@ def test_a_sentinel_dearer_than_the_budget_leaves_nothing_for_more() -> None:
     policy = Policy(0.01)
     simulate(policy, {Level.REST: 0.01e6, Level.SENTINEL: 0.3e6, Level.WATCHED: 1e6, Level.FULL: 5e6}, steps=500)
     assert policy.taken[Level.FULL] <= 3
+
+
+def test_modules_are_seen_now_and_then_whatever_the_sentinel_costs() -> None:
+    policy = Policy(0.05)
+    costs = {Level.REST: 0.1e6, Level.SENTINEL: 0.6e6, Level.WATCHED: 1e6, Level.FULL: 5e6}
+    simulate(policy, costs, steps=100)
+    before = policy.taken[Level.FULL]
+    simulate(policy, costs, steps=1000)
+    assert policy.taken[Level.FULL] - before == pytest.approx(1000 * OWED * 0.05 * 10e6 / 5e6, abs=2)
 
 
 def test_where_even_the_sentinel_is_too_dear_some_steps_rest() -> None:
@@ -128,7 +137,7 @@ def test_never_over_budget_while_the_sentinel_fits(budget: float, sentinel: floa
     costs = {Level.REST: sentinel / 4, Level.SENTINEL: sentinel, Level.WATCHED: full / 2, Level.FULL: full}
     steps = 2000
     share = simulate(Policy(budget), costs, bare=bare, steps=steps)
-    assert share <= budget + 2 * full / (bare * steps)
+    assert share <= (1 + OWED) * budget + 2 * full / (bare * steps)
 
 
 def test_resting_is_for_costs_that_were_measured() -> None:
@@ -138,4 +147,4 @@ def test_resting_is_for_costs_that_were_measured() -> None:
     simulate(policy, costs, bare=10e6, steps=3 * PATIENCE)
     assert not policy.overdrawn
     assert policy.taken[Level.REST] == 0
-    assert policy.taken[Level.FULL] < 10
+    assert policy.taken[Level.FULL] < 3 * PATIENCE * OWED * 0.05 * 10e6 / 2e6 + 10

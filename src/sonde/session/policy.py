@@ -2,7 +2,8 @@
 
 The sentinel looks at loss, gradients and parameters. Everything else is paid from an allowance: each step
 adds `budget × bare step time` less what the step cost; a fuller look is taken when the allowance covers its
-expected cost. What the user watches by name comes before the rest. The first step is always seen in full.
+expected cost. Where the sentinel leaves nothing, full looks still get a tenth of the budget: modules must be seen now and
+then. What the user watches by name comes before the rest. The first step is always seen in full.
 Where steps are so short that even the sentinel is dearer than the budget, some steps rest: only the loss is
 looked at, and the sentinel comes as often as it can be paid for, but at least now and then.
 
@@ -26,6 +27,8 @@ PATIENCE = 500
 """Steps for which a training may cost more than the budget before what can be spared is spared."""
 SENTINEL_EVERY = 64
 """At the least, in a training that rests."""
+OWED = 0.1
+"""The share of the budget that belongs to full looks, whatever else costs."""
 DEBT = 20
 """Sentinel's costs, at most, that have to be earned back by resting."""
 UNSEEN = 1.5
@@ -49,6 +52,7 @@ class Policy:
         self._allowance = 0.0
         self._expected = dict.fromkeys(Level, 0.0)
         self._rested = 0
+        self._owed = 0.0
 
     def finish_step(self, wall_ns: float, cost_ns: float, *, counted: bool = True) -> Level:
         """Accounts for the step that ended and decides the level of the next.
@@ -66,6 +70,7 @@ class Policy:
             known = self._expected[level]
             self._expected[level] = charge if known == 0 else known + 0.2 * (charge - known)
             if self.budget:
+                self._owed = 0.0 if level is Level.FULL else self._owed + OWED * self.budget * bare
                 self._allowance += self.budget * max(wall_ns - charge, 0.1 * wall_ns) - charge
                 # A long quiet stretch must not pay for a long loud one.
                 self._allowance = min(self._allowance, 4 * max(self._expected[Level.FULL], self.budget * bare))
@@ -82,6 +87,8 @@ class Policy:
             return Level.FULL
         if self.budget == 0:
             return Level.WATCHED if self.has_watched else Level.SENTINEL
+        if self._owed >= self._expected[Level.FULL] > 0:
+            return Level.FULL
         for level in (Level.FULL, Level.WATCHED) if self.has_watched else (Level.FULL,):
             if self._allowance >= self._expected[level] - self._expected[Level.SENTINEL]:
                 return level
