@@ -237,10 +237,8 @@ class Facts:
             self.look()
         step = self.eager.step
         if step < 64 or step % 16 == 0:
-            held = {id(p) for group in optimizer.param_groups for p in group["params"][:1]}
             for modes in self.modes.values():
-                root = modes.ref()
-                if root is not None and any(id(p) in held for p in root.parameters()):
+                if modes.trained_by(optimizer):
                     modes.stepped(step)
         self.graphs.stepped(step)
 

@@ -7,12 +7,15 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.origins import KNOWN, Place, line_at, user_place
+
+MOST_OPTIMIZERS = 32
 
 
 def depends_on_mode(module: nn.Module) -> bool:
@@ -34,6 +37,7 @@ class RootModes:
         self.sensitive = {path: type(module).__name__ for path, module in found}
         self.made = KNOWN.made.line(root)
         self._parts = [(path, weakref.ref(module)) for path, module in found]
+        self._trained_by: dict[frozenset[int], bool] = {}
         self.trained = {"train": 0, "eval": 0}
         self.first_eval_step: int | None = None
         self.last_train_step: int | None = None
@@ -53,6 +57,17 @@ class RootModes:
             module = ref()
             if module is not None:
                 yield path, module
+
+    def trained_by(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether one of its groups begins with a parameter of the root; looked up once for each optimizer's groups."""
+        held = frozenset([id(group["params"][0]) for group in optimizer.param_groups if group["params"]])
+        known = self._trained_by.get(held)
+        if known is None:
+            root = self.ref()
+            known = root is not None and any(id(p) in held for p in root.parameters())
+            if len(self._trained_by) < MOST_OPTIMIZERS:
+                self._trained_by[held] = known
+        return known
 
     def stepped(self, step: int) -> None:
         root = self.ref()
