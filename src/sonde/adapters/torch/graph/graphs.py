@@ -25,7 +25,7 @@ from sonde.adapters.torch.frames import foreign_frames, user_line
 from sonde.adapters.torch.graph import asked, compiling, interpret, record, verify
 from sonde.adapters.torch.graph.comparison import Comparison
 from sonde.adapters.torch.graph.compiled import CompiledGraph
-from sonde.adapters.torch.graph.names import NodeName, Names
+from sonde.adapters.torch.graph.names import Names, NodeName
 from sonde.adapters.torch.graph.retrace import Retrace
 from sonde.adapters.torch.graph.stepping import Stepping
 from sonde.adapters.torch.graph.uncompiled import Uncompiled
