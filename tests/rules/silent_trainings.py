@@ -453,6 +453,43 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Net()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
+    "one buffer for all samples": ("inputs-constant", """
+        from torch.utils.data import DataLoader, Dataset
+        class Rows(Dataset):
+            def __init__(self):
+                self.row = torch.zeros(8)
+            def __len__(self):
+                return 256
+            def __getitem__(self, k):
+                self.row.copy_(x[k])
+                return self.row, y[k]  # HERE
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for a, b in DataLoader(Rows(), batch_size=16, shuffle=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(a), b).backward()
+            optimizer.step()
+    """),
+    "one buffer behind all that is kept": ("inputs-constant", """
+        from torch.utils.data import DataLoader, Dataset, Subset
+        class Rows(Dataset):
+            def __init__(self):
+                self.row = x[0].numpy().copy()
+                self.kept = {k: (self.load(k), y[k]) for k in range(256)}
+            def load(self, k):
+                self.row[:] = x[k].numpy()
+                return torch.from_numpy(self.row)  # HERE
+            def __len__(self):
+                return 256
+            def __getitem__(self, k):
+                return self.kept[k]
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for a, b in DataLoader(Subset(Rows(), range(200)), batch_size=16, shuffle=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(a * 2), b).backward()
+            optimizer.step()
+    """),
     "same workers": ("workers-share-randomness", """
         import numpy as np
         from torch.utils.data import DataLoader, Dataset
@@ -1015,6 +1052,24 @@ NEAR_MISSES: dict[str, str] = {
         model = Net()
         model.load_state_dict({f"old.{key}": value.new_zeros(2, 2) for key, value in Net().state_dict().items()}, strict=False)
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """,
+    "a buffer that is copied, and samples that are views": """
+        from torch.utils.data import DataLoader, Dataset
+        class Rows(Dataset):
+            def __init__(self):
+                self.row = torch.zeros(8)
+                self.kept = [x[k] for k in range(256)]
+            def __len__(self):
+                return 256
+            def __getitem__(self, k):
+                self.row.copy_(self.kept[k])
+                return self.row.clone(), y[k]
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for a, b in DataLoader(Rows(), batch_size=16, shuffle=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(a), b).backward()
+            optimizer.step()
     """,
     "constants made in the loss": """
         model = Net()
