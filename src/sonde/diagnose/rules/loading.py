@@ -33,7 +33,7 @@ def _failed(loaded: dict[str, Any]) -> bool:
     if loaded["would_match"] < 2 or 2 * loaded["would_match"] < left:
         return False
     few = loaded["matched"] <= FEW * loaded["own"]
-    return loaded["how"] == "wrapper" or (few and 2 * loaded["would_match"] >= loaded["own"])
+    return bool(loaded["how"] == "wrapper" or (few and 2 * loaded["would_match"] >= loaded["own"]))
 
 
 def _finding(loaded: dict[str, Any]) -> Finding:
