@@ -67,7 +67,11 @@ def _gradient(case: Case, name: str, step: int) -> Explosion | None:
     gradient = gradients.get(step, 0.0)
     rates = [group.get("lr") for group in optimizers[0]["groups"]]
     rate = max((rate for rate in rates if isinstance(rate, int | float)), default=0.0)
-    if not before or not isfinite(gradient) or gradient < GRADIENT * before or rate * gradient < CHANGE * before:
+    if (
+        not (before and isfinite(before) and isfinite(gradient))
+        or gradient < GRADIENT * before
+        or rate * gradient < CHANGE * before
+    ):
         return None
     earlier = {str(k): norm for k, norm in sorted(gradients.items()) if step - 8 < k <= step and isfinite(norm)}
     evidence = {

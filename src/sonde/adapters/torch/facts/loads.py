@@ -25,12 +25,14 @@ _LOADS: dict[Place, tuple[weakref.ref[nn.Module], dict[str, Any]]] = {}
 def noted(module: nn.Module, state: Mapping[str, Any], result: Any, place: Place | None) -> None:
     """A load is over; `result` is what it returned."""
     missing, unexpected = (list(getattr(result, name, None) or ()) for name in ("missing_keys", "unexpected_keys"))
+    if not unexpected and not _LOADS:
+        return
     own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     matched = len(state) - len(unexpected)
     if 2 * matched >= len(own):
         inside = {id(part) for part in module.modules()}
         for known, (ref, _) in list(_LOADS.items()):
-            if (loaded := ref()) is not None and id(loaded) in inside and known != place:
+            if (loaded := ref()) is not None and id(loaded) in inside:
                 del _LOADS[known]
     if not unexpected or not missing or place is None or (len(_LOADS) >= MOST and place not in _LOADS):
         return
