@@ -399,6 +399,32 @@ loader = DataLoader(Rows(), batch_size=4)
 model(torch.ones(1, 4))
 """, LOOP)  # fmt: skip
 
+case("sequences without a collate_fn", "uneven-items", """
+class Rows(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        return torch.ones(4 + i), 0
+model = nn.Linear(4, 3)
+criterion = nn.CrossEntropyLoss()
+rows = Rows()
+padded = DataLoader(rows, batch_size=4, collate_fn=list)
+loader = DataLoader(rows, batch_size=4)  # HERE
+model(torch.ones(1, 4))
+""", LOOP)  # fmt: skip
+
+case("images of many sizes", "uneven-items", """
+class Images(Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, i):
+        return torch.ones(3, 4, 4 + i), 0  # HERE
+model = nn.Linear(4, 3)
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(Images(), batch_size=4)
+model(torch.ones(1, 4))
+""", LOOP)  # fmt: skip
+
 case("a constant on another device", "device-mismatch", """
 class Net(nn.Module):
     def __init__(self):

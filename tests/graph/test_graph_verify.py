@@ -171,3 +171,88 @@ def test_inductor(foundry: Foundry, tmp_path: Path) -> None:
     assert wrong.code == 0, wrong.err
     assert "departs first at /relu#0:out" in wrong.out + wrong.err
     assert "h = torch.relu(h)" in wrong.out + wrong.err
+
+
+STATEFUL = """
+    import json, os, torch
+    from functorch.compile import default_partition
+    from torch import nn
+    from torch._dynamo.backends.common import aot_autograd
+
+
+    def forgetful(gm, inputs):
+        outer = [node for node in gm.graph.nodes if node.target is torch.ops.aten.copy_.default]
+
+        def run(args):
+            held = [args[k] for k, node in enumerate(places) if any(copy.args[0] is node for copy in outer)]
+            made = gm(*args)
+            if FORGETS:
+                for tensor in held:
+                    tensor.zero_()
+            return made
+
+        places = [node for node in gm.graph.nodes if node.op == "placeholder"]
+        run._boxed_call = True
+        return run
+
+
+    def partition(joint, inputs, **kwargs):
+        for node in joint.graph.nodes:
+            if REWRITES and node.target is torch.ops.aten.abs.default:
+                node.target = torch.ops.aten.neg.default
+        joint.recompile()
+        return default_partition(joint, inputs, **kwargs)
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 1)
+            self.register_buffer("seen", torch.ones(8, 4))
+
+        def forward(self, x):
+            self.seen.add_(x)
+            h = x.abs()
+            return self.layer(h)
+
+
+    torch.manual_seed(0)
+    model = Net()
+    backend = aot_autograd(fw_compiler=forgetful, partition_fn=partition, keep_inference_input_mutations=True)
+    compiled = torch.compile(model, backend=backend)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(3):
+        loss = compiled(torch.rand(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def stateful(*, forgets: bool = False, rewrites: bool = False) -> str:
+    return STATEFUL.replace("FORGETS", str(forgets)).replace("REWRITES", str(rewrites))
+
+
+def named(foundry: Foundry, tmp_path: Path, text: str) -> list[tuple[str, str]]:
+    ran = foundry.watched(text, tmp_path, env=environment(tmp_path))
+    assert ran.code == 0, ran.err
+    assert not ran.session["failures"]
+    found = [finding for finding in diagnose(ran.recording) if finding.rule == "compiled-result-differs"]
+    return [(finding.source.code if finding.source else "", finding.evidence["found_by"]) for finding in found]
+
+
+def test_what_is_written_to_a_buffer_is_compared(foundry: Foundry, tmp_path: Path) -> None:
+    """Returned values are right; only the buffer is not what the program says."""
+    ((code, _),) = named(foundry, tmp_path, stateful(forgets=True))
+    assert code == "self.seen.add_(x)"
+
+
+def test_a_graph_that_was_rewritten_before_it_was_taken_apart_is_noticed(foundry: Foundry, tmp_path: Path) -> None:
+    """The graph that is compiled is wrong already, so it agrees with itself."""
+    ((code, by),) = named(foundry, tmp_path, stateful(rewrites=True))
+    assert code == "h = x.abs()"
+    assert by == "the graph before forgetful's own passes"
+
+
+def test_a_backend_with_passes_that_is_right_is_left_alone(foundry: Foundry, tmp_path: Path) -> None:
+    assert named(foundry, tmp_path, stateful()) == []

@@ -453,6 +453,43 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Net()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
+    "one buffer for all samples": ("inputs-constant", """
+        from torch.utils.data import DataLoader, Dataset
+        class Rows(Dataset):
+            def __init__(self):
+                self.row = torch.zeros(8)
+            def __len__(self):
+                return 256
+            def __getitem__(self, k):
+                self.row.copy_(x[k])
+                return self.row, y[k]  # HERE
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for a, b in DataLoader(Rows(), batch_size=16, shuffle=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(a), b).backward()
+            optimizer.step()
+    """),
+    "one buffer behind all that is kept": ("inputs-constant", """
+        from torch.utils.data import DataLoader, Dataset, Subset
+        class Rows(Dataset):
+            def __init__(self):
+                self.row = x[0].numpy().copy()
+                self.kept = {k: (self.load(k), y[k]) for k in range(256)}
+            def load(self, k):
+                self.row[:] = x[k].numpy()
+                return torch.from_numpy(self.row)  # HERE
+            def __len__(self):
+                return 256
+            def __getitem__(self, k):
+                return self.kept[k]
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for a, b in DataLoader(Subset(Rows(), range(200)), batch_size=16, shuffle=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(a * 2), b).backward()
+            optimizer.step()
+    """),
     "same workers": ("workers-share-randomness", """
         import numpy as np
         from torch.utils.data import DataLoader, Dataset
@@ -628,8 +665,37 @@ BUGS: dict[str, tuple[str, str]] = {
     "loss anew": ("loss-without-graph", """
         model = Net()
         def anew(a, b):
-            return torch.tensor(F.cross_entropy(a, b).item(), requires_grad=True)
+            return torch.tensor(F.cross_entropy(a, b).item(), requires_grad=True)  # HERE
         train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=anew)
+    """),
+    "loss of a loss anew": ("loss-without-graph", """
+        model = Net()
+        def weighted(a, b):
+            scale = torch.tensor(0.5)
+            value = F.cross_entropy(a, b)
+            value = torch.tensor(value.tolist())  # HERE
+            value.requires_grad = True
+            return value
+        train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=lambda a, b: weighted(a, b) * 2)
+    """),
+    "state of a compiled model": ("state-not-loaded", """
+        model = Net()
+        compiled = torch.compile(model, backend="eager")
+        other = Net()
+        other.load_state_dict(compiled.state_dict(), strict=False)  # HERE
+        train(other, torch.optim.SGD(other.parameters(), lr=0.1))
+    """),
+    "state into a wrapped encoder": ("state-not-loaded", """
+        model = Net()
+        state = {key.replace("encoder", "encoder.module"): value for key, value in Net().state_dict().items()}
+        model.load_state_dict(state, strict=False)  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
+    "state of the model around it": ("state-not-loaded", """
+        model = Net()
+        big = nn.ModuleDict({"net": Net(), "projector": nn.Linear(3, 2)})
+        model.load_state_dict(big.state_dict(), strict=False)  # HERE
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
     "loss of a number": ("loss-without-graph", """
         model = Net()
@@ -970,6 +1036,47 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "parts of states, and a second try": """
+        model, other = Net(), Net()
+        model.load_state_dict(nn.ModuleDict({"encoder": Net().encoder}).state_dict(), strict=False)
+        fresh = nn.ModuleDict({"encoder": Net().encoder, "classifier": nn.Linear(16, 10)}).state_dict()
+        model.load_state_dict(fresh, strict=False)
+        state = {f"module.{key}": value for key, value in Net().state_dict().items()}
+        left = other.load_state_dict(state, strict=False)
+        if left.unexpected_keys:
+            other.load_state_dict({key.removeprefix("module."): value for key, value in state.items()}, strict=False)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        train(other, torch.optim.SGD(other.parameters(), lr=0.1))
+    """,
+    "heads that fit nowhere": """
+        model = Net()
+        model.load_state_dict({f"old.{key}": value.new_zeros(2, 2) for key, value in Net().state_dict().items()}, strict=False)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """,
+    "a buffer that is copied, and samples that are views": """
+        from torch.utils.data import DataLoader, Dataset
+        class Rows(Dataset):
+            def __init__(self):
+                self.row = torch.zeros(8)
+                self.kept = [x[k] for k in range(256)]
+            def __len__(self):
+                return 256
+            def __getitem__(self, k):
+                self.row.copy_(self.kept[k])
+                return self.row.clone(), y[k]
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for a, b in DataLoader(Rows(), batch_size=16, shuffle=True):
+            optimizer.zero_grad()
+            F.cross_entropy(model(a), b).backward()
+            optimizer.step()
+    """,
+    "constants made in the loss": """
+        model = Net()
+        def weighted(a, b):
+            return torch.tensor(0.5) * F.cross_entropy(a, b, weight=torch.tensor([1.0, 2.0, 1.0]))
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=weighted)
+    """,
     "states of others, copied and assigned": """
         model, target = Net(), Net()
         target.load_state_dict(model.state_dict())

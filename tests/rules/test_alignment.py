@@ -29,6 +29,20 @@ APART = {
         for text, tag in zip(texts, tags):
             pass
     """,
+    "slices of both, one batch after the other": """
+        def batches(x, y, size):
+            x = x[torch.randperm(len(x))]
+            y = y[torch.randperm(len(y))]
+            for start in range(0, len(x), size):
+                yield x[start:start + size], y[start:start + size]
+    """,
+    "a generator of pairs": """
+        def batches():
+            random.shuffle(texts)
+            random.shuffle(tags)
+            for k in range(9):
+                a, b = texts[k], tags[k]
+    """,
     "two orders in one return": """
         def batch(self):
             order = torch.randperm(9)
@@ -69,6 +83,20 @@ TOGETHER = {
         b = b[torch.randperm(9)]
         train(a)
         test(b)
+    """,
+    "slices of each by itself": """
+        def batches(a, b, size):
+            a = a[torch.randperm(len(a))]
+            b = b[torch.randperm(len(b))]
+            for start in range(0, len(a), size):
+                yield a[start:start + size]
+            for start in range(0, len(b), size):
+                yield b[start:start + size]
+    """,
+    "other places of each": """
+        real = real[torch.randperm(9)]
+        fake = fake[torch.randperm(9)]
+        pair = real[3:], fake[:3]
     """,
     "twice each, whatever that means": """
         x = x[torch.randperm(9)]

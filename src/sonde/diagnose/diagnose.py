@@ -45,7 +45,7 @@ def _checked(known: Rule, case: Case) -> list[Finding]:
         return []
 
 
-_ORIGINS = ("divergence", "nan-in-data", "nan-in-optimizer", "nan-in-weights", "nan-origin")
+_ORIGINS = ("divergence", "exploding-gradients", "nan-in-data", "nan-in-optimizer", "nan-in-weights", "nan-origin")
 
 
 _CHECKS = ("AssertionError", "ValueError", "RuntimeError", "FloatingPointError", "Exception", "ArithmeticError")

@@ -22,6 +22,11 @@ def birthplace(thing: Any) -> SourceLine | None:
         return None
 
 
+def loaders_of(dataset: Any) -> list[Any]:
+    """The loaders that are alive and go through this very data set, in the order made."""
+    return [thing for thing in list(_made) if getattr(thing, "dataset", None) is dataset]
+
+
 def install() -> None:
     """Once. A class whose objects cannot be referred to weakly is left alone."""
     for kind in (torch.utils.data.DataLoader, torch.optim.Optimizer):

@@ -14,7 +14,9 @@ def departures(case: Case) -> list[Finding]:
     """The first call of every compiled graph (and every call in steps of --verify-steps, and whatever `verify` in the debugger is
     asked for) is also made node by node, and both results are compared. Where they part by
     far more than rounding explains (1 % of the norm in float32), the compiler is wrong about the named node: the graph was
-    compiled up to each node in turn, and this is the first one that departs. The training then learns on other values than
+    compiled up to each node in turn, and this is the first one that departs. Results are what the graph returns, what it keeps for
+    the backward pass and what it writes to its inputs, such as buffers. A backend that rewrites the graph of forward and backward
+    together before it compiles (inductor) is held against the graph as it was before that, too. The training then learns on other values than
     the program says. Compilers reorder sums and use other approximations; that stays orders of magnitude below.
     """
     found = [event for event in case.events if event.get("kind") == "compiled_departs"]
@@ -51,7 +53,9 @@ def _finding(case: Case, event: dict[str, Any], count: int) -> Finding:
             "graphs_departing": count,
             "found_by": "compiling the graph up to each node"
             if event.get("exact")
-            else "the first output that departs",
+            else f"the graph before {backend}'s own passes"
+            if event.get("rewritten")
+            else "the first result that departs",
         },
         advice=f"Up to this node the graph gives the same compiled and uncompiled: it is {backend}, not the model. "
         f"Write {f'{line.code!r}' if line else 'the operation'} in another way (without changing a tensor in place that is still "

@@ -106,7 +106,10 @@ def _constant_values(case: Case, values: dict[str, Any]) -> Finding:
 
 @rule("inputs-constant")
 def constant_inputs(case: Case) -> list[Finding]:
-    """All samples of a batch are equal, in every batch that was looked at: the inputs carry nothing to learn from."""
+    """All samples of a batch are equal, in every batch that was looked at: the inputs carry nothing to learn from. Where
+    the data set keeps one buffer that all of them are (or that holds just their values), it fills that anew for each
+    sample and returns it without a copy, so that each is the last one; the finding names where it is returned.
+    """
     inputs = [
         row for row in case.facts.get("batches", {}).get("inputs", []) if row["index"] == 0 and row["shape"][0] >= 4
     ]
@@ -115,17 +118,30 @@ def constant_inputs(case: Case) -> list[Finding]:
     if len(inputs) < 3 or not all(row["same_rows"] for row in inputs) or not varied:
         return []
     loader = _trained_loader(case)
+    shared = case.facts["batches"].get("shared") or {}
+    buffer = shared.get("buffer")
+    why = f": {shared['dataset']} gives the same memory for all of them" if shared else ""
+    made = (shared.get("line") or loader.get("sample_line") or loader["made"]) if loader else shared.get("line")
     return [
         Finding(
             rule="inputs-constant",
             severity="error",
-            title="All samples of every batch are the same while their labels differ",
-            advice="Look at how a sample is made from its index.",
+            title=f"All samples of every batch are the same while their labels differ{why}"
+            + (f" (self.{buffer})" if buffer else ""),
+            advice="Return a copy: what is filled anew for each sample (a buffer; torch.from_numpy shares its memory) is "
+            "the last one for all."
+            if shared
+            else "Look at how a sample is made from its index.",
             step=0,
             site=f"{inputs[0]['root']}:in",
-            source=(place(loader.get("sample_line")) or place(loader["made"])) if loader else None,
-            evidence={"batches": len(inputs), "shape": inputs[0]["shape"], "absmax": inputs[0]["absmax"]},
-            confidence=0.9,
+            source=place(made),
+            evidence={
+                "batches": len(inputs),
+                "shape": inputs[0]["shape"],
+                "absmax": inputs[0]["absmax"],
+                **{name: shared[name] for name in ("dataset", "buffer", "kept_in") if shared.get(name)},
+            },
+            confidence=0.95 if shared else 0.9,
         )
     ]
 

@@ -51,19 +51,33 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
 @family("uneven-items")
 def uneven_items(event: Event) -> Cause | None:
     """The items of a batch have different shapes and cannot be stacked; the finding names the line of the data set
-    that makes the part that differs."""
+    that makes the part that differs. Items that are sequences, of one length each, differ by nature: there the loader lacks a
+    `collate_fn` that pads, and its line is named. One or two lengths, or images of several sizes, are not taken for that."""
     facts = event.get("items")
     if facts is None:
         return None
     shapes = facts.get("shapes") or []
+    sequences = _sequences(shapes) and facts.get("loader") is not None
+    others = {"items_made_at": facts.get("line")} if sequences else {"loader_made_at": facts.get("loader")}
     return Cause(
-        title=f"items of {facts.get('dataset', 'the data set')} have different shapes and cannot be stacked: "
-        f"{', '.join(map(str, shapes[:4]))}",
-        advice="Bring them to one shape (crop, pad), or give the loader a collate_fn that does.",
-        line=facts.get("line"),
-        evidence={name: facts[name] for name in ("part", "shapes") if name in facts},
+        title=f"items of {facts.get('dataset', 'the data set')} have different "
+        f"{'lengths' if sequences else 'shapes'} and cannot be stacked: {', '.join(map(str, shapes[:4]))}",
+        advice="Give the loader a collate_fn that pads them (torch.nn.utils.rnn.pad_sequence)."
+        if sequences
+        else "Bring them to one shape (crop, pad), or give the loader a collate_fn that does.",
+        line=facts.get("loader") if sequences else facts.get("line"),
+        evidence={name: facts[name] for name in ("part", "shapes") if name in facts}
+        | {name: f"{line['file']}:{line['line']}" for name, line in others.items() if line},
         confidence=0.9,
     )
+
+
+def _sequences(shapes: list[list[int]]) -> bool:
+    """Vectors, or rows of vectors, that differ in one dimension only and have three lengths or more."""
+    if not shapes or len(shapes[0]) > 2 or any(len(shape) != len(shapes[0]) for shape in shapes):
+        return False
+    lengths = [set(sizes) for sizes in zip(*shapes, strict=True) if len(set(sizes)) > 1]
+    return len(lengths) == 1 and len(lengths[0]) >= 3
 
 
 @family("item-is-none")

@@ -157,10 +157,23 @@ def _most(trace: Trace, names: list[str], ops: list[OpRecord]) -> OpRecord | Non
     return found
 
 
+def _made_anew(trace: Trace | None) -> OpRecord | None:
+    """The op on the way to the loss that makes a tensor of plain numbers: one that asks for a gradient of its own,
+    or the loss itself. Constants that go into a loss ask for none."""
+    if trace is None or trace.loss is None:
+        return None
+    before = ancestors(trace, trace.ops[trace.loss])
+    made = [op for op in trace.ops if op.index in before and op.outputs and (not op.inputs or op.op == "tensor")]
+    wanted = {fact.id for op in trace.ops for fact in (*op.inputs, *op.outputs) if fact.requires_grad}
+    leaves = [op for op in made if op.outputs[0].id in wanted or op.index == trace.loss]
+    return leaves[-1] if leaves else None
+
+
 @rule("loss-without-graph")
 def loss_without_graph(case: Case) -> list[Finding]:
     """Backward passes run and the optimizer steps, but no parameter of it ever gets a gradient: the loss was cut
-    off from the model, as by making a new tensor from its value.
+    off from the model, as by making a new tensor from its value. The finding names the op that cuts the graph, or that makes
+    the loss anew of plain numbers (`torch.tensor(...)`), wherever in the program that is.
     """
     sequence = case.facts.get("sequence", {})
     if sequence.get("backwards", 0) < 3 or _without_gradient(case):
@@ -174,13 +187,14 @@ def loss_without_graph(case: Case) -> list[Finding]:
         if len(optimizer["unknown"]) == optimizer["parameters"]:
             continue  # it holds nothing of the model that runs: `optimizer-holds-old-parameters`
         cut = _cut(case.first, own, optimizer.get("backward_line"))
+        anew = _made_anew(case.first) if cut is None else None
         loss = case.sites.get("loss:value")
         return [
             Finding(
                 rule="loss-without-graph",
                 severity="error",
                 title=f"The loss does not depend on any parameter of {optimizer['type']}: no gradient reaches it"
-                + (f" ({cut.op} cuts the graph)" if cut else ""),
+                + (f" ({cut.op} cuts the graph)" if cut else f" ({anew.op} makes it anew of numbers)" if anew else ""),
                 advice=(
                     "Keep the graph from the model's output to the loss: no .item(), .detach(), torch.tensor(...) "
                     "on the way."
@@ -188,10 +202,15 @@ def loss_without_graph(case: Case) -> list[Finding]:
                 step=0,
                 phase="backward",
                 site=f"{cut.site}:out" if cut else "loss:value",
-                source=(cut.source if cut else None)
+                op=cut.op if cut else anew.op if anew else None,
+                source=(cut.source if cut else anew.source if anew else None)
                 or place(case.facts.get("leaf_loss"))
                 or (loss.source if loss else None),
-                evidence={"parameters": len(own), "backward_passes": sequence["backwards"]},
+                evidence={
+                    "parameters": len(own),
+                    "backward_passes": sequence["backwards"],
+                    "loss_has_no_history": case.facts.get("leaf_loss") is not None,
+                },
                 confidence=0.9,
             )
         ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from sonde.diagnose.causes import Cause, backward_cause, forward_cause
 from sonde.diagnose.divergence import Divergence, diverged, optimizer_line
+from sonde.diagnose.explosion import Explosion, exploded
 from sonde.diagnose.path import (
     Origin,
     amplifier,
@@ -41,7 +42,9 @@ def origins(case: Case) -> list[Finding]:
     way. Bad values that came in from outside are in the data (`nan-in-data`). Weights that are not finite
     although their gradients are, are the optimizer's doing (`nan-in-optimizer`). When loss and weights had grown by
     orders of magnitude and nothing but plain arithmetic overflowed, the training diverged (`divergence`), and the op is
-    where that showed.
+    where that showed. Where all had been calm but for the step before, in which the unclipped gradient of a weight that one pass
+    applies many times was ten times the weight and SGD changed it by a tenth or more, it is that gradient
+    (`exploding-gradients`), and the finding names the optimizer's step.
     """
     harmed = _harmed_steps(case)
     survived = not harmed and not any(event.get("kind") == "exception" for event in case.events)
@@ -90,10 +93,14 @@ def _in_trace(case: Case, trace: Trace, *, survived: bool) -> list[Finding]:
         return [_data(case, trace, origin, origin.outside)]
     cause = forward_cause(origin)
     finding = _forward(case, trace, origin, cause, survived=survived)
-    larger = amplifier(trace, origin.op) if cause.growth and diverged(case, trace.step) is None else None
-    if larger is not None:
-        return [_amplified(case, trace, larger, origin.op), replace(finding, caused_by=0)]
-    return _with_divergence(case, trace, cause, finding)
+    if (cause.sure and not cause.growth) or diverged(case, trace.step) is not None:
+        return _with_divergence(case, trace, cause, finding)
+    larger = amplifier(trace, origin.op) if cause.growth else None
+    explosion = exploded(case, trace, larger if cause.growth else origin.op)
+    found = [_explosion(case, explosion)] if explosion is not None else []
+    found += [_amplified(case, trace, larger, origin.op)] if larger is not None else []
+    found += [finding]
+    return [replace(one, caused_by=0) if k else one for k, one in enumerate(found)]
 
 
 def _left_out(case: Case, trace: Trace, origin: Origin, op: OpRecord) -> Finding:
@@ -377,6 +384,28 @@ def _divergence(case: Case, growth: Divergence) -> Finding:
         site=growth.site,
         source=growth.source,
         evidence=growth.evidence,
+        confidence=0.9,
+    )
+
+
+def _explosion(case: Case, explosion: Explosion) -> Finding:
+    return Finding(
+        rule="exploding-gradients",
+        severity="error",
+        title=(
+            f"Gradients explode in {explosion.weight}: norm {explosion.gradient:.3g}, {explosion.times:.0f} times the weight's. "
+            f"One step changes it by {explosion.change:.0%}, and the next pass overflows"
+        ),
+        advice=(
+            "Clip the gradients between backward() and step() (torch.nn.utils.clip_grad_norm_): a weight that is applied "
+            "many times in a pass needs it. A gated layer (LSTM, GRU), shorter sequences or a smaller learning rate help, too."
+        ),
+        step=explosion.step,
+        phase="optimizer",
+        rank=case.rank.rank,
+        site=f"{explosion.weight}:grad",
+        source=explosion.source,
+        evidence=explosion.evidence,
         confidence=0.9,
     )
 

@@ -28,6 +28,7 @@ DIAGNOSE_EVERY = 10.0
 HOPELESS = frozenset(
     [
         "divergence",
+        "exploding-gradients",
         "nan-in-data",
         "nan-in-optimizer",
         "nan-in-weights",

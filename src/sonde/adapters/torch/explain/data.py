@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
-from sonde.adapters.torch.birthplace import birthplace
+from sonde.adapters.torch.birthplace import birthplace, loaders_of
 from sonde.adapters.torch.explain import program
 from sonde.adapters.torch.explain.definition import frames, source_file
 from sonde.adapters.torch.explain.origin import item_line, unwrap
@@ -47,7 +47,8 @@ def _loader(name: str, loader: Any) -> dict[str, Any]:
 
 
 def uneven_items(failure: Failure) -> dict[str, Any] | None:
-    """What default_collate was given: the shapes that differ, and the line that makes the items."""
+    """What default_collate was given: the shapes that differ, the line that makes the items, and the one that makes the
+    loader, where there is one loader that stacks them."""
     batch = next(
         (place.frame.f_locals["batch"] for place in failure.places if place.function == "default_collate"), None
     )
@@ -62,10 +63,13 @@ def uneven_items(failure: Failure) -> dict[str, Any] | None:
                 break
     fact: dict[str, Any] = {"part": shapes[0], "shapes": shapes[1]} if shapes else {}
     data = next((place.frame.f_locals.get("self") for place in failure.places if place.function == "fetch"), None)
-    held = unwrap(getattr(data, "dataset", None))
+    given = getattr(data, "dataset", None)
+    held = unwrap(given)
     if held is not None:
         fact["dataset"] = type(held).__name__
         fact["line"] = item_line(held, shapes[0] if shapes else None)
+        stacking = [birthplace(loader) for loader in loaders_of(given) if loader.collate_fn is default_collate]
+        fact["loader"] = as_json(stacking[0]) if len(set(stacking)) == 1 else None
     return fact
 
 

@@ -24,6 +24,7 @@ from sonde.adapters.torch.facts.functions import careless
 from sonde.adapters.torch.facts.graphs import Graphs
 from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
 from sonde.adapters.torch.facts.loaders import LOADERS
+from sonde.adapters.torch.facts.loads import unmatched
 from sonde.adapters.torch.facts.modes import RootModes
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
@@ -307,6 +308,7 @@ class Facts:
             "strangers": self._strangers,
             "freezes": freezes(),
             "loaded_itself": loaded_itself(),
+            "loads_unmatched": unmatched(),
             "refilled": refilled(places),
             "careless_functions": careless(),
             "orders_apart": apart(tuple(KNOWN.files())),

@@ -149,26 +149,24 @@ def _seeded(body: list[ast.stmt], first: int, last: int) -> bool:
 
 
 def _paired(body: list[ast.stmt], a: str, b: str, after: int) -> bool:
-    """Both go into one call, one return, or are indexed alike in one statement."""
+    """Both are given to one call or stand in one tuple (returned, yielded, gone through), by themselves or indexed alike."""
     for statement in body:
         if statement.lineno <= after:
             continue
         for node in ast.walk(statement):
             if isinstance(node, ast.Call):
-                given = {part.id for part in node.args if isinstance(part, ast.Name)}
-                if {a, b} <= given:
-                    return True
-                taken = {
-                    part.value.id: ast.dump(part.slice)
-                    for part in ast.walk(node)
-                    if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name)
-                }
-                if a in taken and taken.get(a) == taken.get(b):
-                    return True
-            elif (
-                isinstance(node, ast.Return)
-                and isinstance(node.value, ast.Tuple)
-                and {a, b} <= {part.id for part in node.value.elts if isinstance(part, ast.Name)}
-            ):
+                parts = node.args
+            elif isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load):
+                parts = node.elts
+            else:
+                continue
+            if {a, b} <= {part.id for part in parts if isinstance(part, ast.Name)}:
+                return True
+            taken = {
+                part.value.id: ast.dump(part.slice)
+                for part in ast.walk(node)
+                if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name)
+            }
+            if a in taken and taken.get(a) == taken.get(b):
                 return True
     return False

@@ -17,6 +17,7 @@ from sonde.adapters.torch import batches
 from sonde.adapters.torch.batches import sample_place
 from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at, user_place
+from sonde.adapters.torch.facts.samples import shared
 from sonde.adapters.torch.frames import is_user
 from sonde.adapters.torch.tensors import tensors_in
 
@@ -44,6 +45,8 @@ class Batches:
         self.copies = [0, 0]
         """How often whole-number targets were held against the inputs of the root, and how often they were the same."""
         self._whole: list[weakref.ref[Tensor]] = []
+        self.shared: dict[str, Any] | None = None
+        """Where all samples of a batch are equal: the one buffer that the data set gives for all."""
 
     def _copied(self, target: Tensor) -> None:
         """Whether these are the very numbers that the model was given."""
@@ -141,6 +144,9 @@ class Batches:
             return
         rows = tensor[: max(2, MOST_ELEMENTS // tensor[0].numel())].flatten(1)[:, :MOST_ELEMENTS]
         values = rows.float()
+        same = bool(rows.shape[0] > 1 and (rows == rows[:1]).all())
+        if same and self.shared is None and batches.latest is not None:
+            self.shared = shared(batches.latest.dataset(), tensor[0])
         self.inputs.append(
             {
                 "root": root,
@@ -150,7 +156,7 @@ class Batches:
                 "absmax": float(values.abs().max()),
                 "mean": float(values.mean()),
                 "std": float(values.std(correction=0)),
-                "same_rows": bool(rows.shape[0] > 1 and (rows == rows[:1]).all()),
+                "same_rows": same,
                 "sum": float(values.double().sum()),
                 "features": _features(values) if tensor.ndim == 2 else None,
             }
@@ -165,6 +171,7 @@ class Batches:
             "copies": {"looked_at": self.copies[0], "same": self.copies[1]},
             "sizes": self.sizes,
             "inputs": self.inputs,
+            "shared": self.shared,
             "repeats": {root: {"looked_at": n, "differ": d} for root, (n, d) in list(self.prints.items())[:16]},
             "call_line": self.call_line,
         }

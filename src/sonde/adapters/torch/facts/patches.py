@@ -21,7 +21,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
-from sonde.adapters.torch.facts import refills
+from sonde.adapters.torch.facts import loads, refills
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from sonde.adapters.torch.facts.schedules import given, stepped
@@ -107,9 +107,11 @@ def _modules(current: Current) -> None:
 
     nn.Module.__init__ = init
 
-    def loaded(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
+    def loaded(result: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
         KNOWN.loaded.update(id(module) for module in self.modules())
         state = args[0] if args else kwargs.get("state_dict")
+        if isinstance(state, Mapping):
+            loads.noted(self, state, result, user_place(sys._getframe(2)))
         assigned = args[2] if len(args) > 2 else kwargs.get("assign")
         if isinstance(state, Mapping) and not assigned and _own(self, state):
             place = user_place(sys._getframe(2))

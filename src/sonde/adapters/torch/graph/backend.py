@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from sonde.adapters.torch.graph import asked
 from sonde.adapters.torch.graph.graphs import Graphs
 
 Current = Callable[[], Graphs | None]
@@ -41,6 +42,9 @@ def _wrap(module: Any, current: Current) -> None:
 
             return compile
 
+        partition = kwargs.get("partition_fn")
+        if partition is not None:
+            kwargs["partition_fn"] = asked.noting(partition, lambda forward: setattr(region, "asked", forward))
         beside = graphs.beside(region, mod)
         backward = watched(bw_compiler or fw_compiler, backward=True)
         made = original(

@@ -80,28 +80,33 @@ class Comparison:
             with self._apart():
                 state = random if random is not None else torch.default_generator.get_state()
                 torch.default_generator.set_state(state)
-                right = interpret.run(graph.plain, args)
+                right = interpret.results(graph.plain, args)
                 torch.default_generator.set_state(state)
-                made = graph.again(interpret.copies(args))
+                given = interpret.copies(args)
+                written = [given[k] for k in interpret.writes(graph.plain)]
+                made = graph.again(given)
                 if graph.random and not _same_random(graph.region.backend):
                     hint = SAME_RANDOM if graph.region.backend == "inductor" else ""
                     return self._check(graph, "skipped", why=RANDOM + hint), made
-                return self._judged(graph, right, made, args), made
+                return self._judged(graph, right, made, written, args), made
         except Exception as problem:
             log.debug("graph %d could not be run again", graph.number, exc_info=problem)
             return self._check(graph, "skipped", why=f"it could not be run again: {_first_line(problem)}"), ()
 
     def _judged(
-        self, graph: CompiledGraph, right: Sequence[Any], made: Sequence[Any], args: Sequence[Any]
+        self,
+        graph: CompiledGraph,
+        right: Sequence[Any],
+        made: Sequence[Any],
+        written: Sequence[Any],
+        args: Sequence[Any],
     ) -> GraphCheck:
-        found = verify.first_departure(graph.plain, right, made, args)
+        found = self._graphs.departure(graph, right, made, written, args)
         if found is None:
-            distance, largest = verify.furthest(right, made)
+            distance, largest = verify.furthest(right, [*made, *written])
             outcome = "rounding" if distance or largest else "same"
             return self._check(graph, outcome, distance=distance, max_abs=largest)
-        found = self._graphs.located(graph, found, args)
-        self._graphs.departed(graph, found)
-        name = graph.names.get(graph.nodes[found.node])
+        _, name = self._graphs.node(graph, found)
         return self._check(
             graph, "departs", distance=found.distance, max_abs=found.max_abs, exact=found.exact,
             site=name.address if name is not None else found.node, source=name.source if name is not None else None,

@@ -22,10 +22,10 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
 from sonde.adapters.torch.frames import foreign_frames, user_line
-from sonde.adapters.torch.graph import compiling, interpret, record, verify
+from sonde.adapters.torch.graph import asked, compiling, interpret, record, verify
 from sonde.adapters.torch.graph.comparison import Comparison
 from sonde.adapters.torch.graph.compiled import CompiledGraph
-from sonde.adapters.torch.graph.names import Names
+from sonde.adapters.torch.graph.names import Names, NodeName
 from sonde.adapters.torch.graph.retrace import Retrace
 from sonde.adapters.torch.graph.stepping import Stepping
 from sonde.adapters.torch.graph.uncompiled import Uncompiled
@@ -54,6 +54,8 @@ class Region:
         self.reason = ""
         """Why this code was compiled once more."""
         self.uncompiled: Uncompiled | None = None
+        self.asked: GraphModule | None = None
+        """The forward graph before the backend's own passes, where it has such."""
         self.forward: CompiledGraph | None = None
         self.backward: CompiledGraph | None = None
 
@@ -79,6 +81,8 @@ class Graphs:
         self._stepping = Stepping(eager)
         self._first: list[Any] | None = None
         self._expected: Any = None
+        self._written: list[Any] = []
+        """The inputs that the call writes to."""
 
     # -- compiling -------------------------------------------------------------------------------
 
@@ -183,6 +187,8 @@ class Graphs:
             region.backward = graph
         else:
             region.forward = graph
+            if region.asked is not None and not asked.fits(region.asked, graph.plain):
+                region.asked = None
             if region.uncompiled is not None:
                 region.uncompiled.writes_weights = writes_weights()
         self._note(graph, inputs, time.perf_counter() - began)
@@ -282,7 +288,8 @@ class Graphs:
             return self._stepping.run(graph, args)
         if self._due(graph) and verify.affordable(graph.plain, random=graph.random):
             self._first = interpret.copies(args) if graph.backward else interpret.fresh(graph.plain, args)
-            self._expected = interpret.run(graph.plain, args)
+            self._written = [args[k] for k in interpret.writes(graph.plain)]
+            self._expected = interpret.results(graph.plain, args)
         return None
 
     def _due(self, graph: CompiledGraph) -> bool:
@@ -294,12 +301,34 @@ class Graphs:
     def after(self, graph: CompiledGraph, made: Any) -> None:
         """The call is over. Where it is to be compared: with what the graph should give."""
         args, expected, self._first, self._expected = self._first, self._expected, None, None
+        written, self._written = self._written, []
         if args is None:
             return
-        found = verify.first_departure(graph.plain, expected, made, args)
-        self._compared.add(found.distance if found is not None else verify.furthest(expected, made)[0], found)
+        found = self.departure(graph, expected, made, written, args)
+        self._compared.add(found.distance if found else verify.furthest(expected, [*made, *written])[0], found)
+
+    def departure(
+        self,
+        graph: CompiledGraph,
+        right: Sequence[Any],
+        made: Sequence[Any],
+        written: Sequence[Any],
+        args: Sequence[Any],
+    ) -> verify.Departure | None:
+        """Where a call departs from its graph, or from what that was before the backend's own passes; it is taken down."""
+        found = verify.first_departure(graph.plain, right, [*made, *written], args)
         if found is not None:
-            self.departed(graph, self.located(graph, found, args))
+            found = self.located(graph, found, args)
+            self.departed(graph, found)
+            return found
+        before = graph.region.asked
+        if before is None or graph.backward:
+            return None
+        places = dict(zip(interpret.writes(graph.plain), written, strict=True))
+        found = asked.departure(before, graph.plain, made, places, args)
+        if found is not None:
+            self.departed(graph, found)
+        return found
 
     def located(self, graph: CompiledGraph, found: verify.Departure, args: Sequence[Any]) -> verify.Departure:
         """The first node that departs, as far as it can be found by compiling parts of the graph."""
@@ -319,15 +348,23 @@ class Graphs:
 
     def departed(self, graph: CompiledGraph, found: verify.Departure) -> None:
         """Takes it down in the recording."""
-        node = graph.nodes[found.node]
-        name = graph.names.get(node)
+        node, name = self.node(graph, found)
         source = name.source if name is not None else None
         self.session.note(
             "compiled_departs", graph=graph.number, region=graph.region.number, backend=graph.region.backend,
             backward=graph.backward, step=self.eager.step, node=node.name, target=str(node.target),
             site=name.address if name is not None else None, distance=found.distance, max_abs=found.max_abs,
-            exact=found.exact, source=asdict(source) if source is not None else None,
+            exact=found.exact, rewritten=found.rewritten, source=asdict(source) if source is not None else None,
         )  # fmt: skip
+
+    @staticmethod
+    def node(graph: CompiledGraph, found: verify.Departure) -> tuple[Node, NodeName | None]:
+        """The node that departs, and its name."""
+        before = graph.region.asked
+        if not found.rewritten or before is None:
+            return graph.nodes[found.node], graph.names.get(graph.nodes[found.node])
+        node = next(node for node in before.graph.nodes if node.name == found.node)
+        return node, graph.region.names.of(before, backward=False).get(node)
 
     def retrace(self, why: str) -> Trace | None:
         """The compiled calls of this step again, node by node; None where there were none."""

@@ -41,6 +41,14 @@ def run(gm: GraphModule, args: Sequence[Any], visit: Visit | None = None) -> Any
         return NodeByNode(gm, visit).run(*fresh(gm, args))
 
 
+def results(gm: GraphModule, args: Sequence[Any]) -> list[Any]:
+    """What the graph gives, and after it what it leaves in the inputs that it writes to (see `writes`)."""
+    given = fresh(gm, args)
+    with torch.no_grad(), torch._C._DisableAutocast():
+        made = NodeByNode(gm).run(*given)
+    return [*made, *(given[k] for k in writes(gm))]
+
+
 def fresh(gm: GraphModule, args: Sequence[Any]) -> list[Any]:
     """The arguments, those that the graph writes to as copies."""
     written = written_inputs(gm)
@@ -66,6 +74,23 @@ def written_inputs(gm: GraphModule) -> frozenset[int]:
         if node.op == "call_function" and schema is not None and schema.is_mutable:
             found |= {places[source] for source in node.all_input_nodes if source in places}
     return frozenset(found)
+
+
+def writes(gm: GraphModule) -> dict[int, Node]:
+    """The inputs that the graph leaves other than they were, and the node that gives each its last value."""
+    places = {node: k for k, node in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
+    found: dict[int, Node] = {}
+    for node in gm.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if node.op != "call_function" or schema is None or not schema.is_mutable:
+            continue
+        for k, argument in enumerate(schema.arguments):
+            given = node.args[k] if k < len(node.args) else node.kwargs.get(argument.name)
+            if argument.alias_info is not None and argument.alias_info.is_write and given in places:
+                value = node.args[1] if str(node.target) == "aten.copy_.default" else node
+                computed = isinstance(value, Node) and value.op == "call_function"
+                found[places[given]] = value if computed else node
+    return found
 
 
 def repeatable(gm: GraphModule) -> bool:

@@ -1,6 +1,6 @@
 """Whether the compiler's result is the graph's: a call is also made node by node, and both are compared.
 
-Outputs and what is kept for the backward pass are compared at once. Where they part by more than rounding explains,
+Outputs, what is kept for the backward pass and what is written to inputs (buffers) are compared at once. Where they part by more than rounding explains,
 the nodes that lead to the first bad one are compiled in part, to find the first node whose compiled result departs.
 """
 
@@ -31,12 +31,14 @@ TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-2, torch.bfloat16: 0.2, torc
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """`node` is the first whose compiled result is not the graph's. `exact`: it was found by compiling parts of the graph."""
+    """`node` is the first whose compiled result is not the graph's. `exact`: it was found by compiling parts of the graph.
+    `rewritten`: it is a node of the graph before the backend's own passes, which made something else of it."""
 
     node: str
     distance: float
     max_abs: float
     exact: bool
+    rewritten: bool = False
 
 
 @dataclass(slots=True)
@@ -60,8 +62,7 @@ def affordable(plain: GraphModule, *, random: bool) -> bool:
     outputs once more."""
     if random or not interpret.repeatable(plain):
         return False
-    (out,) = (node for node in plain.graph.nodes if node.op == "output")
-    values = [node.meta.get("val") for node in out.args[0] if isinstance(node, Node)]
+    values = [node.meta.get("val") for node in _resulting(plain) if isinstance(node, Node)]
     sizes = [value.numel() * value.element_size() for value in values if isinstance(value, Tensor)]
     return all(isinstance(size, int) for size in sizes) and sum(sizes) <= MOST_BYTES
 
@@ -69,11 +70,11 @@ def affordable(plain: GraphModule, *, random: bool) -> bool:
 def first_departure(
     plain: GraphModule, expected: Sequence[Any], made: Sequence[Any], args: Sequence[Any]
 ) -> Departure | None:
-    """The first output in execution order that is not what it should be. `args` are the inputs, as they were before the calls."""
-    (out,) = (node for node in plain.graph.nodes if node.op == "output")
+    """The first result in execution order that is not what it should be; `expected` and `made` are as of `interpret.results`.
+    `args` are the inputs, as they were before the calls."""
     order = {node: k for k, node in enumerate(plain.graph.nodes)}
     suspects = []
-    for node, right, got in zip(out.args[0], expected, made, strict=False):
+    for node, right, got in zip(_resulting(plain), expected, made, strict=False):
         if isinstance(node, Node) and isinstance(right, Tensor) and isinstance(got, Tensor):
             gap = apart(right, got)
             if gap.distance > TOLERANCE.get(right.dtype, 0.0):
@@ -88,8 +89,14 @@ def first_departure(
     return None
 
 
+def _resulting(plain: GraphModule) -> list[Any]:
+    """The nodes of all results: outputs, and what is written to inputs."""
+    (out,) = (node for node in plain.graph.nodes if node.op == "output")
+    return [*out.args[0], *interpret.writes(plain).values()]
+
+
 def furthest(right: Sequence[Any], made: Sequence[Any]) -> tuple[float, float]:
-    """The largest relative distance and the largest difference of any output."""
+    """The largest relative distance and the largest difference of any result."""
     gaps = [apart(a, b) for a, b in zip(right, made, strict=False) if isinstance(a, Tensor) and isinstance(b, Tensor)]
     return max((gap.distance for gap in gaps), default=0.0), max((gap.largest for gap in gaps), default=0.0)
 
