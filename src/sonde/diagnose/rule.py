@@ -37,6 +37,11 @@ class Case:
         """The trace of the first step."""
         return next((trace for trace in self.traces if trace.reason == "first"), None)
 
+    @property
+    def stages(self) -> list[Trace]:
+        """The trace of the first step, and those of whole steps of later stages."""
+        return [trace for trace in self.traces if trace.reason in ("first", "stage")]
+
     @cached_property
     def sites(self) -> dict[str, Site]:
         """By address."""

@@ -81,7 +81,11 @@ class Tracer:
         return dict(outputs[0].stats) if outputs else {}
 
     def finish(
-        self, step: int, reason: Literal["first", "replay", "exception", "following", "inspect"], *, exact: bool = True
+        self,
+        step: int,
+        reason: Literal["first", "stage", "replay", "exception", "following", "inspect"],
+        *,
+        exact: bool = True,
     ) -> Trace:
         if len(self.drafts) >= MOST_OPS:
             self.notes.append(f"only the first {MOST_OPS} ops were traced")
