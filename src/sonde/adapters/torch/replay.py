@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST_REPLAYS = 3
 MOST_STAGES = 3
 """Whole steps that are traced beside the first: of stages, whose loss is often another one."""
-_DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+_DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub", "rsub")
 
 log = logging.getLogger("sonde.session")
 
@@ -433,6 +433,9 @@ def _from_before(trace: Trace) -> bool:
     not seen."""
     return any(
         op.op in _DISTANCES
+        and len(op.inputs) >= 2
+        and op.inputs[0].shape == op.inputs[1].shape
+        and any(fact.requires_grad for fact in op.inputs[:2])
         and any(fact.producer is None and not fact.requires_grad and not fact.name for fact in op.inputs[:2])
         for op in trace.ops
     )

@@ -7,6 +7,7 @@ import inspect
 import random
 import sys
 import weakref
+from math import prod
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from sonde.adapters.torch.tensors import tensors_in
 
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
+SHIFTS = 16
+"""Targets that are held against inputs, whether they are these one ahead."""
 COMPARED = 64
 """Steps whose batch is compared with the first; until one differs, which is the second as a rule."""
 
@@ -44,6 +47,9 @@ class Batches:
         self.copies = [0, 0]
         """How often whole-number targets were held against the inputs of the root, and how often they were the same."""
         self._whole: list[weakref.ref[Tensor]] = []
+        self.shifts: dict[str, Any] = {"looked_at": 0, "same": 0}
+        """How often targets were held against the inputs of the last root, and how often they were those, shifted by one."""
+        self._held: tuple[str, list[weakref.ref[Tensor]]] = ("", [])
 
     def _copied(self, target: Tensor) -> None:
         """Whether these are the very numbers that the model was given."""
@@ -53,11 +59,26 @@ class Batches:
             self.copies[0] += 1
             self.copies[1] += any(bool((held.reshape(-1) == flat).all()) for held in given)
 
+    def _shifted(self, target: Tensor) -> None:
+        """Whether these are what the model was given, from the second position on."""
+        root, refs = self._held
+        given = [held for ref in refs if (held := ref()) is not None and _alike(held, target)]
+        if self.shifts["looked_at"] >= SHIFTS or not given:
+            return
+        lengths = {k: length for k, held in enumerate(given) if (length := _shift(held.detach(), target.detach()))}
+        self.shifts["looked_at"] += 1
+        for k, length in lengths.items():
+            self.shifts["same"] += 1
+            self.shifts |= {"root": root, "shape": list(given[k].shape), "length": length}
+            break
+
     def value_targets(self, target: Any) -> None:
         """Float targets of a loss that is trained on; those that are a part of the loader's batch as it came."""
         if self._last is not None and self._last() is target:
             return
         seen, batch = self.values, batches.latest
+        if isinstance(target, Tensor) and target.is_floating_point() and not target.requires_grad:
+            self._shifted(target)
         if not isinstance(target, Tensor) or batch is None or not seen["constant"] or seen["batches"] >= MOST_BATCHES:
             return
         self._last = weakref.ref(target)
@@ -85,12 +106,10 @@ class Batches:
         self.seen += 1
         if (self.seen > 64 and self.seen % 16) or len(self.labels) >= MOST_BATCHES:
             return
-        if (
-            not isinstance(target, Tensor)
-            or target.is_floating_point()
-            or target.device.type != "cpu"
-            or target.ndim != 1
-        ):
+        if not isinstance(target, Tensor) or target.is_floating_point() or target.device.type != "cpu":
+            return
+        self._shifted(target)
+        if target.ndim != 1:
             return
         flat = target.detach().reshape(-1)[:MOST_ELEMENTS]
         if flat.numel() == 0:
@@ -107,6 +126,8 @@ class Batches:
         """A root is called in training."""
         tensors = tensors_in((args, kwargs))[:4]
         self._whole = [weakref.ref(t) for t in tensors if t.dtype is torch.int64 and t.ndim >= 2]
+        if self.shifts["looked_at"] < SHIFTS:
+            self._held = root, [weakref.ref(t) for t in tensors if t.ndim >= 2 and t.layout is torch.strided]
         for tensor in tensors[:1]:
             if tensor.ndim:
                 size = int(tensor.shape[0])
@@ -163,11 +184,32 @@ class Batches:
             "target_line": _target_line(self.label_place) if self.copies[1] else None,
             "value_targets": self.values,
             "copies": {"looked_at": self.copies[0], "same": self.copies[1]},
+            "shifted": self.shifts,
             "sizes": self.sizes,
             "inputs": self.inputs,
             "repeats": {root: {"looked_at": n, "differ": d} for root, (n, d) in list(self.prints.items())[:16]},
             "call_line": self.call_line,
         }
+
+
+def _alike(held: Tensor, target: Tensor) -> bool:
+    return held.dtype == target.dtype and held.device.type == target.device.type == "cpu" and not target.is_sparse
+
+
+def _shift(held: Tensor, target: Tensor) -> int | None:
+    """The length of the dimension along which targets are one ahead of what was given; -100 is left out of the loss."""
+    for dim in (1, 0):
+        length = held.shape[dim]
+        for kept in (length, length - 1):
+            shape = [*held.shape[:dim], kept, *held.shape[dim + 1 :]]
+            if length < 4 or prod(shape) != target.numel() or target.numel() > MOST_ELEMENTS:
+                continue
+            wanted, now = target.reshape(shape).narrow(dim, 0, length - 1), held.narrow(dim, 0, length - 1)
+            known = wanted != -100
+            ahead = (wanted == held.narrow(dim, 1, length - 1)) | ~known
+            if ahead.all() and known.sum() * 2 > known.numel() and not ((wanted == now) | ~known).all():
+                return int(length)
+    return None
 
 
 def _target_line(place: Place | None) -> dict[str, Any] | None:
