@@ -29,6 +29,7 @@ from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
 from sonde.adapters.torch.facts.refills import STEPS, refilled
 from sonde.adapters.torch.facts.renewals import Renewals
+from sonde.adapters.torch.facts.scales import Scales
 from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
 from sonde.adapters.torch.facts.strangers import Strangers
@@ -73,6 +74,7 @@ class Facts:
         self.clipping = Clipping()
         self.renewals = Renewals()
         self.batches = Batches()
+        self.scales = Scales()
         self.holdings = Holdings(eager)
         self.probe = Probe(eager)
         self.modes: dict[int, RootModes] = {}
@@ -107,8 +109,12 @@ class Facts:
         if _grad_enabled():
             if (eager.step < EVERY_BATCH and root.training) or eager.step < 4 or eager.step % 16 == 0:
                 self.batches.given(modes.name, args, kwargs, eager.step)
+                if root.training:
+                    self.scales.training(modes.name, args, kwargs, eager.step)
         else:
             modes.called_without_grad(eager.step)
+            if not root.training:
+                self.scales.evaluation(modes.name, args, kwargs, eager.step)
         if not root.training:
             modes.eval_mode_seen = True
             looked = self.evaluations.get(id(root), 0)
@@ -302,6 +308,7 @@ class Facts:
             "sequence": self.sequence.facts(),
             "clipping": self.clipping.facts(),
             "batches": self.batches.facts(),
+            "scales": self.scales.facts(),
             "graphs": self.graphs.facts(),
             "without_grad": self.no_grad_calls,
             "reached": self.reached,
