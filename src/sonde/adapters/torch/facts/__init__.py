@@ -25,6 +25,7 @@ from sonde.adapters.torch.facts.graphs import Graphs
 from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.modes import RootModes
+from sonde.adapters.torch.facts.norms import Norms
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
 from sonde.adapters.torch.facts.refills import STEPS, refilled
@@ -75,6 +76,7 @@ class Facts:
         self.renewals = Renewals()
         self.batches = Batches()
         self.scales = Scales()
+        self.norms = Norms(eager.entries)
         self.holdings = Holdings(eager)
         self.probe = Probe(eager)
         self.modes: dict[int, RootModes] = {}
@@ -237,6 +239,7 @@ class Facts:
         count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
         if looked_at(count):
             self.holdings.after_step(count)
+            self.norms.look(list(self.eager.roots.values()), self.eager.step)
         self.optimizer_stepped(optimizer)
         KNOWN.stepped.add(KNOWN.number(optimizer))
         if count in LOOK_AFTER:
@@ -309,6 +312,7 @@ class Facts:
             "clipping": self.clipping.facts(),
             "batches": self.batches.facts(),
             "scales": self.scales.facts(),
+            "frozen_norms": self.norms.facts(),
             "graphs": self.graphs.facts(),
             "without_grad": self.no_grad_calls,
             "reached": self.reached,
