@@ -66,8 +66,8 @@ class Replay:
         self._stages = MOST_STAGES
         self._stage = False
         """The next step is to be traced as a whole."""
-        self._staged = False
-        """Such a trace is under way."""
+        self.staged = False
+        """Such a trace is under way. It is of ops alone: weights are weighed in the first step."""
         self._began = 0
         self._poisoned = False
         """A parameter is not finite: whatever comes now follows from that."""
@@ -110,7 +110,7 @@ class Replay:
                 if self.eager.step == 0 and self.eager.tracer is not None and not self._first_bad:
                     self._first_bad = True
                     self._save_traced("the loss is not finite", plain)
-                elif self._staged:
+                elif self.staged:
                     self._save_traced("the loss is not finite", plain)
                 self.run("the loss is not finite", plain)
 
@@ -149,7 +149,7 @@ class Replay:
 
     def _trace_live(self, *, sketch: bool = True) -> None:
         self.tape.rest()
-        self.tape.wanted = False
+        self.tape.wanted = self.staged = False
         self.eager.tracer = Tracer(self.eager, sketch=sketch)
         self.eager.tracer.begin()
         self._began = time.perf_counter_ns()
@@ -163,8 +163,9 @@ class Replay:
 
     def _trace_stage(self, *, behind: bool) -> None:
         self._stages -= 1
-        self._stage, self._staged = False, True
+        self._stage = False
         self._trace_live(sketch=False)
+        self.staged = True
         self.tape.wanted = True  # as in the first step: should it go wrong, it can be saved
         if not behind:
             self.tape.resume()
@@ -195,6 +196,10 @@ class Replay:
                 eager.stack.pop()
         if eager.thread != get_ident():
             return observed(eager, module, args, kwargs)
+        evaluated = not eager.stack and not module.training and not torch.is_grad_enabled()
+        if self.staged and (evaluated or tracer.paused):
+            with self._untraced(tracer):  # an evaluation, which may be long, between this step and the last
+                return observed(eager, module, args, kwargs)
         known = eager.entries.get(id(module))
         if known is not None:
             tracer.entered(known)
@@ -277,8 +282,8 @@ class Replay:
             if eager.twin is not None:
                 eager.twin.flush()
             self._ended = tracer
-            trace = tracer.finish(step, "first" if step == 0 else "stage" if self._staged else "following")
-            self._staged = False
+            trace = tracer.finish(step, "first" if step == 0 else "stage" if self.staged else "following")
+            self.staged = False
             if step == 0 and _from_before(trace):
                 self.stage_begins()
             self._write(trace)

@@ -76,6 +76,10 @@ class Tracer:
         if producer is not None and (self.loss is None or not nonfinite(self.output(self.loss))):
             self.loss = producer
 
+    def room(self) -> bool:
+        """Whether more ops can be noted."""
+        return len(self.drafts) < MOST_OPS
+
     def output(self, index: int) -> dict[str, float]:
         outputs = self.drafts[index].fields["outputs"]
         return dict(outputs[0].stats) if outputs else {}
