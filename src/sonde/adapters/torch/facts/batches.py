@@ -197,18 +197,18 @@ def _alike(held: Tensor, target: Tensor) -> bool:
 
 
 def _shift(held: Tensor, target: Tensor) -> int | None:
-    """The length of the dimension along which targets are one ahead of what was given; -100 is left out of the loss."""
-    for dim in (1, 0):
-        length = held.shape[dim]
-        for kept in (length, length - 1):
-            shape = [*held.shape[:dim], kept, *held.shape[dim + 1 :]]
-            if length < 4 or prod(shape) != target.numel() or target.numel() > MOST_ELEMENTS:
-                continue
-            wanted, now = target.reshape(shape).narrow(dim, 0, length - 1), held.narrow(dim, 0, length - 1)
-            known = wanted != -100
-            ahead = (wanted == held.narrow(dim, 1, length - 1)) | ~known
-            if ahead.all() and known.sum() * 2 > known.numel() and not ((wanted == now) | ~known).all():
-                return int(length)
+    """The length of the second dimension, where targets are one ahead of what was given along it (rows of a batch may
+    well follow each other); -100 is left out of the loss."""
+    length = held.shape[1]
+    for kept in (length, length - 1):
+        shape = [held.shape[0], kept, *held.shape[2:]]
+        if length < 4 or prod(shape) != target.numel() or target.numel() > MOST_ELEMENTS:
+            continue
+        wanted, now = target.reshape(shape)[:, : length - 1], held[:, :-1]
+        known = wanted != -100
+        ahead = (wanted == held[:, 1:]) | ~known
+        if ahead.all() and known.sum() * 2 > known.numel() and not ((wanted == now) | ~known).all():
+            return int(length)
     return None
 
 

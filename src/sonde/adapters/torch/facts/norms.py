@@ -50,13 +50,9 @@ class Norms:
         self.frozen: dict[int, Branch] = {}
         self._changing: set[int] = set()
         """Branches that are not frozen for good: they were trained after, or are changed otherwise."""
-        self._last = -1
 
     def look(self, roots: Iterable[nn.Module], step: int) -> None:
-        """An optimizer has stepped."""
-        if step == self._last:
-            return
-        self._last = step
+        """An optimizer has stepped; where there are several, what one leaves alone may be another's."""
         for module in _branches(roots):
             key = id(module)
             known = self.frozen.get(key)
