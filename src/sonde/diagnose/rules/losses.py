@@ -28,11 +28,10 @@ def _losses(trace: Trace | None, *names: str) -> Iterator[OpRecord]:
 
 
 def _trained(case: Case, *names: str) -> Iterator[tuple[Trace, OpRecord]]:
-    """Losses of the first step, and those of later stages that are trained on (evaluations may lie between)."""
-    for trace in case.stages:
-        for op in _losses(trace, *names):
-            if trace.reason == "first" or op.inputs[0].requires_grad:
-                yield trace, op
+    """Losses that are trained on, of the first step and of later stages."""
+    for trace, op in case.trained_ops():
+        if op.op in names and len(op.inputs) >= 2:
+            yield trace, op
 
 
 def _at(op: OpRecord) -> str:
@@ -247,8 +246,7 @@ def single_class(case: Case) -> list[Finding]:
     gradient.
     """
     found = []
-    trace = case.first
-    for op in trace.ops if trace is not None else ():
+    for trace, op in case.trained_ops():
         if (
             op.op == "cross_entropy"
             and len(op.inputs) >= 2
@@ -278,7 +276,7 @@ def single_class(case: Case) -> list[Finding]:
                     "Use binary_cross_entropy_with_logits for one output, or give the last layer one output for "
                     "each class."
                 ),
-                step=0,
+                step=trace.step,
                 phase="forward",
                 site=_at(op),
                 op=op.op,
@@ -296,10 +294,7 @@ def broadcasting(case: Case) -> list[Finding]:
     compared with every target, and the best that can be learnt is the mean. Seen in the losses of torch and in a
     difference of one's own.
     """
-    trace = case.first
-    if trace is None:
-        return []
-    for op in trace.ops:
+    for trace, op in case.trained_ops():
         if len(op.inputs) < 2:
             continue
         a, b = op.inputs[0], op.inputs[1]
@@ -320,7 +315,7 @@ def broadcasting(case: Case) -> list[Finding]:
                     "every target"
                 ),
                 advice="Give both the same shape: squeeze(-1) the predictions or unsqueeze(-1) the targets.",
-                step=0,
+                step=trace.step,
                 phase="forward",
                 site=_at(op),
                 op=op.op,
