@@ -158,6 +158,22 @@ BUGS: dict[str, tuple[str, str]] = {
         model.mixing = model.q = model.k = model.v = None
         run(model)
     """),
+    "a series that is read both ways": ("sees-its-target", """
+        series = torch.randn(400).cumsum(0) / 20
+        class Forecast(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn, self.head = nn.GRU(1, 8, batch_first=True, bidirectional=True), nn.Linear(16, 1)
+            def forward(self, given):
+                return self.head(self.rnn(given)[0])  # HERE
+        model = Forecast()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(12):
+            at = torch.randint(0, 380, (16, 1)) + torch.arange(11)
+            optimizer.zero_grad()
+            F.mse_loss(model(series[at][:, :-1, None]), series[at][:, 1:, None]).backward()
+            optimizer.step()
+    """),
     "validation not normalised": ("evaluated-on-another-scale", EVALUATED + """
         held = raw[200:]  # HERE
         run((raw[:200] - mean) / std, lambda: evaluate(held))
@@ -220,6 +236,29 @@ NEAR_MISSES: dict[str, str] = {
             real = torch.empty(16, 1).uniform_(0.8, 1.2)
             optimizer.zero_grad()
             F.mse_loss(model(x[torch.randint(0, 256, (16,))] + 0.1 * torch.randn(16, 8)), real).backward()
+            optimizer.step()
+    """,
+    "a benchmark on noise": """
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(12):
+            optimizer.zero_grad()
+            F.mse_loss(model(torch.randn(16, 8)), torch.randn(16, 8)).backward()
+            optimizer.step()
+    """,
+    "rows that follow each other": """
+        series = torch.randn(400, 6).cumsum(0) / 20
+        class Next(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn, self.head = nn.GRU(1, 8, batch_first=True, bidirectional=True), nn.Linear(16, 1)
+            def forward(self, rows):
+                return self.head(self.rnn(rows[..., None])[0])[..., 0]
+        model = Next()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(12):
+            optimizer.zero_grad()
+            F.mse_loss(model(series[step * 16 : step * 16 + 16]), series[step * 16 + 1 : step * 16 + 17]).backward()
             optimizer.step()
     """,
     "a mask on a language model": LANGUAGE + """
@@ -304,6 +343,25 @@ NEAR_MISSES: dict[str, str] = {
                 for a, b in zip(teacher.parameters(), backbone.parameters()):
                     a.lerp_(b, 0.1)
         run(torch.optim.SGD([*backbone.parameters(), *head.parameters()], lr=0.1), 60, average)
+    """,
+    "a critic that is frozen in turns": """
+        maker = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8))
+        critic = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1))
+        state = critic.state_dict()
+        critic.load_state_dict({key: value.clone() for key, value in state.items()})
+        first = torch.optim.Adam(maker.parameters(), lr=1e-3)
+        second = torch.optim.Adam(critic.parameters(), lr=1e-3)
+        for _ in range(60):
+            fake = maker(torch.randn(16, 4))
+            critic.requires_grad_(False)
+            first.zero_grad()
+            F.binary_cross_entropy_with_logits(critic(fake), torch.ones(16, 1)).backward()
+            first.step()
+            critic.requires_grad_(True)
+            second.zero_grad()
+            real = F.binary_cross_entropy_with_logits(critic(x[torch.randint(0, 256, (16,))]), torch.ones(16, 1))
+            (real + F.binary_cross_entropy_with_logits(critic(fake.detach()), torch.zeros(16, 1))).backward()
+            second.step()
     """,
     "ten rectifiers": DEEP + """
         model = deep(nn.ReLU)
