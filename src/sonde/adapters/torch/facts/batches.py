@@ -26,7 +26,7 @@ MOST_ELEMENTS = 1 << 16
 SHIFTS = 16
 """Targets that are held against inputs, whether they are these one ahead."""
 COMPARED = 64
-"""Steps whose batch is compared with the first; until one differs, which is the second as a rule."""
+"""Steps whose batch is compared with the first (until one differs, which is the second as a rule), and with targets."""
 
 
 class Batches:
@@ -49,7 +49,7 @@ class Batches:
         self._whole: list[weakref.ref[Tensor]] = []
         self.shifts: dict[str, Any] = {"looked_at": 0, "same": 0}
         """How often targets were held against the inputs of the last root, and how often they were those, shifted by one."""
-        self._held: tuple[str, list[weakref.ref[Tensor]]] = ("", [])
+        self._held: tuple[str, list[tuple[torch.Size, Tensor]]] = ("", [])
 
     def _copied(self, target: Tensor) -> None:
         """Whether these are the very numbers that the model was given."""
@@ -61,16 +61,16 @@ class Batches:
 
     def _shifted(self, target: Tensor) -> None:
         """Whether these are what the model was given, from the second position on."""
-        root, refs = self._held
-        given = [held for ref in refs if (held := ref()) is not None and _alike(held, target)]
-        if self.shifts["looked_at"] >= SHIFTS or not given:
+        root, given = self._held
+        alike = [(shape, rows) for shape, rows in given if rows.dtype == target.dtype]
+        if self.shifts["looked_at"] >= SHIFTS or not alike or target.device.type != "cpu" or target.is_sparse:
             return
-        lengths = {k: length for k, held in enumerate(given) if (length := _shift(held.detach(), target.detach()))}
         self.shifts["looked_at"] += 1
-        for k, length in lengths.items():
-            self.shifts["same"] += 1
-            self.shifts |= {"root": root, "shape": list(given[k].shape), "length": length}
-            break
+        for shape, rows in alike:
+            if _ahead(shape, rows, target.detach()):
+                self.shifts["same"] += 1
+                self.shifts |= {"root": root, "shape": list(shape), "length": shape[1]}
+                return
 
     def value_targets(self, target: Any) -> None:
         """Float targets of a loss that is trained on; those that are a part of the loader's batch as it came."""
@@ -126,8 +126,10 @@ class Batches:
         """A root is called in training."""
         tensors = tensors_in((args, kwargs))[:4]
         self._whole = [weakref.ref(t) for t in tensors if t.dtype is torch.int64 and t.ndim >= 2]
-        if self.shifts["looked_at"] < SHIFTS:
-            self._held = root, [weakref.ref(t) for t in tensors if t.ndim >= 2 and t.layout is torch.strided]
+        if self.shifts["looked_at"] < SHIFTS and step < COMPARED:
+            self._held = root, [(t.shape, _first_rows(t)) for t in tensors if _sequence(t)]
+        else:
+            self._held = "", []
         for tensor in tensors[:1]:
             if tensor.ndim:
                 size = int(tensor.shape[0])
@@ -192,24 +194,31 @@ class Batches:
         }
 
 
-def _alike(held: Tensor, target: Tensor) -> bool:
-    return held.dtype == target.dtype and held.device.type == target.device.type == "cpu" and not target.is_sparse
+def _sequence(tensor: Tensor) -> bool:
+    """May hold a position for each of its second dimension."""
+    plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_complex()
+    return plain and 2 <= tensor.ndim <= 3 and len(tensor) > 0 and tensor.shape[1] >= 4
 
 
-def _shift(held: Tensor, target: Tensor) -> int | None:
-    """The length of the second dimension, where targets are one ahead of what was given along it (rows of a batch may
-    well follow each other); -100 is left out of the loss."""
-    length = held.shape[1]
+def _first_rows(tensor: Tensor) -> Tensor:
+    """A copy: what a model is given may be gone when its loss is computed."""
+    return tensor.detach()[: max(1, MOST_ELEMENTS // max(1, tensor[0].numel()))].clone()
+
+
+def _ahead(shape: torch.Size, rows: Tensor, target: Tensor) -> bool:
+    """Whether targets are one ahead of what was given along the second dimension (rows of a batch may well follow each
+    other); -100 is left out of the loss."""
+    length = shape[1]
     for kept in (length, length - 1):
-        shape = [held.shape[0], kept, *held.shape[2:]]
-        if length < 4 or prod(shape) != target.numel() or target.numel() > MOST_ELEMENTS:
+        layout = [shape[0], kept, *shape[2:]]
+        if prod(layout) != target.numel():
             continue
-        wanted, now = target.reshape(shape)[:, : length - 1], held[:, :-1]
+        wanted = target.reshape(layout)[: len(rows), : length - 1]
         known = wanted != -100
-        ahead = (wanted == held[:, 1:]) | ~known
-        if ahead.all() and known.sum() * 2 > known.numel() and not ((wanted == now) | ~known).all():
-            return int(length)
-    return None
+        ahead, same = (wanted == rows[:, 1:]) | ~known, (wanted == rows[:, :-1]) | ~known
+        if ahead.all() and known.sum() * 2 > known.numel() and not same.all():
+            return True
+    return False
 
 
 def _target_line(place: Place | None) -> dict[str, Any] | None:
