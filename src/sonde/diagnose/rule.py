@@ -7,14 +7,14 @@ a false alarm on a healthy training is as bad as a miss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from sonde.model.finding import Finding
 from sonde.model.site import Site
-from sonde.model.trace import Trace
+from sonde.model.trace import OpRecord, Trace
 from sonde.store.reader import Rank
 
 
@@ -36,6 +36,18 @@ class Case:
     def first(self) -> Trace | None:
         """The trace of the first step."""
         return next((trace for trace in self.traces if trace.reason == "first"), None)
+
+    @property
+    def stages(self) -> list[Trace]:
+        """The trace of the first step, and those of whole steps of later stages."""
+        return [trace for trace in self.traces if trace.reason in ("first", "stage")]
+
+    def trained_ops(self) -> Iterator[tuple[Trace, OpRecord]]:
+        """Ops of the first step, and those of later stages that gradients go through (evaluations may lie between)."""
+        for trace in self.stages:
+            for op in trace.ops:
+                if trace.reason == "first" or any(fact.requires_grad for fact in op.inputs):
+                    yield trace, op
 
     @cached_property
     def sites(self) -> dict[str, Site]:

@@ -95,13 +95,14 @@ class WeightRecord:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """`reason`: why it was made: the first step, a replay of a bad step, an exception, a call of `inspect`.
+    """`reason`: why it was made: the first step, a whole step of a stage (the second of the training, or the second with
+    an optimizer that was made later), a replay of a bad step, an exception, a call of `inspect`.
 
     `exact` is False when a replay did not reproduce what the training had computed; `notes` say why.
     """
 
     step: int
-    reason: Literal["first", "replay", "exception", "following", "inspect"]
+    reason: Literal["first", "stage", "replay", "exception", "following", "inspect"]
     ops: tuple[OpRecord, ...]
     exact: bool = True
     loss: int | None = None

@@ -57,9 +57,12 @@ def graph(place: Place, source: str | None, phase: str) -> Json:
 
 
 def _reason(trace: Trace) -> str:
-    return {"first": "first step", "replay": "replay of the bad step", "exception": "exception"}.get(
-        trace.reason, trace.reason
-    )
+    return {
+        "first": "first step",
+        "stage": "a whole step",
+        "replay": "replay of the bad step",
+        "exception": "exception",
+    }.get(trace.reason, trace.reason)
 
 
 class _Builder:

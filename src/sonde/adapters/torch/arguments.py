@@ -54,6 +54,7 @@ _BUILTINS: Mapping[str, tuple[str, ...]] = {
     "cumsum": ("input", "dim"),
     "to": ("input", "target"),
     "linear": ("input", "weight", "bias"),
+    "scaled_dot_product_attention": ("query", "key", "value", "attn_mask", "dropout_p", "is_causal"),
     "conv1d": ("input", "weight", "bias", "stride", "padding", "dilation", "groups"),
     "conv2d": ("input", "weight", "bias", "stride", "padding", "dilation", "groups"),
 }

@@ -238,7 +238,7 @@ class Eager:
 
     def weigh(self, when: When) -> None:
         """Takes down all parameters, where the step is traced."""
-        if self.tracer is not None and not self.replay.active:
+        if self.tracer is not None and not self.replay.active and not self.replay.staged:
             self.tracer.weights.look(when, self.parameters.live())
 
     def set_phase(self, phase: Phase) -> None:

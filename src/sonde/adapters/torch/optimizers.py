@@ -50,6 +50,8 @@ def note_optimizer(optimizer: Optimizer, eager: Eager | None) -> None:
     made(optimizer)
     if eager is not None:
         expect(eager, optimizer)
+        if eager.thread == get_ident():
+            eager.replay.stage_begins()
 
 
 def catch_up(eager: Eager) -> None:

@@ -27,11 +27,15 @@ from sonde.adapters.torch.tensors import tensors_in
 from sonde.adapters.torch.trace import Tracer
 from sonde.adapters.torch.undisturbed import undisturbed
 from sonde.model.site import Kind, Role
+from sonde.model.trace import Trace
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
 
 MOST_REPLAYS = 3
+MOST_STAGES = 3
+"""Whole steps that are traced beside the first: of stages, whose loss is often another one."""
+_DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub", "rsub")
 
 log = logging.getLogger("sonde.session")
 
@@ -59,6 +63,11 @@ class Replay:
         self._first_bad = False
         """The loss of the first step is bad: what came before the first module's call was not seen, so the
         next is traced."""
+        self._stages = MOST_STAGES
+        self._stage = False
+        """The next step is to be traced as a whole."""
+        self.staged = False
+        """Such a trace is under way. It is of ops alone: weights are weighed in the first step."""
         self._began = 0
         self._poisoned = False
         """A parameter is not finite: whatever comes now follows from that."""
@@ -101,6 +110,8 @@ class Replay:
                 if self.eager.step == 0 and self.eager.tracer is not None and not self._first_bad:
                     self._first_bad = True
                     self._save_traced("the loss is not finite", plain)
+                elif self.staged:
+                    self._save_traced("the loss is not finite", plain)
                 self.run("the loss is not finite", plain)
 
     def gradients(self) -> None:
@@ -136,12 +147,28 @@ class Replay:
 
     # -- the first step, and one that follows ----------------------------------------------------
 
-    def _trace_live(self) -> None:
+    def _trace_live(self, *, sketch: bool = True) -> None:
         self.tape.rest()
-        self.tape.wanted = False
-        self.eager.tracer = Tracer(self.eager, sketch=True)
+        self.tape.wanted = self.staged = False
+        self.eager.tracer = Tracer(self.eager, sketch=sketch)
         self.eager.tracer.begin()
         self._began = time.perf_counter_ns()
+
+    def stage_begins(self) -> None:
+        """An optimizer was made amid the training: from now on another loss or model may be trained. Its first step is
+        let pass, the second is traced."""
+        options = self.eager.session.options
+        if self._stages and options.budget != 0 and options.window == (0, 1) and self.eager.twin is None:
+            self._stage = True
+
+    def _trace_stage(self, *, behind: bool) -> None:
+        self._stages -= 1
+        self._stage = False
+        self._trace_live(sketch=False)
+        self.staged = True
+        self.tape.wanted = True  # as in the first step: should it go wrong, it can be saved
+        if not behind:
+            self.tape.resume()
 
     def _in_window(self, step: int) -> bool:
         """Whether the user wants this step traced: the first one, or those that a comparison asks for."""
@@ -169,6 +196,10 @@ class Replay:
                 eager.stack.pop()
         if eager.thread != get_ident():
             return observed(eager, module, args, kwargs)
+        evaluated = not eager.stack and not module.training and not torch.is_grad_enabled()
+        if self.staged and (evaluated or tracer.paused):
+            with self._untraced(tracer):  # an evaluation, which may be long, between this step and the last
+                return observed(eager, module, args, kwargs)
         known = eager.entries.get(id(module))
         if known is not None:
             tracer.entered(known)
@@ -251,7 +282,10 @@ class Replay:
             if eager.twin is not None:
                 eager.twin.flush()
             self._ended = tracer
-            trace = tracer.finish(step, "first" if step == 0 else "following")
+            trace = tracer.finish(step, "first" if step == 0 else "stage" if self.staged else "following")
+            self.staged = False
+            if step == 0 and _from_before(trace):
+                self.stage_begins()
             self._write(trace)
             self._note_batch(step)
             seconds = (time.perf_counter_ns() - self._began) * 1e-9
@@ -263,6 +297,9 @@ class Replay:
         if (self._follow or self._first_bad or self._in_window(step + 1)) and not self.off:
             self._follow = self._first_bad = False
             self._trace_live()
+            return
+        if self._stage and not self.off and not self._poisoned:
+            self._trace_stage(behind=behind)
             return
         affordable = not eager.session.policy.overdrawn
         tape.wanted = not self.off and self.done < MOST_REPLAYS and not self._poisoned and affordable
@@ -394,3 +431,16 @@ class Replay:
                 exact = False
                 notes.append("the loss that came out is not the one that the training had computed")
         return exact, outcome
+
+
+def _from_before(trace: Trace) -> bool:
+    """A distance is measured to what was made before the first module was called, which the trace of the first step has
+    not seen."""
+    return any(
+        op.op in _DISTANCES
+        and len(op.inputs) >= 2
+        and op.inputs[0].shape == op.inputs[1].shape
+        and any(fact.requires_grad for fact in op.inputs[:2])
+        and any(fact.producer is None and not fact.requires_grad and not fact.name for fact in op.inputs[:2])
+        for op in trace.ops
+    )

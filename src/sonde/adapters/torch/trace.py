@@ -76,12 +76,20 @@ class Tracer:
         if producer is not None and (self.loss is None or not nonfinite(self.output(self.loss))):
             self.loss = producer
 
+    def room(self) -> bool:
+        """Whether more ops can be noted."""
+        return len(self.drafts) < MOST_OPS
+
     def output(self, index: int) -> dict[str, float]:
         outputs = self.drafts[index].fields["outputs"]
         return dict(outputs[0].stats) if outputs else {}
 
     def finish(
-        self, step: int, reason: Literal["first", "replay", "exception", "following", "inspect"], *, exact: bool = True
+        self,
+        step: int,
+        reason: Literal["first", "stage", "replay", "exception", "following", "inspect"],
+        *,
+        exact: bool = True,
     ) -> Trace:
         if len(self.drafts) >= MOST_OPS:
             self.notes.append(f"only the first {MOST_OPS} ops were traced")

@@ -37,7 +37,7 @@ class TraceMode(TorchFunctionMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         tracer = self.tracer
         eager = tracer.eager
-        name = _traced_name(func)
+        name = _traced_name(func) if tracer.room() else None
         if name is None or eager.phase is not Phase.FORWARD or transforming():
             return func(*args, **kwargs)
         frame = sys._getframe(1)

@@ -154,3 +154,53 @@ def normalised_over_batch(case: Case) -> list[Finding]:
                     )
                 ]
     return []
+
+
+@rule("one-row-for-all-positions")
+def one_row(case: Case) -> list[Finding]:
+    """A table with a row for each position is indexed with a length where a slice of that length is meant
+    (`table[:, x.shape[1]]` for `table[:, :x.shape[1]]`), and the one row that comes out is added to all positions of that very
+    tensor: it says nothing of where they are.
+
+    Only an index that is exactly the length of what the row is added to counts, into a table that is a parameter or a buffer.
+    """
+    trace = case.first
+    for op in trace.ops if trace is not None else ():
+        if op.op != "getitem" or len(op.inputs) != 1 or not op.inputs[0].name or not op.outputs or trace is None:
+            continue
+        given = op.arguments.get("1")
+        index = [given] if isinstance(given, int) else given if isinstance(given, list) else []
+        lengths = [n for n, size in zip(index, op.inputs[0].shape, strict=False) if type(n) is int and 2 <= n < size]
+        if len(lengths) != 1 or any(type(n) is int and n != lengths[0] for n in index):
+            continue
+        (length,), row = lengths, op.outputs[0]
+        for user in consumers(trace, row):
+            other = next((fact for fact in user.inputs if fact.id != row.id), None)
+            if user.op not in ("add", "radd", "add_") or other is None or not 2 <= len(other.shape) <= 4:
+                continue
+            if length not in other.shape[:-1] or length in row.shape or other.shape[-1] != row.shape[-1]:
+                continue
+            return [
+                Finding(
+                    rule="one-row-for-all-positions",
+                    severity="error",
+                    title=(
+                        f"{op.inputs[0].name} is indexed with {length}, the length of {list(other.shape)}: all positions get the "
+                        "same row"
+                    ),
+                    advice="Slice it: [:, :length] (or [:length]), not [:, length].",
+                    step=0,
+                    phase="forward",
+                    site=f"{op.site}:out",
+                    op=op.op,
+                    source=op.source,
+                    evidence={
+                        "table": list(op.inputs[0].shape),
+                        "index": length,
+                        "row": list(row.shape),
+                        "added_to": list(other.shape),
+                    },
+                    confidence=0.9,
+                )
+            ]
+    return []

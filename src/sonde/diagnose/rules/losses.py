@@ -27,6 +27,13 @@ def _losses(trace: Trace | None, *names: str) -> Iterator[OpRecord]:
             yield op
 
 
+def _trained(case: Case, *names: str) -> Iterator[tuple[Trace, OpRecord]]:
+    """Losses that are trained on, of the first step and of later stages."""
+    for trace, op in case.trained_ops():
+        if op.op in names and len(op.inputs) >= 2:
+            yield trace, op
+
+
 def _at(op: OpRecord) -> str:
     return op.site + ":out"
 
@@ -39,9 +46,7 @@ def twice_normalised(case: Case) -> list[Finding]:
     is not meant.
     """
     found = []
-    for loss in _losses(case.first, "cross_entropy", "binary_cross_entropy_with_logits"):
-        trace = case.first
-        assert trace is not None
+    for trace, loss in _trained(case, "cross_entropy", "binary_cross_entropy_with_logits"):
         op = made_by(trace, loss.inputs[0])
         if op is None or op.op not in ("softmax", "sigmoid", "Softmax", "sigmoid_"):
             continue
@@ -55,7 +60,7 @@ def twice_normalised(case: Case) -> list[Finding]:
                     f"Give {loss.op} the raw logits: take {op.op} out of the model's output (keep it for "
                     "predictions only)."
                 ),
-                step=0,
+                step=trace.step,
                 phase="forward",
                 site=_at(op),
                 op=op.op,
@@ -74,11 +79,10 @@ def twice_normalised(case: Case) -> list[Finding]:
 
 @rule("log-probabilities-expected")
 def not_log_probabilities(case: Case) -> list[Finding]:
-    """nll_loss or kl_div is given values that are no log-probabilities: softmax without log, or numbers above 0."""
+    """nll_loss or kl_div is given values that are no log-probabilities, which are never above 0: softmax without log, raw
+    logits; and for kl_div whatever has not one value below 0."""
     found = []
-    for loss in _losses(case.first, "nll_loss", "kl_div"):
-        trace = case.first
-        assert trace is not None
+    for trace, loss in _trained(case, "nll_loss", "kl_div"):
         given = loss.inputs[0]
         op = made_by(trace, given)
         highest = given.stats.get("max", 0.0)
@@ -92,6 +96,7 @@ def not_log_probabilities(case: Case) -> list[Finding]:
             "conv2d",
             "relu",
         )
+        bare |= loss.op == "kl_div" and given.stats.get("min", -1.0) >= 0
         if highest <= 1e-3 or not bare or op is None:
             continue
         found.append(
@@ -101,7 +106,7 @@ def not_log_probabilities(case: Case) -> list[Finding]:
                 title=f"{loss.op} expects log-probabilities and is given the output of {op.op} (up to {highest:.3g})",
                 advice="Use log_softmax before it"
                 + (", or cross_entropy on the raw logits." if loss.op == "nll_loss" else "."),
-                step=0,
+                step=trace.step,
                 phase="forward",
                 site=_at(op),
                 op=op.op,
@@ -119,9 +124,7 @@ def rectified_logits(case: Case) -> list[Finding]:
     classes whose logit is 0 get no gradient.
     """
     found = []
-    for loss in _losses(case.first, "cross_entropy", "binary_cross_entropy_with_logits"):
-        trace = case.first
-        assert trace is not None
+    for trace, loss in _trained(case, "cross_entropy", "binary_cross_entropy_with_logits"):
         op = made_by(trace, loss.inputs[0])
         if op is not None and op.op in ("relu", "relu_", "relu6"):
             found.append(
@@ -130,7 +133,7 @@ def rectified_logits(case: Case) -> list[Finding]:
                     severity="warning",
                     title=f"ReLU on the logits that {loss.op} gets",
                     advice="Take the activation off the last layer.",
-                    step=0,
+                    step=trace.step,
                     phase="forward",
                     site=_at(op),
                     op=op.op,
@@ -243,8 +246,7 @@ def single_class(case: Case) -> list[Finding]:
     gradient.
     """
     found = []
-    trace = case.first
-    for op in trace.ops if trace is not None else ():
+    for trace, op in case.trained_ops():
         if (
             op.op == "cross_entropy"
             and len(op.inputs) >= 2
@@ -274,7 +276,7 @@ def single_class(case: Case) -> list[Finding]:
                     "Use binary_cross_entropy_with_logits for one output, or give the last layer one output for "
                     "each class."
                 ),
-                step=0,
+                step=trace.step,
                 phase="forward",
                 site=_at(op),
                 op=op.op,
@@ -292,10 +294,7 @@ def broadcasting(case: Case) -> list[Finding]:
     compared with every target, and the best that can be learnt is the mean. Seen in the losses of torch and in a
     difference of one's own.
     """
-    trace = case.first
-    if trace is None:
-        return []
-    for op in trace.ops:
+    for trace, op in case.trained_ops():
         if len(op.inputs) < 2:
             continue
         a, b = op.inputs[0], op.inputs[1]
@@ -316,7 +315,7 @@ def broadcasting(case: Case) -> list[Finding]:
                     "every target"
                 ),
                 advice="Give both the same shape: squeeze(-1) the predictions or unsqueeze(-1) the targets.",
-                step=0,
+                step=trace.step,
                 phase="forward",
                 site=_at(op),
                 op=op.op,

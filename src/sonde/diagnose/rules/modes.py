@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sonde.diagnose.rule import Case, rule
 from sonde.diagnose.told import place, some
 from sonde.model.finding import Finding
@@ -229,3 +231,54 @@ def norm_never_updated(case: Case) -> list[Finding]:
         and evaluated
         and not loaded
     ][:1]
+
+
+@rule("frozen-batch-norm-drifts")
+def frozen_norm_drifts(case: Case) -> list[Finding]:
+    """A part is frozen as a whole (none of its parameters wants a gradient, and none changes), and its batch norms, which have
+    statistics from before, are in train mode while something else is trained: these statistics move to the new data, so that
+    the part does not stay what it was. `requires_grad=False` does not stop that, eval mode does.
+
+    Silent for a part that is trained later, that a moving average changes, that had no statistics yet, or whose input comes
+    from something that is trained.
+    """
+    found = []
+    for part in case.facts.get("frozen_norms") or ():
+        if not part["experienced"] or part["looks"] < 5 or part["drifted"] < 0.8 * part["looks"]:
+            continue
+        if _fed_by_trained(case, part):
+            continue
+        fact = case.facts.get("modules", {}).get(part["branch"], {})
+        found.append(
+            Finding(
+                rule="frozen-batch-norm-drifts",
+                severity="warning",
+                title=(
+                    f"{part['branch']} is frozen, and the running statistics of its batch norm ({some(part['norms'], 2)}) "
+                    "change: it is in train mode"
+                ),
+                advice=f"Call {part['branch']}.eval() after each train(): freezing parameters does not freeze statistics.",
+                step=part["since"],
+                phase="forward",
+                site=f"{part['branch']}:out",
+                source=place(case.facts.get("freezes")) or place(fact.get("made")),
+                evidence={
+                    "looks": part["looks"],
+                    "statistics_had_changed": part["drifted"],
+                    "norms": part["norms"],
+                },
+                confidence=0.85,
+            )
+        )
+    return found[:1]
+
+
+def _fed_by_trained(case: Case, part: dict[str, Any]) -> bool:
+    names = {path if part["branch"] in ("", path) else f"{part['branch']}.{path}" for path in part["norms"]}
+    names |= set(part["norms"])
+    return any(
+        op.op == "batch_norm" and op.module in names and bool(op.inputs) and op.inputs[0].requires_grad
+        for trace in case.stages
+        if trace.step >= part["since"]
+        for op in trace.ops
+    )

@@ -50,7 +50,7 @@ def origins(case: Case) -> list[Finding]:
     survived = not harmed and not any(event.get("kind") == "exception" for event in case.events)
     data: list[Finding] = []
     for trace in case.traces:
-        if trace.reason == "first" and trace.step not in harmed:
+        if trace.reason in ("first", "stage") and trace.step not in harmed:
             continue
         found = _in_trace(case, trace, survived=survived)
         if found and trace.reason == "first" and found[0].rule == "nan-in-data":

@@ -80,9 +80,8 @@ def out_of_reach(case: Case) -> list[Finding]:
     """A distance (mean squared error and the like) between the output of a bounded activation and targets that lie far
     outside of its range: a tanh never gives 30, a ReLU never gives -3. The activation saturates, and the loss stays at the
     gap. Outputs that are scaled afterwards are another matter; so are targets a little beyond the range."""
-    trace = case.first
-    for loss in trace.ops if trace is not None else ():
-        if loss.op not in _DISTANCES or len(loss.inputs) < 2 or trace is None:
+    for trace, loss in case.trained_ops():
+        if loss.op not in _DISTANCES or len(loss.inputs) < 2:
             continue
         output, target = loss.inputs[0], loss.inputs[1]
         if not output.requires_grad:
@@ -99,7 +98,7 @@ def out_of_reach(case: Case) -> list[Finding]:
                 severity="error",
                 title=f"{op.op}{_in(op)} gives the output, and the targets of {loss.op} go {gap}",
                 advice="Leave the activation off the last layer, or scale: the targets into its range, or its output to theirs.",
-                step=0,
+                step=trace.step,
                 phase="forward",
                 site=f"{op.site}:out",
                 op=op.op,

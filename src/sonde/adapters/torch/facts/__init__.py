@@ -26,10 +26,12 @@ from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.loads import unmatched
 from sonde.adapters.torch.facts.modes import RootModes
+from sonde.adapters.torch.facts.norms import Norms
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
 from sonde.adapters.torch.facts.refills import STEPS, refilled
 from sonde.adapters.torch.facts.renewals import Renewals
+from sonde.adapters.torch.facts.scales import Scales
 from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
 from sonde.adapters.torch.facts.strangers import Strangers
@@ -74,6 +76,8 @@ class Facts:
         self.clipping = Clipping()
         self.renewals = Renewals()
         self.batches = Batches()
+        self.scales = Scales()
+        self.norms = Norms(eager.entries)
         self.holdings = Holdings(eager)
         self.probe = Probe(eager)
         self.modes: dict[int, RootModes] = {}
@@ -108,8 +112,12 @@ class Facts:
         if _grad_enabled():
             if (eager.step < EVERY_BATCH and root.training) or eager.step < 4 or eager.step % 16 == 0:
                 self.batches.given(modes.name, args, kwargs, eager.step)
+                if root.training:
+                    self.scales.training(modes.name, args, kwargs, eager.step)
         else:
             modes.called_without_grad(eager.step)
+            if not root.training:
+                self.scales.evaluation(modes.name, args, kwargs, eager.step)
         if not root.training:
             modes.eval_mode_seen = True
             looked = self.evaluations.get(id(root), 0)
@@ -232,6 +240,7 @@ class Facts:
         count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
         if looked_at(count):
             self.holdings.after_step(count)
+            self.norms.look(list(self.eager.roots.values()), self.eager.step)
         self.optimizer_stepped(optimizer)
         KNOWN.stepped.add(KNOWN.number(optimizer))
         if count in LOOK_AFTER:
@@ -301,6 +310,8 @@ class Facts:
             "sequence": self.sequence.facts(),
             "clipping": self.clipping.facts(),
             "batches": self.batches.facts(),
+            "scales": self.scales.facts(),
+            "frozen_norms": self.norms.facts(),
             "graphs": self.graphs.facts(),
             "without_grad": self.no_grad_calls,
             "reached": self.reached,

@@ -7,6 +7,7 @@ import inspect
 import random
 import sys
 import weakref
+from math import prod
 from typing import Any
 
 import torch
@@ -23,8 +24,10 @@ from sonde.adapters.torch.tensors import tensors_in
 
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
+SHIFTS = 16
+"""Targets that are held against inputs, whether they are these one ahead."""
 COMPARED = 64
-"""Steps whose batch is compared with the first; until one differs, which is the second as a rule."""
+"""Steps whose batch is compared with the first (until one differs, which is the second as a rule), and with targets."""
 
 
 class Batches:
@@ -47,6 +50,9 @@ class Batches:
         self._whole: list[weakref.ref[Tensor]] = []
         self.shared: dict[str, Any] | None = None
         """Where all samples of a batch are equal: the one buffer that the data set gives for all."""
+        self.shifts: dict[str, Any] = {"looked_at": 0, "same": 0}
+        """How often targets were held against the inputs of the last root, and how often they were those, shifted by one."""
+        self._held: tuple[str, list[tuple[torch.Size, Tensor]]] = ("", [])
 
     def _copied(self, target: Tensor) -> None:
         """Whether these are the very numbers that the model was given."""
@@ -56,11 +62,26 @@ class Batches:
             self.copies[0] += 1
             self.copies[1] += any(bool((held.reshape(-1) == flat).all()) for held in given)
 
+    def _shifted(self, target: Tensor) -> None:
+        """Whether these are what the model was given, from the second position on."""
+        root, given = self._held
+        alike = [(shape, rows) for shape, rows in given if rows.dtype == target.dtype]
+        if self.shifts["looked_at"] >= SHIFTS or not alike or target.device.type != "cpu" or target.is_sparse:
+            return
+        self.shifts["looked_at"] += 1
+        for shape, rows in alike:
+            if _ahead(shape, rows, target.detach()):
+                self.shifts["same"] += 1
+                self.shifts |= {"root": root, "shape": list(shape), "length": shape[1]}
+                return
+
     def value_targets(self, target: Any) -> None:
         """Float targets of a loss that is trained on; those that are a part of the loader's batch as it came."""
         if self._last is not None and self._last() is target:
             return
         seen, batch = self.values, batches.latest
+        if isinstance(target, Tensor) and target.is_floating_point() and not target.requires_grad:
+            self._shifted(target)
         if not isinstance(target, Tensor) or batch is None or not seen["constant"] or seen["batches"] >= MOST_BATCHES:
             return
         self._last = weakref.ref(target)
@@ -88,12 +109,10 @@ class Batches:
         self.seen += 1
         if (self.seen > 64 and self.seen % 16) or len(self.labels) >= MOST_BATCHES:
             return
-        if (
-            not isinstance(target, Tensor)
-            or target.is_floating_point()
-            or target.device.type != "cpu"
-            or target.ndim != 1
-        ):
+        if not isinstance(target, Tensor) or target.is_floating_point() or target.device.type != "cpu":
+            return
+        self._shifted(target)
+        if target.ndim != 1:
             return
         flat = target.detach().reshape(-1)[:MOST_ELEMENTS]
         if flat.numel() == 0:
@@ -110,6 +129,10 @@ class Batches:
         """A root is called in training."""
         tensors = tensors_in((args, kwargs))[:4]
         self._whole = [weakref.ref(t) for t in tensors if t.dtype is torch.int64 and t.ndim >= 2]
+        if self.shifts["looked_at"] < SHIFTS and step < COMPARED:
+            self._held = root, [(t.shape, _first_rows(t)) for t in tensors if _sequence(t)]
+        else:
+            self._held = "", []
         for tensor in tensors[:1]:
             if tensor.ndim:
                 size = int(tensor.shape[0])
@@ -169,12 +192,40 @@ class Batches:
             "target_line": _target_line(self.label_place) if self.copies[1] else None,
             "value_targets": self.values,
             "copies": {"looked_at": self.copies[0], "same": self.copies[1]},
+            "shifted": self.shifts,
             "sizes": self.sizes,
             "inputs": self.inputs,
             "shared": self.shared,
             "repeats": {root: {"looked_at": n, "differ": d} for root, (n, d) in list(self.prints.items())[:16]},
             "call_line": self.call_line,
         }
+
+
+def _sequence(tensor: Tensor) -> bool:
+    """May hold a position for each of its second dimension."""
+    plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_complex()
+    return plain and 2 <= tensor.ndim <= 3 and len(tensor) > 0 and tensor.shape[1] >= 4
+
+
+def _first_rows(tensor: Tensor) -> Tensor:
+    """A copy: what a model is given may be gone when its loss is computed."""
+    return tensor.detach()[: max(1, MOST_ELEMENTS // max(1, tensor[0].numel()))].clone()
+
+
+def _ahead(shape: torch.Size, rows: Tensor, target: Tensor) -> bool:
+    """Whether targets are one ahead of what was given along the second dimension (rows of a batch may well follow each
+    other); -100 is left out of the loss."""
+    length = shape[1]
+    for kept in (length, length - 1):
+        layout = [shape[0], kept, *shape[2:]]
+        if prod(layout) != target.numel():
+            continue
+        wanted = target.reshape(layout)[: len(rows), : length - 1]
+        known = wanted != -100
+        ahead, same = (wanted == rows[:, 1:]) | ~known, (wanted == rows[:, :-1]) | ~known
+        if ahead.all() and known.sum() * 2 > known.numel() and not same.all():
+            return True
+    return False
 
 
 def _target_line(place: Place | None) -> dict[str, Any] | None:
