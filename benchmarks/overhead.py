@@ -116,6 +116,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    known = (*MODES, *peers.NEEDS)
+    if unknown := [mode for mode in options.modes.split(",") if mode not in known]:
+        parser.error(f"no mode is called {unknown[0]!r}: {', '.join(known)}")
     results = []
     print("| mode | model | wall × (quartiles) | cpu × | Sonde says | target | + peak MB | bytes/step | same loss |")
     print("|---|---|---|---|---|---|---|---|---|")
