@@ -85,7 +85,7 @@ def test_where_even_the_sentinel_is_too_dear_some_steps_rest() -> None:
     simulate(policy, costs, bare=1e6, steps=PATIENCE + 200)
     assert policy.overdrawn
     late = simulate(policy, costs, bare=1e6, steps=5000)
-    assert 0.04 <= late <= 0.055
+    assert 0.025 <= late <= 0.05  # in steps that short, even less can be measured
     assert policy.taken[Level.SENTINEL] >= PATIENCE + 5000 / SENTINEL_EVERY
 
 
