@@ -353,7 +353,9 @@ def test_a_training_that_dies_is_told_of(there: HubProcess, foundry: Foundry, tm
     with training(foundry, tmp_path, there.address.link) as run, there.client.live() as live:
         timeline = Timeline(live)
         place = timeline.follow(there.client, run.id)
-        os.kill(timeline.state("running")["state"]["pid"], signal.SIGKILL)
+        process = timeline.state("running")["state"]["pid"]
+        timeline.type("digests")
+        os.kill(process, signal.SIGKILL)
         timeline.until(lambda m: m["type"] == "state" and not m["state"]["connected"])
         assert run.end().code == 137
         assert place.state()["state"] == "killed"
