@@ -55,3 +55,8 @@ def backward_line(case: Case) -> SourceLine | None:
     """Where the training calls `backward()`."""
     loss = case.sites.get("loss:value")
     return loss.source if loss is not None else None
+
+
+def stepping(case: Case) -> list[dict[str, Any]]:
+    """Optimizers that step."""
+    return [o for o in case.facts.get("optimizers", []) if o["steps"]]

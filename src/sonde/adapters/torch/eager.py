@@ -103,7 +103,7 @@ class Eager:
             self.latest.note(module, args, kwargs)
         entry = self.entries.get(id(module)) or self.meet(module)
         if self.step == 0 and self.grad_on and not _grad_enabled():
-            self.facts.inside_without_grad(entry)
+            self.facts.inside.without_grad(entry)
         if self.stops.inputs_wanted:
             self.stops.entering(entry, args, kwargs)
         elif not self.stack and self.level == Level.FULL and self.grad_on:
@@ -238,7 +238,7 @@ class Eager:
 
     def weigh(self, when: When) -> None:
         """Takes down all parameters, where the step is traced."""
-        if self.tracer is not None and not self.replay.active and not self.replay.staged:
+        if self.tracer is not None and not self.replay.active and not self.replay.tracing.staged:
             self.tracer.weights.look(when, self.parameters.live())
 
     def set_phase(self, phase: Phase) -> None:

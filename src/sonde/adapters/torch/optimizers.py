@@ -51,7 +51,7 @@ def note_optimizer(optimizer: Optimizer, eager: Eager | None) -> None:
     if eager is not None:
         expect(eager, optimizer)
         if eager.thread == get_ident():
-            eager.replay.stage_begins()
+            eager.replay.tracing.stage_begins()
 
 
 def catch_up(eager: Eager) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
-from threading import get_ident
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,24 +17,18 @@ from torch import Tensor, nn
 
 from sonde.adapters.torch import batches
 from sonde.adapters.torch.bundle.keep import keep
-from sonde.adapters.torch.entry import is_compiled
-from sonde.adapters.torch.modes import transforming
+from sonde.adapters.torch.livetrace import LiveTrace
 from sonde.adapters.torch.reenact import Outcome, Reenactment, same
 from sonde.adapters.torch.stateful import Stateful
 from sonde.adapters.torch.tape import Tape
 from sonde.adapters.torch.tensors import tensors_in
-from sonde.adapters.torch.trace import Tracer
 from sonde.adapters.torch.undisturbed import undisturbed
 from sonde.model.site import Kind, Role
-from sonde.model.trace import Trace
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
 
 MOST_REPLAYS = 3
-MOST_STAGES = 3
-"""Whole steps that are traced beside the first: of stages, whose loss is often another one."""
-_DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub", "rsub")
 
 log = logging.getLogger("sonde.session")
 
@@ -48,6 +41,7 @@ class Replay:
         self.eager = eager
         self.tape = Tape(eager)
         self.tape.asked = self._asked
+        self.tracing = LiveTrace(eager, self.tape)
         stateful = Stateful()
         self.tape.before_root, self.tape.after_root = stateful.before, stateful.after
         self.active = False
@@ -58,25 +52,14 @@ class Replay:
         self._bad: str | None = None
         """What was found to be non-finite since the last look: the loss, or a gradient."""
         self._last_step = self._saved_step = -2
-        self._follow = False
-        self._ended: Tracer | None = None
-        self._first_bad = False
-        """The loss of the first step is bad: what came before the first module's call was not seen, so the
-        next is traced."""
-        self._stages = MOST_STAGES
-        self._stage = False
-        """The next step is to be traced as a whole."""
-        self.staged = False
-        """Such a trace is under way. It is of ops alone: weights are weighed in the first step."""
-        self._began = 0
         self._poisoned = False
         """A parameter is not finite: whatever comes now follows from that."""
         if eager.session.options.replay is not None:
             self.off = "this is a replay"
         else:
-            first = self._in_window(0)
+            first = self.tracing.in_window(0)
             if first:
-                self._trace_live()
+                self.tracing.begin()
             self.tape.wanted = True
             if first or self._is_to_be_saved(0):
                 self.tape.resume()
@@ -107,11 +90,10 @@ class Replay:
             self.tape.differentiate(tensor, plain, gradient)
             bad, self._bad = self._bad, None
             if bad == "loss":
-                if self.eager.step == 0 and self.eager.tracer is not None and not self._first_bad:
-                    self._first_bad = True
+                first = self.eager.step == 0 and self.eager.tracer is not None
+                if first or self.tracing.staged:
                     self._save_traced("the loss is not finite", plain)
-                elif self.staged:
-                    self._save_traced("the loss is not finite", plain)
+                self.tracing.follow |= first  # what came before the first module's call was not seen
                 self.run("the loss is not finite", plain)
 
     def gradients(self) -> None:
@@ -145,111 +127,33 @@ class Replay:
             self._save_traced("the script looked and found a value that is not finite", tensor)
         self.run("the script looked and found a value that is not finite", tensor)
 
-    # -- the first step, and one that follows ----------------------------------------------------
-
-    def _trace_live(self, *, sketch: bool = True) -> None:
-        self.tape.rest()
-        self.tape.wanted = self.staged = False
-        self.eager.tracer = Tracer(self.eager, sketch=sketch)
-        self.eager.tracer.begin()
-        self._began = time.perf_counter_ns()
-
-    def stage_begins(self) -> None:
-        """An optimizer was made amid the training: from now on another loss or model may be trained. Its first step is
-        let pass, the second is traced."""
-        options = self.eager.session.options
-        if self._stages and options.budget != 0 and options.window == (0, 1) and self.eager.twin is None:
-            self._stage = True
-
-    def _trace_stage(self, *, behind: bool) -> None:
-        self._stages -= 1
-        self._stage = False
-        self._trace_live(sketch=False)
-        self.staged = True
-        self.tape.wanted = True  # as in the first step: should it go wrong, it can be saved
-        if not behind:
-            self.tape.resume()
-
-    def _in_window(self, step: int) -> bool:
-        """Whether the user wants this step traced: the first one, or those that a comparison asks for."""
-        options = self.eager.session.options
-        first, last = options.window
-        return options.budget != 0 and first <= step < last
-
     def traced_call(
         self, plain: Callable[..., Any], observed: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any
     ) -> Any:
         """A module is called while a trace is under way. `plain` calls it and `observed` has it observed as well."""
         eager, tracer = self.eager, self.eager.tracer
         assert tracer is not None
-        if self.active:
-            entry = eager.entries.get(id(module)) or eager.meet(module)
-            tracer.entered(entry)
-            eager.stack.append(entry)
-            try:  # what was compiled runs as it was written, so that its ops are seen
-                if type(module).__name__ == "OptimizedModule":
-                    return module._orig_mod(*args, **kwargs)
-                if getattr(module, "_compiled_call_impl", None) is not None:
-                    return module._call_impl(*args, **kwargs)
-                return plain(module, *args, **kwargs)
-            finally:
-                eager.stack.pop()
-        if eager.thread != get_ident():
-            return observed(eager, module, args, kwargs)
-        evaluated = not eager.stack and not module.training and not torch.is_grad_enabled()
-        if self.staged and (evaluated or tracer.paused):
-            with self._untraced(tracer):  # an evaluation, which may be long, between this step and the last
-                return observed(eager, module, args, kwargs)
-        known = eager.entries.get(id(module))
-        if known is not None:
-            tracer.entered(known)
-        compiled = is_compiled(module)
-        if not compiled and not transforming():
-            return self._recorded_call(tracer, observed, module, args, kwargs)
-        note = f"{type(module).__name__} is {'compiled' if compiled else 'transformed'}, so its ops were not traced"
-        if note not in tracer.notes:
-            tracer.notes.append(note)
-        with self._untraced(tracer):  # the compiler must not see it
-            return observed(eager, module, args, kwargs)
-
-    def _recorded_call(
-        self, tracer: Tracer, observed: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any
-    ) -> Any:
-        begun, out = None, None
-        guard = self.eager.session.guard
-        try:
-            begun = tracer.call_begins(args, kwargs)
-        except Exception as problem:
-            guard.contain("tracing a module", problem)
-        try:
-            out = observed(self.eager, module, args, kwargs)
+        if not self.active:
+            return self.tracing.call(tracer, observed, module, args, kwargs)
+        entry = eager.entries.get(id(module)) or eager.meet(module)
+        tracer.entered(entry)
+        eager.stack.append(entry)
+        try:  # what was compiled runs as it was written, so that its ops are seen
+            if type(module).__name__ == "OptimizedModule":
+                return module._orig_mod(*args, **kwargs)
+            if getattr(module, "_compiled_call_impl", None) is not None:
+                return module._call_impl(*args, **kwargs)
+            return plain(module, *args, **kwargs)
         finally:
-            if begun is not None:
-                try:
-                    tracer.call_ended(begun, module, out)
-                except Exception as problem:
-                    guard.contain("tracing a module", problem)
-        return out
+            eager.stack.pop()
 
     def loading(self) -> contextlib.AbstractContextManager[None]:
         """While a loader makes a batch, which is no part of the step."""
         if self.tape.live:
             return self.tape.aside()
         if self.eager.tracer is not None and not self.active:
-            return self._untraced(self.eager.tracer)
+            return self.tracing.paused(self.eager.tracer)
         return contextlib.nullcontext()
-
-    @contextlib.contextmanager
-    def _untraced(self, tracer: Tracer) -> Iterator[None]:
-        if tracer.paused:  # by somebody further out
-            yield
-            return
-        tracer.pause()
-        try:
-            yield
-        finally:
-            if self.eager.tracer is tracer:
-                tracer.begin()
 
     def compiled(self, what: str) -> None:
         """The script compiles something other than a module: modes would be seen by the compiler."""
@@ -258,10 +162,8 @@ class Replay:
         self.tape.rest()
         self.eager.stops.ops.forbidden = True
         self.eager.stops.ops.activate(False)
-        if self.eager.tracer is not None and not self.active:
-            self.eager.tracer.pause()
-            self.eager.tracer = None
-            self.eager.session.note("trace_skipped", step=self.eager.step, why=self.off)
+        if not self.active:
+            self.tracing.give_up(self.off)
 
     def finish_step(self, step: int, *, behind: bool) -> None:
         """The step is over. Called once a step, so it must be quick when there is nothing to do."""
@@ -276,30 +178,11 @@ class Replay:
         eager.session.cost_ns += tape.cost_ns
         tape.cost_ns = 0
         self._bad = None
-        if eager.tracer is not None and not self.active:
-            tracer, eager.tracer = eager.tracer, None
-            tracer.pause()
-            if eager.twin is not None:
-                eager.twin.flush()
-            self._ended = tracer
-            trace = tracer.finish(step, "first" if step == 0 else "stage" if self.staged else "following")
-            self.staged = False
-            if step == 0 and _from_before(trace):
-                self.stage_begins()
+        if not self.active and (trace := self.tracing.finish(step)) is not None:
             self._write(trace)
             self._note_batch(step)
-            seconds = (time.perf_counter_ns() - self._began) * 1e-9
-            eager.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
             eager.session.uncounted()
-        elif self._ended is not None:
-            self._ended.pause()  # again: where the step ended inside of an op, torch has put the mode back after it
-            self._ended = None
-        if (self._follow or self._first_bad or self._in_window(step + 1)) and not self.off:
-            self._follow = self._first_bad = False
-            self._trace_live()
-            return
-        if self._stage and not self.off and not self._poisoned:
-            self._trace_stage(behind=behind)
+        if not self.off and self.tracing.begin_next(step + 1, behind=behind, stages=not self._poisoned):
             return
         affordable = not eager.session.policy.overdrawn
         tape.wanted = not self.off and self.done < MOST_REPLAYS and not self._poisoned and affordable
@@ -364,7 +247,7 @@ class Replay:
         if not cannot and target is not None and tape.slot(target) is None:
             cannot = "the value was not made in code that was recorded"
         if cannot:
-            self._follow = not asked
+            self.tracing.follow |= not asked
             eager.session.note("replay_impossible", step=eager.step, trigger=why, why=cannot)
             return
         self.done += not asked
@@ -382,7 +265,7 @@ class Replay:
         if not traced:
             self._write(trace)
             self._note_batch(eager.step)
-        self._follow = not exact and not asked and self.done < MOST_REPLAYS
+        self.tracing.follow |= not exact and not asked and self.done < MOST_REPLAYS
         spent = time.perf_counter_ns() - began
         eager.session.note(
             "replayed",
@@ -431,16 +314,3 @@ class Replay:
                 exact = False
                 notes.append("the loss that came out is not the one that the training had computed")
         return exact, outcome
-
-
-def _from_before(trace: Trace) -> bool:
-    """A distance is measured to what was made before the first module was called, which the trace of the first step has
-    not seen."""
-    return any(
-        op.op in _DISTANCES
-        and len(op.inputs) >= 2
-        and op.inputs[0].shape == op.inputs[1].shape
-        and any(fact.requires_grad for fact in op.inputs[:2])
-        and any(fact.producer is None and not fact.requires_grad and not fact.name for fact in op.inputs[:2])
-        for op in trace.ops
-    )

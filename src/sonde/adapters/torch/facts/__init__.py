@@ -7,9 +7,7 @@ exception ends the program, and at the end. The schema is docs/facts.md. Every m
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +21,10 @@ from sonde.adapters.torch.facts.clipping import Clipping
 from sonde.adapters.torch.facts.functions import careless
 from sonde.adapters.torch.facts.graphs import Graphs
 from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
+from sonde.adapters.torch.facts.inside import Inside
+from sonde.adapters.torch.facts.inventory import module_facts, optimizer_facts
 from sonde.adapters.torch.facts.loaders import LOADERS
-from sonde.adapters.torch.facts.loads import unmatched
+from sonde.adapters.torch.facts.loads import loaded_itself, unmatched
 from sonde.adapters.torch.facts.modes import RootModes
 from sonde.adapters.torch.facts.norms import Norms
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
@@ -40,12 +40,10 @@ from sonde.model.moment import Phase
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
-    from sonde.adapters.torch.entry import Entry
 
 EVERY_BATCH = 128
 """So many first batches are looked at; of the later ones, some."""
 WRITE_AFTER = (50, 1000)
-MOST_MODULES = 2000
 MOST_OPTIMIZERS = 32
 LOOK_AFTER = (1, 20)
 SITES = 4096
@@ -81,8 +79,7 @@ class Facts:
         self.holdings = Holdings(eager)
         self.probe = Probe(eager)
         self.modes: dict[int, RootModes] = {}
-        self.made_in_forward: dict[tuple[str, str, int], dict[str, Any]] = {}
-        self.no_grad_calls: dict[str, dict[str, Any]] = {}
+        self.inside = Inside(eager)
         self.reached: list[str] | None = None
         self.loss_leaves = 0
         self.leaf_loss: dict[str, Any] | None = None
@@ -153,41 +150,6 @@ class Facts:
                 site = (modes.name, *place) if place is not None else None
             self.graphs.made(out, eager.step, site)
             eager.session.spent_since(mark)
-
-    def inside_without_grad(self, entry: Entry) -> None:
-        """In the first step, a part of a root runs without gradients though the root runs with them."""
-        if entry.name in self.no_grad_calls or len(self.no_grad_calls) >= 256 or self.eager.phase is Phase.BACKWARD:
-            return
-        frame = sys._getframe(2)
-        place = user_place(frame)
-        kind, number = "no_grad", None
-        while frame is not None:
-            if frame.f_code.co_filename.endswith("checkpoint.py") and frame.f_code.co_name == "forward":
-                kind = "reentrant checkpoint"
-                place = user_place(frame)
-                break
-            frame = frame.f_back  # type: ignore[assignment]
-        if kind == "no_grad" and place is not None:
-            number = syntax.no_grad_line(place[0].co_filename, place[1])
-        self.no_grad_calls[entry.name] = {
-            "kind": kind,
-            "line": line_at(place[0].co_filename, number) if place is not None and number else line(place),
-        }
-
-    def module_made(self, module: nn.Module, place: Any) -> None:
-        """A module is made while another one runs."""
-        if place is None or len(self.made_in_forward) >= 64 or self.eager.phase is Phase.BACKWARD:
-            return
-        parent = self.eager.stack[-1].name
-        key = (parent, type(module).__name__, place[1])
-        found = self.made_in_forward.setdefault(
-            key, {"count": 0, "last_step": -1, "steps": 0, "line": line(place), "parameters": False}
-        )
-        found["count"] += 1
-        if found["last_step"] != self.eager.step:
-            found["last_step"] = self.eager.step
-            found["steps"] += 1
-        found["ref"] = weakref.ref(module)
 
     # -- losses and optimizers -------------------------------------------------------------------
 
@@ -278,13 +240,14 @@ class Facts:
 
     def look(self) -> None:
         """Takes down what is known now: models and optimizers may be gone when the program ends."""
+        roots = list(self.eager.roots.values())
         for optimizer in optimizers()[:MOST_OPTIMIZERS]:
-            self._optimizers[KNOWN.number(optimizer)] = self._optimizer(optimizer)
+            self._optimizers[KNOWN.number(optimizer)] = optimizer_facts(optimizer, roots)
         for scheduler in sorted(KNOWN.schedulers, key=KNOWN.number)[:MOST_OPTIMIZERS]:
             self._schedulers[KNOWN.number(scheduler)] = scheduler_facts(scheduler)
         self.holdings.look()
         self._strangers = self.strangers.facts(self.eager) or self._strangers
-        self._look_at_modules()
+        self._modules |= module_facts(list(self.eager.entries.values()), roots)
 
     @unseen
     def gather(self) -> dict[str, Any]:
@@ -313,7 +276,7 @@ class Facts:
             "scales": self.scales.facts(),
             "frozen_norms": self.norms.facts(),
             "graphs": self.graphs.facts(),
-            "without_grad": self.no_grad_calls,
+            "without_grad": self.inside.no_grad_calls,
             "reached": self.reached,
             "leaf_loss": self.leaf_loss,
             "strangers": self._strangers,
@@ -324,20 +287,7 @@ class Facts:
             "careless_functions": careless(),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
-            "made_in_forward": self._made_in_forward(),
-        }
-
-    def _optimizer(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        registered = {id(p) for root in list(self.eager.roots.values()) for p in root.parameters()}
-        held = [p for group in optimizer.param_groups for p in group["params"]]
-        groups = [_group(group) for group in optimizer.param_groups[:64]]
-        return {
-            "type": type(optimizer).__name__,
-            "made": KNOWN.made.line(optimizer),
-            "source": KNOWN.made.line(optimizer),
-            "groups": groups,
-            "parameters": len(held),
-            "unknown": [list(p.shape) for p in held if id(p) not in registered][:200],
+            "made_in_forward": self.inside.made(),
         }
 
     def _optimizer_now(self, number: int, known: dict[str, Any]) -> dict[str, Any]:
@@ -356,42 +306,6 @@ class Facts:
             "backward_line": line(track.backward_place) if track else None,
             "steps_after_loop": bool(track and _after_loop(track.backward_place, track.step_place)),
         }
-
-    def _look_at_modules(self) -> None:
-        inside = {id(m) for root in list(self.eager.roots.values()) for m in root.modules()}
-        for entry in list(self.eager.entries.values())[:MOST_MODULES]:
-            module = entry.ref()
-            if module is None:
-                continue
-            self._modules[entry.name] = {
-                "type": entry.type,
-                "library": type(module).__module__.startswith("torch.nn"),
-                "made": KNOWN.made.line(module),
-                "cast": self._cast(module),
-                "training": module.training,
-                "hidden": id(module) not in inside,
-                "settings": settings(module),
-            }
-
-    def _cast(self, module: nn.Module) -> dict[str, Any] | None:
-        """Where its dtype was chosen: the name that was given to the call, if it has one, else the call."""
-        place = KNOWN.cast.place(module)
-        if place is None:
-            return None
-        path = place[0].co_filename
-        for name in sorted(syntax.names_at(path, place[1])):
-            number = syntax.assignment(path, name, before=place[1])
-            if number is not None and "float" in line_at(path, number)["code"]:
-                return line_at(path, number)
-        return line(place)
-
-    def _made_in_forward(self) -> list[dict[str, Any]]:
-        found = []
-        for (parent, kind, _), made in self.made_in_forward.items():
-            module = made["ref"]() if "ref" in made else None
-            made["parameters"] |= module is not None and next(module.parameters(), None) is not None
-            found.append({"parent": parent, "type": kind, **{k: v for k, v in made.items() if k != "ref"}})
-        return found
 
 
 def _made_line(place: Any) -> dict[str, Any] | None:
@@ -412,57 +326,10 @@ def _after_loop(backward: Any, step: Any) -> bool:
     return loop is not None and step[1] > loop[1]
 
 
-def loaded_itself() -> list[dict[str, Any]]:
-    """Loads that changed nothing; `kept` is where the state was put into a variable, if it was."""
-    found = []
-    for (code, number), (kind, count) in KNOWN.loaded_itself.items():
-        path = code.co_filename
-        kept = [
-            at
-            for name in syntax.names_at(path, number)
-            if (at := syntax.assignment(path, name)) and ".state_dict()" in line_at(path, at)["code"]
-        ]
-        found.append(
-            {
-                "type": kind,
-                "count": count,
-                "line": line_at(path, number),
-                "kept": line_at(path, kept[0]) if kept else None,
-            }
-        )
-    return found
-
-
 def freezes() -> dict[str, Any] | None:
     """The only place of the program that turns `requires_grad` off, as far as its files are known."""
     found = [(path, number) for path in KNOWN.files() for number in syntax.freezes(path)]
     return line_at(*found[0]) if len(found) == 1 else None
-
-
-def _group(group: dict[str, Any]) -> dict[str, Any]:
-    """Its plain hyperparameters, and how many parameters it has."""
-    found: dict[str, Any] = {"parameters": len(group["params"])}
-    for key, value in group.items():
-        if isinstance(value, Tensor) and value.numel() == 1:
-            found[key] = float(value)
-        elif isinstance(value, int | float | str) or (key == "betas" and isinstance(value, tuple)):
-            found[key] = value
-    return found
-
-
-def settings(module: nn.Module) -> dict[str, Any]:
-    """The plain values among its attributes: p, eps, momentum, in_features..."""
-    found: dict[str, Any] = {}
-    for name, value in vars(module).items():
-        if name.startswith("_") or name == "training":
-            continue
-        if isinstance(value, bool | int | float | str):
-            found[name] = value
-        elif isinstance(value, tuple | list) and len(value) <= 8 and all(isinstance(v, int | float) for v in value):
-            found[name] = list(value)
-        elif inspect.isroutine(value):
-            found[name] = getattr(value, "__name__", "")
-    return dict(list(found.items())[:32])
 
 
 def _fast_path(root: nn.Module) -> bool:

@@ -1,4 +1,4 @@
-"""States that were loaded with `strict=False` and found no place: which keys matched, and which renaming would have matched the others.
+"""States that were loaded to no effect: into the module that they came from, or with `strict=False` and without a place for their keys.
 
 A load that leaves keys over is compared by name and shape with the keys of the module that got nothing. Names differ by what a
 wrapper puts into them (`_orig_mod.` of torch.compile, `module.` of DataParallel, ...) or by what one side has in front.
@@ -14,7 +14,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sonde.adapters.torch.facts.origins import Place, line
+from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at
 
 MOST = 16
 WRAPPERS = ("_orig_mod", "module", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
@@ -80,3 +81,24 @@ def _worn(name: str) -> list[str]:
 def unmatched() -> list[dict[str, Any]]:
     """As it stands in the facts."""
     return [{**entry, "line": line(place)} for place, (_, entry) in _LOADS.items()]
+
+
+def loaded_itself() -> list[dict[str, Any]]:
+    """Loads that changed nothing; `kept` is where the state was put into a variable, if it was."""
+    found = []
+    for (code, number), (kind, count) in KNOWN.loaded_itself.items():
+        path = code.co_filename
+        kept = [
+            at
+            for name in syntax.names_at(path, number)
+            if (at := syntax.assignment(path, name)) and ".state_dict()" in line_at(path, at)["code"]
+        ]
+        found.append(
+            {
+                "type": kind,
+                "count": count,
+                "line": line_at(path, number),
+                "kept": line_at(path, kept[0]) if kept else None,
+            }
+        )
+    return found

@@ -101,7 +101,7 @@ def _modules(current: Current) -> None:
             KNOWN.made.note(self, place)
             eager = current()
             if eager is not None and eager.stack and eager.thread == get_ident():
-                eager.facts.module_made(self, place)
+                eager.facts.inside.module_made(self, place)
         except Exception as problem:
             _contain(problem)
 
