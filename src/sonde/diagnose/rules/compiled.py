@@ -63,3 +63,62 @@ def _finding(case: Case, event: dict[str, Any], count: int) -> Finding:
         "Please report it to PyTorch.",
         confidence=0.95 if event.get("exact") else 0.8,
     )
+
+
+@rule("input-overwritten-before-backward")
+def overwritten(case: Case) -> list[Finding]:
+    """A compiled graph keeps one of its inputs for the backward pass, and before that somebody has written to it (a buffer
+    that is filled with the next batch too early): gradients are computed from values that the forward pass has not seen. In
+    eager mode this raises an error; compiled code may go on without one. Told by the input's version counter.
+    """
+    found = next((event for event in case.events if event.get("kind") == "compiled_input_overwritten"), None)
+    if found is None:
+        return []
+    name = found.get("variable") or "An input"
+    return [
+        Finding(
+            rule="input-overwritten-before-backward",
+            severity="error",
+            title=f"{name} is written to between forward and backward: the compiled gradient ({found['backend']}) is of other values",
+            advice="Write to it after backward(), or give the model a copy of it (clone()).",
+            step=int(found["step"]),
+            phase="backward",
+            source=SourceLine(**found["place"]) if found.get("place") else None,
+            evidence={"variable": found.get("variable"), "shape": found["shape"]},
+            confidence=0.95,
+        )
+    ]
+
+
+@rule("hook-after-compiling")
+def late_hooks(case: Case) -> list[Finding]:
+    """A forward hook was put on a module after the code that calls it had been compiled, and nothing was compiled since: the
+    compiled code never calls the hook. Not meant are hooks that are there before the first compiled call, and those after
+    which the model is compiled again.
+    """
+    compiled = max((event["region"] for event in case.events if event.get("kind") == "graph_compiled"), default=-1)
+    late = [
+        event
+        for event in case.events
+        if event.get("kind") == "hook_after_compiling" and compiled < event["regions"] and event["step"] < case.steps
+    ]
+    return [
+        Finding(
+            rule="hook-after-compiling",
+            severity="error",
+            title=f"The hook {event['hook']} on {event['module'] or event['type']} is never called: its code was compiled before",
+            advice="Register hooks before the first call of the compiled model, or call torch.compiler.reset() after it "
+            "(torch._dynamo.config.skip_nnmodule_hook_guards = False has hooks noticed, at a cost).",
+            step=int(event["step"]),
+            phase="forward",
+            site=f"{event['module']}:out" if event["module"] else None,
+            source=SourceLine(**event["place"]) if event.get("place") else None,
+            evidence={
+                "hook": event["hook"],
+                "registered_by": event["how"],
+                "regions_compiled_before": event["regions"],
+            },
+            confidence=0.9,
+        )
+        for event in late[:1]
+    ]

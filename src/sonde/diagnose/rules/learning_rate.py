@@ -71,12 +71,13 @@ def too_small(case: Case) -> list[Finding]:
 @rule("learning-rate-too-large")
 def too_large(case: Case) -> list[Finding]:
     """The loss leaps at the very first steps and never comes back to where it began, and weights grow manifold in those
-    steps: the first updates are larger than the weights. Where it ends in NaN or Inf, `divergence` tells.
+    steps: the first updates are larger than the weights. Where it ends in NaN or Inf, `divergence` tells. A loss that may be
+    negative (a similarity, a likelihood) has no size that a leap could be measured by: it must not be below 0.
     """
     stepping = [o for o in case.facts.get("optimizers", []) if o["steps"]]
     series = case.series("loss")
-    losses = [abs(value) for _, value in series]
-    if len(stepping) != 1 or len(losses) < 20 or not all(map(isfinite, losses)) or losses[0] <= 0:
+    losses = [value for _, value in series]
+    if len(stepping) != 1 or len(losses) < 20 or not all(map(isfinite, losses)) or losses[0] <= 0 or min(losses) < 0:
         return []
     end = median(losses[-max(5, len(losses) // 10) :])
     if max(losses[1:10]) < 5 * losses[0] or end < 0.95 * losses[0]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import isfinite
 from typing import Any
 
 from sonde.diagnose.causes import Cause, backward_cause, forward_cause
@@ -30,6 +31,8 @@ from sonde.model.finding import Finding
 from sonde.model.site import Kind, Role, SourceLine
 from sonde.model.trace import OpRecord, TensorFact, Trace
 
+LATER = 20
+"""Good steps after a bad one that was left out, from which on it is taken for known."""
 _FIELDS = ("min", "max", "absmax", "nan", "pos_inf", "neg_inf", "zero")
 
 
@@ -45,6 +48,8 @@ def origins(case: Case) -> list[Finding]:
     where that showed. Where all had been calm but for the step before, in which the unclipped gradient of a weight that one pass
     applies many times was ten times the weight and SGD changed it by a tenth or more, it is that gradient
     (`exploding-gradients`), and the finding names the optimizer's step.
+
+    Where the script itself looked for such values, left the batch out and trained on for many steps, it knows: a note, no alarm.
     """
     harmed = _harmed_steps(case)
     survived = not harmed and not any(event.get("kind") == "exception" for event in case.events)
@@ -53,11 +58,19 @@ def origins(case: Case) -> list[Finding]:
         if trace.reason in ("first", "stage") and trace.step not in harmed:
             continue
         found = _in_trace(case, trace, survived=survived)
+        if survived and _left_behind(case, trace.step):
+            found = [replace(finding, severity="info") for finding in found]
         if found and trace.reason == "first" and found[0].rule == "nan-in-data":
             data = found  # or it was made before the first module was called: the next step tells
         elif found:
             return found if not data or found[0].rule == "nan-origin" else data
     return data or _without_trace(case, harmed)
+
+
+def _left_behind(case: Case, step: int) -> bool:
+    """The training went on after this step, with losses that are finite."""
+    after = [value for k, value in case.series("loss") if k > step]
+    return len(after) >= LATER and all(map(isfinite, after))
 
 
 def _harmed_steps(case: Case) -> set[int]:

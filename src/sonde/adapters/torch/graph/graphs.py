@@ -25,7 +25,9 @@ from sonde.adapters.torch.frames import foreign_frames, user_line
 from sonde.adapters.torch.graph import asked, compiling, interpret, record, verify
 from sonde.adapters.torch.graph.comparison import Comparison
 from sonde.adapters.torch.graph.compiled import CompiledGraph
+from sonde.adapters.torch.graph.latehooks import CompiledModules
 from sonde.adapters.torch.graph.names import Names, NodeName
+from sonde.adapters.torch.graph.overwritten import Overwritten
 from sonde.adapters.torch.graph.retrace import Retrace
 from sonde.adapters.torch.graph.stepping import Stepping
 from sonde.adapters.torch.graph.uncompiled import Uncompiled
@@ -58,6 +60,7 @@ class Region:
         """The forward graph before the backend's own passes, where it has such."""
         self.forward: CompiledGraph | None = None
         self.backward: CompiledGraph | None = None
+        self.overwritten = Overwritten()
 
 
 class Graphs:
@@ -75,6 +78,7 @@ class Graphs:
         self._points: tuple[str, ...] = tuple(
             str(point) for point in self.session.engine.watchpoints if point.origin == "user"
         )
+        self.compiled = CompiledModules()
         self._breaks = record.Breaks()
         self.comparison = Comparison(self)
         self._compared = verify.Tally()
@@ -91,6 +95,7 @@ class Graphs:
         stack = self.eager.stack
         entry = stack[-1] if stack else None
         compiled = entry.ref() if entry is not None else None
+        self.compiled.add(compiled)
         inner = self.eager.entries.get(id(getattr(compiled, "_orig_mod", None)))
         if inner is not None:
             self.modules.add(inner.name)
@@ -284,6 +289,10 @@ class Graphs:
             self.eager.entry_pending = False
             self.eager.stops.stop("entry")
         graph.keep(args)
+        if not graph.backward:
+            graph.region.overwritten.forward(graph, args)
+        elif (found := graph.region.overwritten.backward(args)) is not None:
+            self.session.note("compiled_input_overwritten", step=self.eager.step, backend=graph.region.backend, **found)
         if self._stepping.wanted(graph):
             return self._stepping.run(graph, args)
         if self._due(graph) and verify.affordable(graph.plain, random=graph.random):
