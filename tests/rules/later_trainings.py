@@ -101,6 +101,18 @@ DEEP = """
 """
 
 BUGS: dict[str, tuple[str, str]] = {
+    "hidden units die on the way": (
+        "units-dead",
+        """
+        rectifier = nn.ReLU()  # HERE
+        model = nn.Sequential(nn.Linear(8, 16), rectifier, nn.Linear(16, 3))
+        steps = iter(range(40))
+        def after():
+            if next(steps) == 3:
+                model[0].bias.data.fill_(-50.0)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 40, after=after)
+        """,
+    ),
     "probabilities into kl_div, in a second stage": ("log-probabilities-expected", STUDENT + """
             F.kl_div(student(x[:32]).softmax(1), wanted, reduction="batchmean").backward()  # HERE
             optimizer.step()
@@ -213,6 +225,14 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "one hidden unit in sixteen lives": """
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+        steps = iter(range(40))
+        def after():
+            if next(steps) == 3:
+                model[0].bias.data[1:] = -50.0
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 40, after=after)
+        """,
     "log-probabilities into kl_div, in a second stage": STUDENT + """
             F.kl_div(student(x[:32]).log_softmax(1), wanted, reduction="batchmean").backward()
             optimizer.step()
