@@ -17,14 +17,16 @@ from sonde.store.format import TEMPORARY
 
 
 def plain(value: Any) -> Any:
-    """`value` in standard JSON: NaN and infinities become the strings that `float()` reads back, objects
-    their text."""
+    """`value` in standard JSON: NaN and infinities become the strings that `float()` reads back, dataclasses what they
+    hold, other objects their text."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if hasattr(value, "items"):
         return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "item"):  # a numpy scalar

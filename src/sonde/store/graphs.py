@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 
 from sonde.model.graph import GraphRecord
@@ -14,7 +14,7 @@ FOLDER = "graphs"
 
 def write_graph(folder: Path, graph: GraphRecord) -> Path:
     """Raises OSError."""
-    return write_numbered(folder / FOLDER, graph.number, asdict(graph))
+    return write_numbered(folder / FOLDER, graph.number, graph)
 
 
 def read_graph(path: Path) -> GraphRecord:

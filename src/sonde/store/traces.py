@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ FOLDER = "traces"
 def write_trace(folder: Path, trace: Trace) -> Path:
     """Writes the trace beside the others. Raises OSError."""
     parent = folder / FOLDER
-    return write_numbered(parent, len(list(parent.glob("*.json"))), asdict(trace))
+    return write_numbered(parent, len(list(parent.glob("*.json"))), trace)
 
 
 def read_trace(path: Path) -> Trace:
