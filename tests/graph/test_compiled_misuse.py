@@ -90,3 +90,29 @@ def test_a_hook_that_comes_too_late(foundry: Foundry, tmp_path: Path) -> None:
 def test_hooks_that_are_called(before: str, after: str, size: int, foundry: Foundry, tmp_path: Path) -> None:
     text = HOOK.format(before=before, after=after, size=size)
     assert not found(foundry, tmp_path, text, "hook-after-compiling")
+
+
+LENGTHS = """
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    compiled = torch.compile(model, backend="aot_eager", dynamic={dynamic})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(12):
+        compiled(torch.randn({size}, 4)).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_a_length_that_is_compiled_in(foundry: Foundry, tmp_path: Path) -> None:
+    text = LENGTHS.format(dynamic=False, size="2 + step")
+    (finding,) = found(foundry, tmp_path, text, "compiled-again-and-again")
+    assert finding.source is not None
+    assert finding.source.code.startswith("compiled = torch.compile")
+    assert "size mismatch at index 0" in finding.title
+
+
+@pytest.mark.parametrize(("dynamic", "size"), [(None, "2 + step"), (True, "2 + step"), (False, "2 + step % 3")])
+def test_lengths_that_are_not(dynamic: bool | None, size: str, foundry: Foundry, tmp_path: Path) -> None:
+    assert not found(foundry, tmp_path, LENGTHS.format(dynamic=dynamic, size=size), "compiled-again-and-again")

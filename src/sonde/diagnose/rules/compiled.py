@@ -122,3 +122,46 @@ def late_hooks(case: Case) -> list[Finding]:
         )
         for event in late[:1]
     ]
+
+
+LIMIT = 8
+"""So many versions of one piece of code does torch compile by default, before it gives up and runs it uncompiled."""
+
+
+@rule("compiled-again-and-again")
+def again_and_again(case: Case) -> list[Finding]:
+    """The same code was compiled anew so often that torch gave up on it (`recompile_limit`, 8 by default): each time something
+    that it had taken for constant was another, such as a length with `dynamic=False`, or a number that counts up. The training
+    stands still while it compiles, and runs uncompiled from then on. A few versions (training and evaluation, a smaller last batch)
+    are usual; torch takes a size that changes for variable by itself, unless it was told not to.
+    """
+    reasons: dict[str, list[dict[str, Any]]] = {}
+    for event in case.events:
+        if event.get("kind") == "recompiled":
+            reasons.setdefault(str(event.get("reason", "")).partition("/")[0], []).append(event)
+    often = [events for events in reasons.values() if len(events) >= LIMIT]
+    if not often:
+        return []
+    events = max(often, key=len)
+    last = next((event for event in reversed(events) if event.get("line")), events[-1])
+    why = str(events[-1].get("reason", "")).partition(": ")[2]
+    made = [m["made"] for m in case.facts.get("modules", {}).values() if m["type"] == "OptimizedModule" and m["made"]]
+    line = SourceLine(str(last["file"]), int(last["line"]), "") if last.get("line") else None
+    return [
+        Finding(
+            rule="compiled-again-and-again",
+            severity="warning",
+            title=f"{last.get('function') or 'A function'} was compiled {len(events)} times over: {why}",
+            advice="A size that changes: torch.compile(..., dynamic=True), or torch._dynamo.mark_dynamic on the input; a "
+            "Python number that changes: make it a tensor, or keep it out of the compiled function.",
+            step=int(events[-1].get("step") or 0),
+            phase="forward",
+            source=SourceLine(**made[0]) if len(made) == 1 else line,
+            evidence={
+                "times": len(events),
+                "reasons": [str(event.get("reason")) for event in events[-4:]],
+                "code": str(line or ""),
+            },
+            confidence=0.9,
+        )
+    ]

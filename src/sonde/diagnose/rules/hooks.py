@@ -12,10 +12,12 @@ def hooks(case: Case) -> list[Finding]:
     """A gradient hook was placed with Sonde and not removed: each line once, and whether it changes gradients."""
     placed: dict[tuple[str, int], dict[str, object]] = {}
     for event in case.events:
+        if event.get("kind") not in ("hook", "hook_removed"):
+            continue
         key = (str(event.get("file", "")), int(event.get("line", 0)))
-        if event.get("kind") == "hook":
+        if event["kind"] == "hook":
             placed[key] = event
-        elif event.get("kind") == "hook_removed":
+        else:
             placed.pop(key, None)
     return [
         Finding(
