@@ -104,13 +104,12 @@ BUGS: dict[str, tuple[str, str]] = {
     "hidden units die on the way": (
         "units-dead",
         """
-        rectifier = nn.ReLU()  # HERE
-        model = nn.Sequential(nn.Linear(8, 16), rectifier, nn.Linear(16, 3))
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
         steps = iter(range(40))
         def after():
             if next(steps) == 3:
                 model[0].bias.data.fill_(-50.0)
-        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 40, after=after)
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 40, after=after)  # HERE
         """,
     ),
     "probabilities into kl_div, in a second stage": ("log-probabilities-expected", STUDENT + """
@@ -225,6 +224,20 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "a hinge that is met": """
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+        other = nn.Linear(8, 1)
+        second = torch.optim.SGD(other.parameters(), lr=0.01)
+        for step in range(60):
+            index = torch.randint(0, 256, (16,))
+            optimizer.zero_grad(set_to_none=False)
+            second.zero_grad()
+            F.relu(1e-3 - model(x[index]).mean().abs()).backward()
+            F.mse_loss(other(x[index]), t[index]).backward()
+            optimizer.step()
+            second.step()
+        """,
     "one hidden unit in sixteen lives": """
         model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
         steps = iter(range(40))

@@ -6,7 +6,6 @@ from math import log
 
 from sonde.diagnose.flow import made_by
 from sonde.diagnose.rule import Case, rule
-from sonde.diagnose.rules import blocked
 from sonde.diagnose.told import gradient_rows, parameters, place, some
 from sonde.model.finding import Finding
 
@@ -228,50 +227,5 @@ def feature_scales(case: Case) -> list[Finding]:
             source=place(case.facts["batches"].get("call_line")) or op.source,
             evidence={"feature": column["index"], "absmax": column["absmax"], "others": column["usual"]},
             confidence=0.8,
-        )
-    ]
-
-
-_RECTIFIERS = ("ReLU", "ReLU6", "Hardtanh", "Threshold")
-
-
-@rule("units-dead")
-def dead(case: Case) -> list[Finding]:
-    """A ReLU gives 0 for every unit and sample whenever it was looked at, while the loss is not 0: what lies
-    before it cannot learn any more. Sparse is not dead: one unit that is on, once, is enough for silence.
-    """
-    if case.steps < 10 or blocked.all_zero(case):
-        return []
-    losses = [value for _, value in case.series("loss")]
-    if not losses or abs(losses[-1]) < 1e-6:
-        return []
-    found = []
-    for name, module in case.facts.get("modules", {}).items():
-        if module["type"] not in _RECTIFIERS:
-            continue
-        rows = case.digests(f"{name}:out", ("step", "count", "zero"))
-        late = [row for row in rows if row["step"] >= case.steps / 2]
-        zero = [row["zero"] == row["count"] for row in rows]
-        since = len(zero) - zero[::-1].index(False) if False in zero else 0
-        if late and len(rows) - since >= 3 and all(row["zero"] == row["count"] for row in late):
-            found.append((name, module, rows[since]["step"] if since < len(rows) else 0))
-    if not found:
-        return []
-    name, module, since = found[0]
-    return [
-        Finding(
-            rule="units-dead",
-            severity="error",
-            title=f"All units of {some([n for n, *_ in found])} ({module['type']}) are dead from step {since} on",
-            advice=(
-                "Look at the learning rate and the bias before it; LeakyReLU, GELU or a normalisation before it "
-                "keep units alive."
-            ),
-            step=since,
-            phase="forward",
-            site=f"{name}:out",
-            source=place(module["made"]),
-            evidence={"zero_share": 1.0, "layers": [n for n, *_ in found][:10]},
-            confidence=0.88,
         )
     ]

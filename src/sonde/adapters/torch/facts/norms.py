@@ -53,8 +53,7 @@ class Norms:
 
     def look(self, roots: Iterable[nn.Module], step: int) -> None:
         """An optimizer has stepped; where there are several, what one leaves alone may be another's."""
-        for module in _branches(roots):
-            key = id(module)
+        for key, module in {id(part): part for part in _branches(roots)}.items():
             known = self.frozen.get(key)
             if known is not None and known.ref() is not module:
                 known = None
