@@ -12,8 +12,8 @@ from sonde.model.finding import Finding
 @rule("trained-in-eval-mode")
 def trained_in_eval(case: Case) -> list[Finding]:
     """A model with dropout or batch norm is stepped while it is in eval mode: `train()` was not called (again) after an
-    evaluation. The line is that of the `eval()` which nothing undid. Silent when only parts are in eval mode: frozen
-    batch norm is a choice."""
+    evaluation. The line is that of the only `train()`, which comes before the loop instead of inside, or of the `eval()` which
+    nothing undid. Silent when only parts are in eval mode: frozen batch norm is a choice."""
     found = []
     for name, root in case.facts.get("roots", {}).items():
         wrong, right = root["trained"]["eval"], root["trained"]["train"]
@@ -22,6 +22,7 @@ def trained_in_eval(case: Case) -> list[Finding]:
         if right and root["last_train_step"] is not None and root["last_train_step"] > root["first_eval_step"] + right:
             continue  # goes back and forth
         since = root["first_eval_step"]
+        early = root.get("train_line") if right else None
         found.append(
             Finding(
                 rule="trained-in-eval-mode",
@@ -34,8 +35,9 @@ def trained_in_eval(case: Case) -> list[Finding]:
                 step=since,
                 phase="forward",
                 site=f"{name}:out",
-                source=place(root.get("eval_line")) or place(root["made"]),
+                source=place(early) or place(root.get("eval_line")) or place(root["made"]),
                 evidence={
+                    "eval_called_at": str(place(root.get("eval_line")) or ""),
                     "steps_in_eval_mode": wrong,
                     "steps_in_train_mode": right,
                     "modules": list(root["sensitive"])[:10],

@@ -48,6 +48,8 @@ class RootModes:
         self._eval_step = -1
         self.eval_mode_seen = False
         self.eval_line: dict[str, Any] | None = None
+        self.train_line: dict[str, Any] | None = None
+        """Of a model that was left in eval mode: the only line that calls `train()`, too early or too seldom."""
         """The call of eval() that put it into the mode that it was then trained in."""
         self.evaluated_line: dict[str, Any] | None = None
         """Where it is first called without gradients in train mode."""
@@ -88,6 +90,7 @@ class RootModes:
             if self.first_eval_step is None:
                 self.first_eval_step = step
                 self.eval_line = KNOWN.evaluated.line(root)
+                self.train_line = _train_line(KNOWN.evaluated.place(root))
 
     def called_without_grad(self, step: int) -> None:
         root = self.ref()
@@ -113,6 +116,7 @@ class RootModes:
             "eval_mode_seen": self.eval_mode_seen,
             "made": self.made,
             "eval_line": self.eval_line,
+            "train_line": self.train_line,
             "evaluated_line": self.evaluated_line,
         }
 
@@ -124,3 +128,9 @@ def evaluation_line(place: Place | None) -> dict[str, Any] | None:
         return None
     path, number = place[0].co_filename, place[1]
     return line_at(path, syntax.evaluation_start(path, number) or number)
+
+
+def _train_line(place: Place | None) -> dict[str, Any] | None:
+    path = place[0].co_filename if place is not None else ""
+    number = syntax.only_train_call(path) if path else None
+    return line_at(path, number) if number else None

@@ -91,6 +91,20 @@ def only_call(path: str, name: str) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
+def only_train_call(path: str) -> int | None:
+    """The line of the one `model.train()` in a file, None if there are several."""
+    found = [
+        node.lineno
+        for node in _walk(path)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "train"
+        and not node.keywords
+        and all(isinstance(given, ast.Constant) and given.value is True for given in node.args)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def no_grad_line(path: str, line: int) -> int | None:
     """The `with torch.no_grad():` around a line, or the decorator of the function that it is in; the innermost."""
     best: tuple[int, int] | None = None
