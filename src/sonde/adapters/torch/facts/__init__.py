@@ -31,6 +31,7 @@ from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
 from sonde.adapters.torch.facts.refills import STEPS, refilled
 from sonde.adapters.torch.facts.renewals import Renewals
+from sonde.adapters.torch.facts.repeats import repeated
 from sonde.adapters.torch.facts.scales import Scales
 from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
@@ -94,6 +95,7 @@ class Facts:
         self._optimizers: dict[int, dict[str, Any]] = {}
         self._schedulers: dict[int, dict[str, Any]] = {}
         self._modules: dict[str, dict[str, Any]] = {}
+        self._repeated: list[dict[str, Any]] = []
 
     # -- modules ---------------------------------------------------------------------------------
 
@@ -248,6 +250,7 @@ class Facts:
         self.holdings.look()
         self._strangers = self.strangers.facts(self.eager) or self._strangers
         self._modules |= module_facts(list(self.eager.entries.values()), roots)
+        self._repeated = repeated(roots, self.eager.entries) or self._repeated
 
     @unseen
     def gather(self) -> dict[str, Any]:
@@ -268,6 +271,7 @@ class Facts:
             ],
             "parameters": self.holdings.facts(places),
             "modules": self._modules,
+            "repeated": self._repeated,
             "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
             "loaders": LOADERS.entries,
             "sequence": self.sequence.facts(),

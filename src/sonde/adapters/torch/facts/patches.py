@@ -21,7 +21,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
-from sonde.adapters.torch.facts import loads, refills
+from sonde.adapters.torch.facts import clones, loads, refills
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from sonde.adapters.torch.facts.schedules import given, stepped
@@ -130,6 +130,7 @@ def _modules(current: Current) -> None:
 
     _after(nn.Module, "load_state_dict", loaded)
     _after(nn.Module, "eval", evaluated)
+    _after(nn.modules.transformer, "_get_clones", clones.noted)
     for name in ("to", "half", "bfloat16", "float", "double"):
         _after(nn.Module, name, cast)
 
