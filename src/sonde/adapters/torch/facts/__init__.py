@@ -18,6 +18,7 @@ from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.alignment import apart
 from sonde.adapters.torch.facts.batches import Batches
 from sonde.adapters.torch.facts.clipping import Clipping
+from sonde.adapters.torch.facts.filters import filtered
 from sonde.adapters.torch.facts.functions import careless
 from sonde.adapters.torch.facts.graphs import Graphs
 from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
@@ -287,6 +288,7 @@ class Facts:
             "freezes": freezes(),
             "loaded_itself": loaded_itself(),
             "loads_unmatched": unmatched(),
+            "loads_filtered": filtered(),
             "refilled": refilled(places),
             "careless_functions": careless(),
             "orders_apart": apart(tuple(KNOWN.files())),
