@@ -18,6 +18,7 @@ from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.alignment import apart
 from sonde.adapters.torch.facts.batches import Batches
 from sonde.adapters.torch.facts.clipping import Clipping
+from sonde.adapters.torch.facts.divisions import divisions
 from sonde.adapters.torch.facts.filters import filtered
 from sonde.adapters.torch.facts.functions import careless
 from sonde.adapters.torch.facts.graphs import Graphs
@@ -291,6 +292,7 @@ class Facts:
             "loads_filtered": filtered(),
             "refilled": refilled(places),
             "careless_functions": careless(),
+            "divisions": divisions(KNOWN.files()),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self.inside.made(),
