@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts import resumes, syntax
 from sonde.adapters.torch.facts.alignment import apart
 from sonde.adapters.torch.facts.batches import Batches
 from sonde.adapters.torch.facts.clipping import Clipping
@@ -225,6 +225,7 @@ class Facts:
         STEPS[number] = count
         self.renewals.stepped(optimizer, number, count == 1)
         LOADERS.stepped()
+        resumes.stepped(optimizer, number)
 
     def finished_step(self, step: int) -> None:
         if step in WRITE_AFTER:
@@ -291,6 +292,7 @@ class Facts:
             "loads_unmatched": unmatched(),
             "loads_filtered": filtered(),
             "refilled": refilled(places),
+            "resumed": resumes.resumed(places),
             "careless_functions": careless(),
             "divisions": divisions(KNOWN.files()),
             "orders_apart": apart(tuple(KNOWN.files())),

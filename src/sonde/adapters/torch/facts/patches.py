@@ -21,7 +21,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
-from sonde.adapters.torch.facts import clones, filters, loads, refills
+from sonde.adapters.torch.facts import clones, filters, loads, refills, resumes
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from sonde.adapters.torch.facts.schedules import given, stepped
@@ -250,6 +250,10 @@ def _clearing(current: Current) -> None:
         if eager is not None and eager.facts.sequence.steps < 50:
             eager.facts.sequence.clear_place = user_place(sys._getframe(2))
 
+    def resumed(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        resumes.noted(self, user_place(sys._getframe(2)))
+
+    _after(torch.optim.Optimizer, "load_state_dict", resumed)
     _after(torch.optim.Optimizer, "zero_grad", cleared)
     _after(nn.Module, "zero_grad", cleared)
 
