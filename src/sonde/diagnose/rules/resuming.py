@@ -31,7 +31,7 @@ def not_resumed(case: Case) -> list[Finding]:
 
 def _fresh(scheduler: dict[str, Any]) -> bool:
     """Began at 0 and counts nothing but its own steps."""
-    return scheduler["steps"] >= 1 and scheduler["numbers"].get("last_epoch") == scheduler["steps"]
+    return bool(scheduler["steps"] >= 1 and scheduler["numbers"].get("last_epoch") == scheduler["steps"])
 
 
 def _finding(fact: dict[str, Any], scheduler: dict[str, Any], rate: float) -> Finding:
