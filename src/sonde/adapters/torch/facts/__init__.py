@@ -38,6 +38,7 @@ from sonde.adapters.torch.facts.scales import Scales
 from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
 from sonde.adapters.torch.facts.strangers import Strangers
+from sonde.adapters.torch.facts.tokens import Tokens
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.model.moment import Phase
 
@@ -79,6 +80,7 @@ class Facts:
         self.batches = Batches()
         self.scales = Scales()
         self.norms = Norms(eager.entries)
+        self.tokens = Tokens(eager.entries)
         self.holdings = Holdings(eager)
         self.probe = Probe(eager)
         self.modes: dict[int, RootModes] = {}
@@ -113,6 +115,7 @@ class Facts:
         if _grad_enabled():
             if (eager.step < EVERY_BATCH and root.training) or eager.step < 4 or eager.step % 16 == 0:
                 self.batches.given(modes.name, args, kwargs, eager.step)
+                self.tokens.given(root, args, kwargs)
                 if root.training:
                     self.scales.training(modes.name, args, kwargs, eager.step)
         else:
@@ -281,6 +284,7 @@ class Facts:
             "clipping": self.clipping.facts(),
             "batches": self.batches.facts(),
             "scales": self.scales.facts(),
+            "tokens": self.tokens.facts(),
             "frozen_norms": self.norms.facts(),
             "graphs": self.graphs.facts(),
             "without_grad": self.inside.no_grad_calls,
