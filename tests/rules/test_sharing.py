@@ -69,6 +69,23 @@ BUGS = {
         train(model, torch.optim.SGD(model.parameters(), lr=0.05))
     """,
     ),
+    "activation never called in a loop": (
+        "no-activation-between-layers",
+        """
+        class Deep(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([nn.Linear(8, 16), nn.Linear(16, 16), nn.Linear(16, 3)])
+                self.norms = nn.ModuleList([nn.BatchNorm1d(16), nn.BatchNorm1d(16), nn.Identity()])
+                self.act = nn.GELU()
+            def forward(self, x):
+                for layer, norm in zip(self.layers, self.norms):
+                    x = norm(layer(x))  # HERE
+                return x
+        model = Deep()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.05))
+    """,
+    ),
     "activation thrown away": (
         "no-activation-between-layers",
         """

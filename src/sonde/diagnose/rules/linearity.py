@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from sonde.diagnose.flow import PASSING, consumers, made_by
 from sonde.diagnose.rule import Case, rule
@@ -11,7 +12,8 @@ from sonde.model.finding import Finding
 from sonde.model.trace import OpRecord, Trace
 
 _LAYERS = frozenset(("linear", "conv1d", "conv2d", "conv3d"))
-_PASSING = PASSING | {"dropout", "dropout1d", "dropout2d", "dropout3d"}
+_PASSING = PASSING | {"dropout", "dropout1d", "dropout2d", "dropout3d", "batch_norm"}
+"""With batch norm: of each feature, it is a factor and a shift."""
 _FUNCTIONS = frozenset(
     ("relu", "leaky_relu", "gelu", "elu", "selu", "celu", "silu", "mish", "softplus", "relu6", "hardswish")
 )
@@ -72,13 +74,11 @@ def _never_called(case: Case, pairs: list[tuple[OpRecord, OpRecord]]) -> list[Fi
     modules = case.facts.get("modules", {})
     idle = [n for n, why in told.items() if why == "was never called" and modules.get(n, {}).get("type") in _MODULES]
     for before, op in pairs:
-        unused = [name for name in idle if _holder(name) == _holder(before.module) == _holder(op.module)]
+        holder = _holder(modules, op.module)
+        unused = [name for name in idle if _holder(modules, name) == holder == _holder(modules, before.module)]
         if unused and before.module and op.module:
-            layers = list(
-                dict.fromkeys(
-                    m for pair in pairs for m in (pair[0].module, pair[1].module) if _holder(m) == _holder(op.module)
-                )
-            )
+            near = [one.module for pair in pairs for one in pair if _holder(modules, one.module) == holder]
+            layers = list(dict.fromkeys(near))
             return [
                 Finding(
                     rule="no-activation-between-layers",
@@ -100,8 +100,12 @@ def _never_called(case: Case, pairs: list[tuple[OpRecord, OpRecord]]) -> list[Fi
     return []
 
 
-def _holder(name: str) -> str:
-    return name.rpartition(".")[0]
+def _holder(modules: dict[str, Any], name: str) -> str:
+    """The module that calls another: a list of modules is never called, and calls none."""
+    holder = name.rpartition(".")[0]
+    while holder and modules.get(holder, {}).get("type") in ("ModuleList", "ModuleDict"):
+        holder = holder.rpartition(".")[0]
+    return holder
 
 
 def _thrown_away(trace: Trace) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,13 +17,21 @@ _METHODS = ("div", "div_", "divide", "true_divide")
 
 def divisions(files: Iterable[str]) -> list[dict[str, Any]]:
     """As it stands in the facts: the line, the number, and the function that the line is in."""
-    found: list[dict[str, Any]] = []
-    for path in files:
-        parsed = syntax.tree(path)
-        for owner, node in _nodes(parsed, "") if parsed is not None else ():
-            number = _divisor(node)
-            if number is not None and number >= LARGE and len(found) < MOST:
-                found.append({"line": line_at(path, node.lineno), "by": number, "function": owner})  # type: ignore[attr-defined]
+    return [
+        {"line": line_at(path, number), "by": by, "function": owner}
+        for path in files
+        for number, by, owner in _in_file(path)
+    ][:MOST]
+
+
+@functools.lru_cache(maxsize=32)
+def _in_file(path: str) -> list[tuple[int, float, str]]:
+    parsed = syntax.tree(path)
+    found = []
+    for owner, node in _nodes(parsed, "") if parsed is not None else ():
+        by = _divisor(node)
+        if by is not None and by >= LARGE:
+            found.append((int(getattr(node, "lineno", 0)), by, owner))
     return found
 
 

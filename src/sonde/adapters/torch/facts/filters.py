@@ -103,7 +103,7 @@ def chosen(path: str, name: str, before: int) -> Iterator[tuple[int, ast.expr]]:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
             if _is(node.func.value, name) and len(node.args) == 1:
                 given = node.args[0]
-                yield from chosen(path, given.id, node.lineno) if isinstance(given, ast.Name) else _tested(given)
+                yield from chosen(path, given.id, node.lineno - 1) if isinstance(given, ast.Name) else _tested(given)
         elif isinstance(node, ast.For) and (source := _items(node.iter)) is not None:
             for inner in ast.walk(node):
                 if isinstance(inner, ast.If) and _membership(inner.test) and _puts(inner, name):
