@@ -62,3 +62,46 @@ def _finding(loaded: dict[str, Any]) -> Finding:
         },
         confidence=0.95,
     )
+
+
+@rule("checkpoint-keys-filtered-out")
+def filtered_out(case: Case) -> list[Finding]:
+    """A program keeps those keys of a checkpoint that the model has as well (`if k in own`), and nothing is kept: the names
+    differ, by what a wrapper puts in front or otherwise, so that the model goes on with its random weights.
+
+    With a part of the keys kept it is what such a filter is for (another head), unless hardly any are kept and most of
+    the model would be filled if that part of the names were changed. Silent when a later load filled the model.
+    """
+    return [
+        _filtered_finding(fact)
+        for fact in case.facts.get("loads_filtered", [])
+        if fact["kept"] == 0 or (fact["would_match"] >= 2 and 2 * fact["would_match"] >= fact["own"])
+    ][: 1 if case.steps else 0]
+
+
+def _filtered_finding(fact: dict[str, Any]) -> Finding:
+    part = fact["part"]
+    return Finding(
+        rule="checkpoint-keys-filtered-out",
+        severity="error",
+        title=(
+            f"{fact['kept']} of {fact['given'] or 'the'} keys of {fact['source']} pass this filter: the model keeps its random weights"
+            + (f" ({fact['would_match']} keys differ by {part!r} only)" if part else "")
+        ),
+        advice=(
+            f"Take {part!r} out of the keys on one side first. " if part else "Rename the keys to those of the model. "
+        )
+        + "And look at how many keys are left before they are loaded.",
+        step=0,
+        source=place(fact["line"]),
+        evidence={
+            "given": fact["given"],
+            "kept": fact["kept"],
+            "own_keys": fact["own"],
+            "a_given_key": fact["given_key"],
+            "a_key_of_the_module": fact["own_key"],
+            "would_match": fact["would_match"],
+            "loaded_at": fact["loaded_at"]["line"],
+        },
+        confidence=0.95,
+    )

@@ -77,4 +77,5 @@ def loaded_itself(case: Case) -> list[Finding]:
         )
         for loaded in case.facts.get("loaded_itself", [])
         if case.steps
+        and not any(loaded["line"] == known["loaded_at"] for known in case.facts.get("loads_filtered", []))
     ][:1]

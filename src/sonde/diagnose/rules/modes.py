@@ -241,7 +241,8 @@ def frozen_norm_drifts(case: Case) -> list[Finding]:
     statistics from before, are in train mode while something else is trained: these statistics move to the new data, so that
     the part does not stay what it was. `requires_grad=False` does not stop that, eval mode does.
 
-    Silent for a part that is trained later, that a moving average changes, that had no statistics yet, or whose input comes
+    A model that a function gives ready (a teacher) is put into eval mode where the program gets it, so that line is named; else the
+    line that freezes it. Silent for a part that is trained later, that a moving average changes, that had no statistics yet, or whose input comes
     from something that is trained.
     """
     found = []
@@ -251,19 +252,25 @@ def frozen_norm_drifts(case: Case) -> list[Finding]:
         if _fed_by_trained(case, part):
             continue
         fact = case.facts.get("modules", {}).get(part["branch"], {})
+        own = part.get("variable") or {}
+        name = own.get("name") or part["branch"]
         found.append(
             Finding(
                 rule="frozen-batch-norm-drifts",
                 severity="warning",
                 title=(
-                    f"{part['branch']} is frozen, and the running statistics of its batch norm ({some(part['norms'], 2)}) "
+                    f"{name} is frozen, and the running statistics of its batch norm ({some(part['norms'], 2)}) "
                     "change: it is in train mode"
                 ),
-                advice=f"Call {part['branch']}.eval() after each train(): freezing parameters does not freeze statistics.",
+                advice=(
+                    f"Call {name}.eval()"
+                    + ("" if own else " after each train()")
+                    + ": freezing parameters does not freeze statistics."
+                ),
                 step=part["since"],
                 phase="forward",
                 site=f"{part['branch']}:out",
-                source=place(case.facts.get("freezes")) or place(fact.get("made")),
+                source=place(own.get("line")) or place(case.facts.get("freezes")) or place(fact.get("made")),
                 evidence={
                     "looks": part["looks"],
                     "statistics_had_changed": part["drifted"],

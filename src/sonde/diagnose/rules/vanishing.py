@@ -31,9 +31,9 @@ def vanishes(case: Case) -> list[Finding]:
     where the loss falls, depth does no harm.
     """
     trace = case.first
-    if trace is None or trace.loss is None or not _stuck([value for _, value in case.series("loss")]):
+    if trace is None or trace.loss is None or not stuck([value for _, value in case.series("loss")]):
         return []
-    layers, squashing = _chain(trace)
+    layers, squashing = layers_and_squashing(trace)
     sizes = [(op, name, size) for op, name in layers if (size := _relative(case, name)) is not None]
     if len(sizes) < CHAIN + 1:
         return []
@@ -76,7 +76,7 @@ def vanishes(case: Case) -> list[Finding]:
     ]
 
 
-def _stuck(losses: list[float]) -> bool:
+def stuck(losses: list[float]) -> bool:
     """The loss is, at the end, about what it was at the beginning."""
     quarter = len(losses) // 4
     if len(losses) < 40 or any(value != value for value in losses):
@@ -85,7 +85,7 @@ def _stuck(losses: list[float]) -> bool:
     return first > 0 and last > 0.95 * first
 
 
-def _chain(trace: Trace) -> tuple[list[tuple[OpRecord, str]], list[OpRecord]]:
+def layers_and_squashing(trace: Trace) -> tuple[list[tuple[OpRecord, str]], list[OpRecord]]:
     """Layers with their weights, and squashing activations, on the way to the loss and in the order of their calls."""
     assert trace.loss is not None
     on_the_way = ancestors(trace, trace.ops[trace.loss])

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts import resumes, syntax
 from sonde.adapters.torch.facts.alignment import apart
 from sonde.adapters.torch.facts.batches import Batches
 from sonde.adapters.torch.facts.clipping import Clipping
+from sonde.adapters.torch.facts.divisions import divisions
+from sonde.adapters.torch.facts.filters import filtered
 from sonde.adapters.torch.facts.functions import careless
 from sonde.adapters.torch.facts.graphs import Graphs
 from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
@@ -31,10 +33,12 @@ from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from sonde.adapters.torch.facts.probe import Probe, leaves
 from sonde.adapters.torch.facts.refills import STEPS, refilled
 from sonde.adapters.torch.facts.renewals import Renewals
+from sonde.adapters.torch.facts.repeats import repeated
 from sonde.adapters.torch.facts.scales import Scales
 from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
 from sonde.adapters.torch.facts.strangers import Strangers
+from sonde.adapters.torch.facts.tokens import Tokens
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.model.moment import Phase
 
@@ -76,6 +80,7 @@ class Facts:
         self.batches = Batches()
         self.scales = Scales()
         self.norms = Norms(eager.entries)
+        self.tokens = Tokens(eager.entries)
         self.holdings = Holdings(eager)
         self.probe = Probe(eager)
         self.modes: dict[int, RootModes] = {}
@@ -94,6 +99,7 @@ class Facts:
         self._optimizers: dict[int, dict[str, Any]] = {}
         self._schedulers: dict[int, dict[str, Any]] = {}
         self._modules: dict[str, dict[str, Any]] = {}
+        self._repeated: list[dict[str, Any]] = []
 
     # -- modules ---------------------------------------------------------------------------------
 
@@ -109,6 +115,7 @@ class Facts:
         if _grad_enabled():
             if (eager.step < EVERY_BATCH and root.training) or eager.step < 4 or eager.step % 16 == 0:
                 self.batches.given(modes.name, args, kwargs, eager.step)
+                self.tokens.given(root, args, kwargs)
                 if root.training:
                     self.scales.training(modes.name, args, kwargs, eager.step)
         else:
@@ -221,6 +228,7 @@ class Facts:
         STEPS[number] = count
         self.renewals.stepped(optimizer, number, count == 1)
         LOADERS.stepped()
+        resumes.stepped(optimizer, number)
 
     def finished_step(self, step: int) -> None:
         if step in WRITE_AFTER:
@@ -248,6 +256,7 @@ class Facts:
         self.holdings.look()
         self._strangers = self.strangers.facts(self.eager) or self._strangers
         self._modules |= module_facts(list(self.eager.entries.values()), roots)
+        self._repeated = repeated(roots, self.eager.entries) or self._repeated
 
     @unseen
     def gather(self) -> dict[str, Any]:
@@ -268,12 +277,14 @@ class Facts:
             ],
             "parameters": self.holdings.facts(places),
             "modules": self._modules,
+            "repeated": self._repeated,
             "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
             "loaders": LOADERS.entries,
             "sequence": self.sequence.facts(),
             "clipping": self.clipping.facts(),
             "batches": self.batches.facts(),
             "scales": self.scales.facts(),
+            "tokens": self.tokens.facts(),
             "frozen_norms": self.norms.facts(),
             "graphs": self.graphs.facts(),
             "without_grad": self.inside.no_grad_calls,
@@ -283,8 +294,11 @@ class Facts:
             "freezes": freezes(),
             "loaded_itself": loaded_itself(),
             "loads_unmatched": unmatched(),
+            "loads_filtered": filtered(),
             "refilled": refilled(places),
+            "resumed": resumes.resumed(places),
             "careless_functions": careless(),
+            "divisions": divisions(KNOWN.files()),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self.inside.made(),

@@ -39,14 +39,14 @@ def noted(module: nn.Module, state: Mapping[str, Any], result: Any, place: Place
         return
     shapes = {name: own[name].shape for name in missing if name in own}
     left = {name: value.shape for name in unexpected if isinstance(value := state.get(name), Tensor)}
-    how, part, count = _renaming(left, shapes)
+    how, part, count = renaming(left, shapes)
     if count:
         entry = {"type": type(module).__name__, "own": len(own), "given": len(state), "matched": matched}
         entry |= {"how": how, "part": part, "would_match": count, "given_key": unexpected[0], "own_key": missing[0]}
         _LOADS[place] = (weakref.ref(module), entry)
 
 
-def _renaming(left: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, str, int]:
+def renaming(left: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, str, int]:
     """What is to be done with the keys that are left over, with which part of their names, and how many then match."""
     bare: dict[str, Any] = {}
     for name, shape in wanted.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -11,6 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sonde.adapters.torch.facts.origins import KNOWN
+from sonde.adapters.torch.facts.variables import holder
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.entry import Entry
@@ -32,6 +34,8 @@ class Branch:
         self.norms = list(norms)
         self.experienced = any(_batches(norm) >= EXPERIENCED or id(norm) in KNOWN.loaded for norm in norms.values())
         """Its statistics came from elsewhere: a training before, or a state that was loaded."""
+        self.variable: dict[str, Any] | None = None
+        """Of a model that is frozen as a whole and was made elsewhere: the program's name for it, and where it got it."""
         self._weights = _print(module)
         self._tracked = {path: _batches(norm) for path, norm in norms.items()}
 
@@ -53,7 +57,8 @@ class Norms:
 
     def look(self, roots: Iterable[nn.Module], step: int) -> None:
         """An optimizer has stepped; where there are several, what one leaves alone may be another's."""
-        for key, module in {id(part): part for part in _branches(roots)}.items():
+        known_roots = list(roots)
+        for key, module in {id(part): part for part in _branches(known_roots)}.items():
             known = self.frozen.get(key)
             if known is not None and known.ref() is not module:
                 known = None
@@ -68,7 +73,11 @@ class Norms:
                 if not known.look(module, norms):
                     self._give_up(key)
             elif norms and _has_layers(module) and len(self.frozen) < MOST_BRANCHES:
-                self.frozen[key] = Branch(module, norms, step)
+                branch = self.frozen[key] = Branch(module, norms, step)
+                if any(module is root for root in known_roots):
+                    variable = holder(sys._getframe(1), module)
+                    if variable is not None and variable["line"] != KNOWN.made.line(module):
+                        branch.variable = variable
 
     def _give_up(self, key: int) -> None:
         self._changing.add(key)
@@ -78,6 +87,7 @@ class Norms:
         return [
             {
                 "branch": self._name(key, branch.ref()),
+                "variable": branch.variable,
                 "norms": branch.norms[:16],
                 "since": branch.since,
                 "looks": branch.looks,

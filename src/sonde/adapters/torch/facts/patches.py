@@ -21,7 +21,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 
-from sonde.adapters.torch.facts import loads, refills
+from sonde.adapters.torch.facts import clones, filters, loads, refills, resumes
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from sonde.adapters.torch.facts.schedules import given, stepped
@@ -110,14 +110,18 @@ def _modules(current: Current) -> None:
     def loaded(result: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
         KNOWN.loaded.update(id(module) for module in self.modules())
         state = args[0] if args else kwargs.get("state_dict")
-        if isinstance(state, Mapping):
-            loads.noted(self, state, result, user_place(sys._getframe(2)))
-        assigned = args[2] if len(args) > 2 else kwargs.get("assign")
-        if isinstance(state, Mapping) and not assigned and _own(self, state):
-            place = user_place(sys._getframe(2))
-            if place is not None and (place in KNOWN.loaded_itself or len(KNOWN.loaded_itself) < 16):
-                count = KNOWN.loaded_itself.get(place, ("", 0))[1]
-                KNOWN.loaded_itself[place] = (type(self).__name__, count + 1)
+        if not isinstance(state, Mapping):
+            return
+        place = user_place(sys._getframe(2))
+        loads.noted(self, state, result, place)
+        if args[2] if len(args) > 2 else kwargs.get("assign"):
+            return
+        filters.noted(self, state, sys._getframe(2), place)
+        if place is None or not _own(self, state):
+            return
+        if place in KNOWN.loaded_itself or len(KNOWN.loaded_itself) < 16:
+            count = KNOWN.loaded_itself.get(place, ("", 0))[1]
+            KNOWN.loaded_itself[place] = (type(self).__name__, count + 1)
 
     def cast(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
         if (not args and not kwargs) or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
@@ -130,6 +134,7 @@ def _modules(current: Current) -> None:
 
     _after(nn.Module, "load_state_dict", loaded)
     _after(nn.Module, "eval", evaluated)
+    _after(nn.modules.transformer, "_get_clones", clones.noted)
     for name in ("to", "half", "bfloat16", "float", "double"):
         _after(nn.Module, name, cast)
 
@@ -245,6 +250,10 @@ def _clearing(current: Current) -> None:
         if eager is not None and eager.facts.sequence.steps < 50:
             eager.facts.sequence.clear_place = user_place(sys._getframe(2))
 
+    def resumed(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        resumes.noted(self, user_place(sys._getframe(2)))
+
+    _after(torch.optim.Optimizer, "load_state_dict", resumed)
     _after(torch.optim.Optimizer, "zero_grad", cleared)
     _after(nn.Module, "zero_grad", cleared)
 

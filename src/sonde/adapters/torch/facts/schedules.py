@@ -34,7 +34,7 @@ def stepped(scheduler: Any, place_of: Any, args: tuple[Any, ...] = ()) -> None:
     seen = STEPPED.get(number)
     if seen is None:
         place: Place | None = place_of()
-        done = KNOWN.number(scheduler.optimizer) in KNOWN.stepped
+        done = KNOWN.number(scheduler.optimizer) in KNOWN.stepped or bool(scheduler.optimizer.state)  # resumed
         STEPPED[number] = {"steps": 1, "before_optimizer": not done, "line": line(place)}
     else:
         seen["steps"] += 1
