@@ -20,6 +20,7 @@ from sonde.adapters.torch.facts.batches import Batches
 from sonde.adapters.torch.facts.clipping import Clipping
 from sonde.adapters.torch.facts.functions import careless
 from sonde.adapters.torch.facts.graphs import Graphs
+from sonde.adapters.torch.facts.hooks import HOOKS
 from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
 from sonde.adapters.torch.facts.inside import Inside
 from sonde.adapters.torch.facts.inventory import module_facts, optimizer_facts
@@ -288,6 +289,7 @@ class Facts:
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self.inside.made(),
+            "hooks": HOOKS.facts({key: entry.name for key, entry in self.eager.entries.items()}),
         }
 
     def _optimizer_now(self, number: int, known: dict[str, Any]) -> dict[str, Any]:
