@@ -308,6 +308,7 @@ def broadcasting(case: Case) -> list[Finding]:
                 continue
         elif op.op not in ("sub", "rsub", "eq", "mul") or not _crossed(trace, op, a, b):
             continue
+        product = op.op == "mul"
         return [
             Finding(
                 rule="loss-broadcasts",

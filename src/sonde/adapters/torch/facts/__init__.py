@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -36,6 +37,7 @@ from sonde.adapters.torch.facts.scales import Scales
 from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
 from sonde.adapters.torch.facts.strangers import Strangers
+from sonde.adapters.torch.facts.untouched import Untouched
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.model.moment import Phase
 
@@ -77,6 +79,7 @@ class Facts:
         self.batches = Batches()
         self.scales = Scales()
         self.norms = Norms(eager.entries)
+        self.untouched = Untouched()
         self.holdings = Holdings(eager)
         self.probe = Probe(eager)
         self.modes: dict[int, RootModes] = {}
@@ -118,12 +121,20 @@ class Facts:
                 self.scales.evaluation(modes.name, args, kwargs, eager.step)
         if not root.training:
             modes.eval_mode_seen = True
+            if eager.step:
+                self.untouched.evaluated(root, modes.name, eager.step)
             looked = self.evaluations.get(id(root), 0)
             if looked < 2 and not KNOWN.compiled and not _fast_path(root):
                 self.evaluations[id(root)] = looked + 1
                 eager.idle = False
                 self.probe.start()
         eager.session.spent_since(mark)
+
+    @unseen
+    def stranger_evaluated(self, root: nn.Module) -> None:
+        """A model that is only evaluated, between steps of which nothing else is noted."""
+        if self.eager.step and not self.eager.stack and self.eager.thread == get_ident():
+            self.untouched.evaluated(root, type(root).__name__, self.eager.step)
 
     def _meet(self, root: nn.Module) -> RootModes:
         self.root_ids.add(id(root))
@@ -235,6 +246,7 @@ class Facts:
         try:
             if ended:
                 self.graphs.ended()
+                LOADERS.ended()
             self.eager.session.writer.facts(self.gather())
         except Exception as problem:
             self.eager.session.guard.contain("writing the facts", problem)
@@ -276,6 +288,7 @@ class Facts:
             "batches": self.batches.facts(),
             "scales": self.scales.facts(),
             "frozen_norms": self.norms.facts(),
+            "untouched_norms": self.untouched.facts(),
             "graphs": self.graphs.facts(),
             "without_grad": self.inside.no_grad_calls,
             "reached": self.reached,
