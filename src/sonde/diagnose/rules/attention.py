@@ -11,7 +11,9 @@ from sonde.model.finding import Finding
 from sonde.model.trace import OpRecord, TensorFact, Trace
 
 _PRODUCTS = frozenset(("matmul", "bmm", "mm", "einsum", "baddbmm"))
-_SCALING = frozenset(("mul", "rmul", "mul_", "div", "truediv", "div_", "rdiv", "normalize", "layer_norm", "rms_norm", "tanh"))
+_SCALING = frozenset(
+    ("mul", "rmul", "mul_", "div", "truediv", "div_", "rdiv", "normalize", "layer_norm", "rms_norm", "tanh")
+)
 _MASKING = frozenset(("masked_fill", "masked_fill_", "where", "add", "radd", "add_", "nan_to_num", "softplus"))
 CONCENTRATED = 0.7
 """Mean sum of squared weights: 1 where each row is one-hot, 1/n where n keys count alike."""
@@ -34,7 +36,11 @@ def not_scaled(case: Case) -> list[Finding]:
         if op.op not in ("softmax", "Softmax") or not op.inputs or not op.outputs or not op.inputs[0].requires_grad:
             continue
         weights = op.outputs[0]
-        if len(weights.shape) < 2 or weights.shape[-1] < 4 or op.arguments.get("dim") not in (-1, len(weights.shape) - 1):
+        if (
+            len(weights.shape) < 2
+            or weights.shape[-1] < 4
+            or op.arguments.get("dim") not in (-1, len(weights.shape) - 1)
+        ):
             continue
         product = _scores(trace, op.inputs[0])
         if product is None or not _weigh(trace, weights):
@@ -101,5 +107,10 @@ def _scores(trace: Trace, fact: TensorFact) -> OpRecord | None:
 def _weigh(trace: Trace, weights: TensorFact) -> bool:
     """Whether they weigh values: a product follows, perhaps after dropout."""
     users = consumers(trace, weights)
-    users += [user for one in users if one.op in ("dropout", *PASSING) and one.outputs for user in consumers(trace, one.outputs[0])]
+    users += [
+        user
+        for one in users
+        if one.op in ("dropout", *PASSING) and one.outputs
+        for user in consumers(trace, one.outputs[0])
+    ]
     return any(user.op in _PRODUCTS for user in users)

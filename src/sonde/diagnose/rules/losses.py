@@ -315,7 +315,11 @@ def broadcasting(case: Case) -> list[Finding]:
                 severity="error",
                 title=(
                     f"{op.op} broadcasts {list(a.shape)} against {list(b.shape)}: every "
-                    + ("sample is multiplied with every other" if product else "prediction is compared with every target")
+                    + (
+                        "sample is multiplied with every other"
+                        if product
+                        else "prediction is compared with every target"
+                    )
                 ),
                 advice="Give both the same shape: squeeze(-1) the "
                 + ("(N, 1) or unsqueeze(-1) the (N,)." if product else "predictions or unsqueeze(-1) the targets."),

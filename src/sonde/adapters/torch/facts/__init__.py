@@ -21,8 +21,8 @@ from sonde.adapters.torch.facts.batches import Batches
 from sonde.adapters.torch.facts.clipping import Clipping
 from sonde.adapters.torch.facts.functions import careless
 from sonde.adapters.torch.facts.graphs import Graphs
-from sonde.adapters.torch.facts.hooks import HOOKS
 from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
+from sonde.adapters.torch.facts.hooks import HOOKS
 from sonde.adapters.torch.facts.inside import Inside
 from sonde.adapters.torch.facts.inventory import module_facts, optimizer_facts
 from sonde.adapters.torch.facts.loaders import LOADERS

@@ -25,7 +25,9 @@ def unread(optimizer: Any) -> dict[str, Any] | None:
     if made is None or len(made[1]) != len(optimizer.param_groups):
         return None  # a group was added: it took its numbers from the defaults
     defaults, groups = made
-    changed = [("defaults", key, value) for key, value in _plain(optimizer.defaults).items() if defaults.get(key) != value]
+    changed = [
+        ("defaults", key, value) for key, value in _plain(optimizer.defaults).items() if defaults.get(key) != value
+    ]
     if type(optimizer).__module__.startswith("torch.optim"):
         own = _plain(vars(optimizer))
         changed += [("attribute", key, value) for key, value in own.items() if key in defaults]
@@ -51,7 +53,9 @@ def _set(path: str, where: str, key: str) -> Iterator[int]:
     """Lines such as `optimizer.defaults["lr"] = ...`, `optimizer.lr *= ...`."""
     tree = syntax.tree(path)
     for node in ast.walk(tree) if tree is not None else ():
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        )
         for target in targets:
             if where == "attribute":
                 if isinstance(target, ast.Attribute) and target.attr == key and not _is_self(target.value):

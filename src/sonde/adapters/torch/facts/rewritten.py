@@ -30,7 +30,13 @@ class Watched:
     """One attribute of one data set, over the passes."""
 
     def __init__(self, name: str, attribute: str, line: dict[str, Any]) -> None:
-        self.facts: dict[str, Any] = {"dataset": name, "attribute": attribute, "line": line, "compared": 0, "changed": 0}
+        self.facts: dict[str, Any] = {
+            "dataset": name,
+            "attribute": attribute,
+            "line": line,
+            "compared": 0,
+            "changed": 0,
+        }
         self.attribute = attribute
         self._last: list[float] | None = None
 

@@ -127,9 +127,13 @@ def _updates(path: str) -> Iterator[int]:
             parts = [part for statement in node.body for part in ast.walk(statement)]
             if any(_averages(part) for part in parts):
                 yield node.lineno
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr.startswith(("_foreach_lerp_", "_foreach_mul_")) and _parameters(node) >= 1:
-                yield node.lineno
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("_foreach_lerp_", "_foreach_mul_")
+            and _parameters(node)
+        ):
+            yield node.lineno
 
 
 def _averages(node: ast.AST) -> bool:
