@@ -14,7 +14,7 @@ _PRODUCTS = frozenset(("matmul", "bmm", "mm", "einsum", "baddbmm"))
 _SCALING = frozenset(
     ("mul", "rmul", "mul_", "div", "truediv", "div_", "rdiv", "normalize", "layer_norm", "rms_norm", "tanh")
 )
-_MASKING = frozenset(("masked_fill", "masked_fill_", "where", "add", "radd", "add_", "nan_to_num", "softplus"))
+_MASKING = frozenset(("masked_fill", "masked_fill_", "where", "add", "radd", "add_", "nan_to_num"))
 CONCENTRATED = 0.7
 """Mean sum of squared weights: 1 where each row is one-hot, 1/n where n keys count alike."""
 SPREAD = 4.0

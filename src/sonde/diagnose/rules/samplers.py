@@ -6,16 +6,19 @@ from sonde.diagnose.rule import Case, rule
 from sonde.diagnose.told import place
 from sonde.model.finding import Finding
 
+PART = 4
+"""A data set may count its samples several times over."""
+
 
 @rule("sampler-weights-too-few")
 def too_few_weights(case: Case) -> list[Finding]:
-    """A WeightedRandomSampler has less than half as many weights as its data set has samples, as when it is given one weight
+    """A WeightedRandomSampler has far fewer weights than its data set has samples (a quarter at most), as when it is given one weight
     for each class. It draws numbers below the number of its weights: only the first few samples of the data set are
     ever seen, and they are learnt by heart."""
     found = []
     for loader in case.facts.get("loaders", []):
         drawn, length = loader.get("weighted"), loader.get("length")
-        if not drawn or not length or not loader["steps"] or drawn["weights"] * 2 > length:
+        if not drawn or not length or not loader["steps"] or drawn["weights"] * PART > length:
             continue
         found.append(
             Finding(

@@ -38,6 +38,7 @@ from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
 from sonde.adapters.torch.facts.strangers import Strangers
 from sonde.adapters.torch.facts.untouched import Untouched
+from sonde.adapters.torch.modes import transforming
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.model.moment import Phase
 
@@ -133,8 +134,9 @@ class Facts:
     @unseen
     def stranger_evaluated(self, root: nn.Module) -> None:
         """A model that is only evaluated, between steps of which nothing else is noted."""
-        if self.eager.step and not self.eager.stack and self.eager.thread == get_ident():
-            self.untouched.evaluated(root, type(root).__name__, self.eager.step)
+        eager = self.eager
+        if eager.step and not transforming() and eager.thread == get_ident():
+            self.untouched.evaluated(root, type(root).__name__, eager.step)
 
     def _meet(self, root: nn.Module) -> RootModes:
         self.root_ids.add(id(root))

@@ -33,7 +33,7 @@ def unread(optimizer: Any) -> dict[str, Any] | None:
         changed += [("attribute", key, value) for key, value in own.items() if key in defaults]
     for where, key, value in changed:
         now = [_plain(group).get(key) for group in optimizer.param_groups]
-        if key not in defaults or value in now or now != [group.get(key) for group in groups]:
+        if key not in defaults or None in now or value in now or now != [group.get(key) for group in groups]:
             continue
         lines = [(path, number) for path in KNOWN.files() for number in _set(path, where, key)]
         if len({path for path, _ in lines}) == 1:

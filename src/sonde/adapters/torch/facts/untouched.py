@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sonde.adapters.torch.facts import syntax
-from sonde.adapters.torch.facts.norms import _print
+from sonde.adapters.torch.facts.norms import fingerprint
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 
 MOST_ROOTS = 32
@@ -52,7 +52,7 @@ class Seen:
         if not self.norms:
             self.norms = list(norms)
             self.line = line(user_place(sys._getframe(2)))
-        now = _print(root)
+        now = fingerprint(root)
         self.changes += self._print is not None and now != self._print
         self._print = now
         self.updates = min((p._version for p in root.parameters() if not p.is_inference()), default=0)
