@@ -152,6 +152,8 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     if eager.tracer is not None:
         return eager.replay.traced_call(_original_call, _observe, self, args, kwargs)
     if eager.idle and id(self) not in eager.facts.root_ids:
+        if not (self.training or eager.stack or id(self) in eager.facts.untouched.parts or is_grad_enabled()):
+            charged(eager, "looking at an evaluation", eager.facts.stranger_evaluated, self)
         return _original_call(self, *args, **kwargs)
     return _observe(eager, self, args, kwargs)
 

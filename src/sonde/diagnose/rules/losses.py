@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sonde.diagnose.flow import PASSING, consumers, made_by, producer
+from sonde.diagnose.products import multiplied
 from sonde.diagnose.rule import Case, rule
 from sonde.model.finding import Finding
 from sonde.model.trace import OpRecord, TensorFact, Trace
@@ -291,8 +292,9 @@ def single_class(case: Case) -> list[Finding]:
 @rule("loss-broadcasts")
 def broadcasting(case: Case) -> list[Finding]:
     """Predictions and targets of different shapes, (N, 1) and (N,), are broadcast to (N, N): every prediction is
-    compared with every target, and the best that can be learnt is the mean. Seen in the losses of torch and in a
-    difference of one's own.
+    compared with every target, and the best that can be learnt is the mean. Seen in the losses of torch, in a
+    difference of one's own, and in a product (log-probabilities with advantages, losses with weights) that is then averaged
+    as a whole: the mean of all products is the product of the means.
     """
     for trace, op in case.trained_ops():
         if len(op.inputs) < 2:
@@ -306,15 +308,21 @@ def broadcasting(case: Case) -> list[Finding]:
                 continue
         elif op.op not in ("sub", "rsub", "eq", "mul") or not _crossed(trace, op, a, b):
             continue
+        product = op.op == "mul"
         return [
             Finding(
                 rule="loss-broadcasts",
                 severity="error",
                 title=(
-                    f"{op.op} broadcasts {list(a.shape)} against {list(b.shape)}: every prediction is compared with "
-                    "every target"
+                    f"{op.op} broadcasts {list(a.shape)} against {list(b.shape)}: every "
+                    + (
+                        "sample is multiplied with every other"
+                        if product
+                        else "prediction is compared with every target"
+                    )
                 ),
-                advice="Give both the same shape: squeeze(-1) the predictions or unsqueeze(-1) the targets.",
+                advice="Give both the same shape: squeeze(-1) the "
+                + ("(N, 1) or unsqueeze(-1) the (N,)." if product else "predictions or unsqueeze(-1) the targets."),
                 step=trace.step,
                 phase="forward",
                 site=_at(op),
@@ -339,7 +347,9 @@ def _crossed(trace: Trace, op: OpRecord, a: TensorFact, b: TensorFact) -> bool:
     made = producer(trace, column)
     if made is not None and made.op in ("unsqueeze", "getitem", "view", "reshape"):
         return False  # somebody wanted a column
-    return bool(op.outputs) and op.outputs[0].requires_grad and op.op != "mul"
+    if not op.outputs or not op.outputs[0].requires_grad:
+        return False
+    return op.op != "mul" or multiplied(trace, op, column, row)
 
 
 def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,7 @@ from sonde.adapters.torch.facts.filters import filtered
 from sonde.adapters.torch.facts.functions import careless
 from sonde.adapters.torch.facts.graphs import Graphs
 from sonde.adapters.torch.facts.holdings import Holdings, looked_at, optimizers
+from sonde.adapters.torch.facts.hooks import HOOKS
 from sonde.adapters.torch.facts.inside import Inside
 from sonde.adapters.torch.facts.inventory import module_facts, optimizer_facts
 from sonde.adapters.torch.facts.loaders import LOADERS
@@ -39,6 +41,8 @@ from sonde.adapters.torch.facts.schedules import STEPPED, scheduler_facts
 from sonde.adapters.torch.facts.sequence import Sequence
 from sonde.adapters.torch.facts.strangers import Strangers
 from sonde.adapters.torch.facts.tokens import Tokens
+from sonde.adapters.torch.facts.untouched import Untouched
+from sonde.adapters.torch.modes import transforming
 from sonde.adapters.torch.tensors import tensors_in
 from sonde.model.moment import Phase
 
@@ -81,6 +85,7 @@ class Facts:
         self.scales = Scales()
         self.norms = Norms(eager.entries)
         self.tokens = Tokens(eager.entries)
+        self.untouched = Untouched()
         self.holdings = Holdings(eager)
         self.probe = Probe(eager)
         self.modes: dict[int, RootModes] = {}
@@ -124,12 +129,21 @@ class Facts:
                 self.scales.evaluation(modes.name, args, kwargs, eager.step)
         if not root.training:
             modes.eval_mode_seen = True
+            if eager.step:
+                self.untouched.evaluated(root, modes.name, eager.step)
             looked = self.evaluations.get(id(root), 0)
             if looked < 2 and not KNOWN.compiled and not _fast_path(root):
                 self.evaluations[id(root)] = looked + 1
                 eager.idle = False
                 self.probe.start()
         eager.session.spent_since(mark)
+
+    @unseen
+    def stranger_evaluated(self, root: nn.Module) -> None:
+        """A model that is only evaluated, between steps of which nothing else is noted."""
+        eager = self.eager
+        if eager.step and not transforming() and eager.thread == get_ident():
+            self.untouched.evaluated(root, type(root).__name__, eager.step)
 
     def _meet(self, root: nn.Module) -> RootModes:
         self.root_ids.add(id(root))
@@ -242,6 +256,7 @@ class Facts:
         try:
             if ended:
                 self.graphs.ended()
+                LOADERS.ended()
             self.eager.session.writer.facts(self.gather())
         except Exception as problem:
             self.eager.session.guard.contain("writing the facts", problem)
@@ -286,6 +301,7 @@ class Facts:
             "scales": self.scales.facts(),
             "tokens": self.tokens.facts(),
             "frozen_norms": self.norms.facts(),
+            "untouched_norms": self.untouched.facts(),
             "graphs": self.graphs.facts(),
             "without_grad": self.inside.no_grad_calls,
             "reached": self.reached,
@@ -302,6 +318,7 @@ class Facts:
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self.inside.made(),
+            "hooks": HOOKS.facts({key: entry.name for key, entry in self.eager.entries.items()}),
         }
 
     def _optimizer_now(self, number: int, known: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sonde.adapters.torch import batches
 from sonde.adapters.torch.batches import sample_place
 from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at, user_place
+from sonde.adapters.torch.facts.samplers import weighted
 from sonde.adapters.torch.facts.samples import shared
 from sonde.adapters.torch.frames import is_user
 from sonde.adapters.torch.tensors import tensors_in
@@ -266,6 +267,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "made": KNOWN.made.line(loader),
         "batch_size": loader.batch_size,
         "sampler": type(loader.sampler).__name__,
+        "weighted": weighted(loader),
         "own_batch_sampler": type(loader.batch_sampler).__name__ != "BatchSampler",
         "drop_last": loader.drop_last,
         "seed": _seed(loader),

@@ -8,6 +8,7 @@ from typing import Any
 
 from sonde.adapters.torch.facts.batches import loader_facts
 from sonde.adapters.torch.facts.origins import Place, line
+from sonde.adapters.torch.facts.rewritten import Watched, own, watched
 
 MOST = 16
 
@@ -19,6 +20,7 @@ class Loaders:
         self.entries: list[dict[str, Any]] = []
         self._known: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
         self._current: dict[str, Any] | None = None
+        self._rewritten: dict[int, tuple[weakref.ref[Any], Watched | None]] = {}
 
     def iterated(self, loader: Any, place_of: Callable[[], Place | None]) -> None:
         known = self._known.get(id(loader))
@@ -32,6 +34,27 @@ class Loaders:
         self._current["passes"] += 1
         if self._current["iterated"] is None:
             self._current["iterated"] = line(place_of())
+        if not loader.num_workers:  # a worker writes into a copy of its own
+            self._current["rewritten"] = self._look(loader.dataset)
+
+    def _look(self, dataset: Any) -> dict[str, Any] | None:
+        """At what the data set keeps, where its source says that it writes into it."""
+        known = self._rewritten.get(id(dataset))
+        if known is None or known[0]() is not dataset:
+            if len(self._rewritten) >= MOST or type(dataset).__weakrefoffset__ == 0:  # a list, say
+                return None
+            known = self._rewritten[id(dataset)] = (weakref.ref(dataset), watched(dataset))
+        if known[1] is None:
+            return None
+        known[1].look(getattr(own(dataset), known[1].attribute, None))
+        return known[1].facts
+
+    def ended(self) -> None:
+        """The last pass is over."""
+        for ref, found in self._rewritten.values():
+            dataset = ref()
+            if dataset is not None and found is not None:
+                found.look(getattr(own(dataset), found.attribute, None))
 
     def _describe(self, loader: Any) -> dict[str, Any] | None:
         facts = {**loader_facts(loader), "passes": 0, "steps": 0, "iterated": None}

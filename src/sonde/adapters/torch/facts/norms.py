@@ -36,7 +36,7 @@ class Branch:
         """Its statistics came from elsewhere: a training before, or a state that was loaded."""
         self.variable: dict[str, Any] | None = None
         """Of a model that is frozen as a whole and was made elsewhere: the program's name for it, and where it got it."""
-        self._weights = _print(module)
+        self._weights = fingerprint(module)
         self._tracked = {path: _batches(norm) for path, norm in norms.items()}
 
     def look(self, module: nn.Module, norms: dict[str, _BatchNorm]) -> bool:
@@ -45,7 +45,7 @@ class Branch:
         tracked = {path: _batches(norm) for path, norm in norms.items()}
         self.drifted += any(count > self._tracked.get(path, count) for path, count in tracked.items())
         self._tracked |= tracked
-        return _print(module) == self._weights
+        return fingerprint(module) == self._weights
 
 
 class Norms:
@@ -130,7 +130,7 @@ def _has_layers(module: nn.Module) -> bool:
     return any(parameter.ndim >= 2 for parameter in module.parameters())
 
 
-def _print(module: nn.Module) -> float:
+def fingerprint(module: nn.Module) -> float:
     """A few values of its weights."""
     some = [p.detach().reshape(-1)[:SAMPLED] for p in list(module.parameters())[:SAMPLED] if p.device.type == "cpu"]
     return float(torch.cat([values.double() for values in some]).sum()) if some else 0.0

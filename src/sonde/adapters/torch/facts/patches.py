@@ -19,9 +19,10 @@ import torch.nn.utils.clip_grad
 from torch import nn
 from torch.compiler import is_dynamo_compiling
 from torch.optim import lr_scheduler
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, WeightedRandomSampler
 
-from sonde.adapters.torch.facts import clones, filters, loads, refills, resumes
+from sonde.adapters.torch.facts import clones, defaults, filters, loads, refills, resumes
+from sonde.adapters.torch.facts.hooks import HOOKS, KINDS
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from sonde.adapters.torch.facts.schedules import given, stepped
@@ -35,6 +36,7 @@ Current = Callable[[], "Eager | None"]
 def observe_facts(current: Current) -> None:
     """Once in a process, right after torch is imported. `current` gives the adapter while a training is watched."""
     _modules(current)
+    _hooks(current)
     _initialisers()
     _schedulers()
     _loaders()
@@ -54,6 +56,7 @@ def _note_optimizer(optimizer: Any, frame: Any) -> None:
     KNOWN.made.note(optimizer, user_place(frame, making=optimizer))
     KNOWN.optimizers.add(optimizer)
     KNOWN.count(optimizer)
+    defaults.noted(optimizer)
 
 
 def _quietly(note: Callable[[], Any]) -> None:
@@ -137,6 +140,17 @@ def _modules(current: Current) -> None:
     _after(nn.modules.transformer, "_get_clones", clones.noted)
     for name in ("to", "half", "bfloat16", "float", "double"):
         _after(nn.Module, name, cast)
+
+
+def _hooks(current: Current) -> None:
+    for kind in KINDS:
+
+        def registered(handle: Any, self: nn.Module, *args: Any, _kind: str = kind, **kwargs: Any) -> None:
+            eager = current()
+            if eager is not None and eager.thread == get_ident():
+                HOOKS.registered(_kind, self, handle, eager.step, user_place(sys._getframe(2)))
+
+        _after(nn.Module, kind, registered)
 
 
 def _own(module: nn.Module, state: Mapping[str, Any]) -> bool:
@@ -233,6 +247,7 @@ def _loaders() -> None:
         KNOWN.made.note(self, user_place(sys._getframe(2), making=self))
 
     _after(DataLoader, "__init__", created)
+    _after(WeightedRandomSampler, "__init__", created)
     original = DataLoader.__iter__
 
     @functools.wraps(original)
