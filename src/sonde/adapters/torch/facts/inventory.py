@@ -51,7 +51,7 @@ def module_facts(entries: Iterable[Entry], roots: Iterable[nn.Module]) -> dict[s
                 "type": entry.type,
                 "library": type(module).__module__.startswith("torch.nn"),
                 "made": KNOWN.made.line(module),
-                "cast": _cast(module),
+                "cast": cast_line(module),
                 "training": module.training,
                 "hidden": id(module) not in inside,
                 "settings": settings(module),
@@ -59,7 +59,7 @@ def module_facts(entries: Iterable[Entry], roots: Iterable[nn.Module]) -> dict[s
     return found
 
 
-def _cast(module: nn.Module) -> dict[str, Any] | None:
+def cast_line(module: nn.Module) -> dict[str, Any] | None:
     """Where its dtype was chosen: the name that was given to the call, if it has one, else the call."""
     place = KNOWN.cast.place(module)
     if place is None:

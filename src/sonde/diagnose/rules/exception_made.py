@@ -1,0 +1,114 @@
+"""Exceptions of objects that were made in a way that a later call does not take: the line that made them."""
+
+from __future__ import annotations
+
+from sonde.diagnose.exceptions import Cause, Event, code, family, message
+
+
+@family("class-called-as-function")
+def class_called_as_function(event: Event) -> Cause | None:
+    """A class of layers or losses is called with tensors, as if it were an object of it: the tensors are taken for its
+    options. The finding names the line that gives the class its name without making an object, else the call."""
+    found = event.get("class_called")
+    if not found:
+        return None
+    kind = found["class"]
+    return Cause(
+        title=f"`{found['called']}` is the class {kind}, not a {kind}: it is built from the tensors that it is given",
+        advice=f"Make an object first: {kind}()"
+        + ("." if found["named"] else f"(output, target), or keep {kind}() and call that."),
+        line=found["line"],
+        evidence={"class": kind},
+        confidence=0.95,
+    )
+
+
+@family("shared-memory-written")
+def shared_memory_written(event: Event) -> Cause | None:
+    """`expand` repeats a tensor without copying it: many elements are one place in memory, which cannot be written by an
+    element each. An optimizer writes its parameters in place. The finding names the line that makes the tensor."""
+    found = event.get("overlapping")
+    if not found:
+        return None
+    name = found.get("name", "the tensor")
+    return Cause(
+        title=f"elements of {name} {found['shape']} share memory (it was expanded), so it cannot be written in place",
+        advice="Make it with repeat, or clone() it after expand.",
+        line=found.get("line"),
+        module=found.get("module"),
+        evidence={"tensor": name, "shape": found["shape"]},
+        confidence=0.95,
+    )
+
+
+@family("activation-kept-on-module")
+def activation_kept_on_module(event: Event) -> Cause | None:
+    """A module keeps a tensor of its last forward as an attribute, with the graph behind it; such a tensor cannot be
+    copied, so the module cannot. The finding names the line that keeps it."""
+    found = event.get("copied")
+    if not found:
+        return None
+    name = f"{found['module']}.{found['attribute']}".lstrip(".")
+    return Cause(
+        title=f"{name} is a tensor of the graph (made by {found['op']}), so {found['type']} cannot be copied",
+        advice=f"Keep it without its graph: self.{found['attribute']} = x.detach()."
+        if found["forward"]
+        else "Take what makes it a computed weight off before copying (torch.nn.utils.parametrizations can be copied).",
+        line=found.get("line"),
+        module=found["module"],
+        evidence={"attribute": name, "shape": found["shape"]},
+        confidence=0.9,
+    )
+
+
+@family("half-weights-with-scaler")
+def half_weights_with_scaler(event: Event) -> Cause | None:
+    """GradScaler keeps gradients of float32 weights from underflow; weights that are float16 themselves have float16
+    gradients, which it refuses. The finding names the line that made the weights half precision."""
+    found = event.get("halved")
+    if not found:
+        return None
+    return Cause(
+        title=f"{found['count']} parameters are float16 ({found['name']}), GradScaler needs float32 weights",
+        advice="Leave the model in float32: autocast casts by itself where it runs; or train in bfloat16 without a "
+        "scaler.",
+        line=found.get("line"),
+        evidence={"parameter": found["name"], "count": found["count"]},
+        confidence=0.93,
+    )
+
+
+@family("recomputation-differs")
+def recomputation_differs(event: Event) -> Cause | None:
+    """A checkpointed forward is run a second time in the backward pass, and must do the same again. One that asks for
+    something that its first run has changed (a cache, a counter), or that draws from Python's or numpy's random numbers,
+    takes another way. The finding names the line that decides."""
+    found = event.get("recomputed")
+    if not found:
+        return None
+    return Cause(
+        title=f"the checkpointed forward of {found['of']} depends on `{found['on']}`, which {found['why']}",
+        advice="Let nothing that a forward changes decide what it does: compute it anew each time, or decide outside "
+        "and pass it in.",
+        line=found["line"],
+        module=found.get("module"),
+        op="checkpoint",
+        evidence={"depends on": found["on"]},
+        confidence=0.9,
+    )
+
+
+@family("negative-strides")
+def negative_strides(event: Event) -> Cause | None:
+    """Flipping a numpy array makes a view that goes backwards in memory, which a tensor cannot. The finding names the
+    line that flips it."""
+    found = event.get("flipped")
+    if "stride" not in message(event) or not found:
+        return None
+    return Cause(
+        title=f"{code(found['line'])} makes a view with negative strides, which torch cannot take",
+        advice="Copy it where it is flipped: .copy() (or np.ascontiguousarray).",
+        line=found["line"],
+        evidence={"strides": found["strides"]} if found.get("strides") else {},
+        confidence=0.93,
+    )
