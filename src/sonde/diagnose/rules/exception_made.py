@@ -78,26 +78,6 @@ def half_weights_with_scaler(event: Event) -> Cause | None:
     )
 
 
-@family("recomputation-differs")
-def recomputation_differs(event: Event) -> Cause | None:
-    """A checkpointed forward is run a second time in the backward pass, and must do the same again. One that asks for
-    something that its first run has changed (a cache, a counter), or that draws from Python's or numpy's random numbers,
-    takes another way. The finding names the line that decides."""
-    found = event.get("recomputed")
-    if not found:
-        return None
-    return Cause(
-        title=f"the checkpointed forward of {found['of']} depends on `{found['on']}`, which {found['why']}",
-        advice="Let nothing that a forward changes decide what it does: compute it anew each time, or decide outside "
-        "and pass it in.",
-        line=found["line"],
-        module=found.get("module"),
-        op="checkpoint",
-        evidence={"depends on": found["on"]},
-        confidence=0.9,
-    )
-
-
 @family("negative-strides")
 def negative_strides(event: Event) -> Cause | None:
     """Flipping a numpy array makes a view that goes backwards in memory, which a tensor cannot. The finding names the

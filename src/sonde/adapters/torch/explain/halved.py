@@ -49,7 +49,7 @@ def _owner(parameter: Tensor, failure: Failure) -> tuple[list[nn.Module], str] |
                 parts = name.split(".")[:-1]
                 chain = [root]
                 for part in parts:
-                    chain.append(chain[-1]._modules[part])  # type: ignore[arg-type]
+                    chain.append(chain[-1]._modules[part])
                 return chain[::-1], name
     return None
 

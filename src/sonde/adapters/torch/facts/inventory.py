@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from sonde.adapters.torch.entry import Entry
 from sonde.adapters.torch.facts import syntax
+from sonde.adapters.torch.facts.divisions import divisions
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at
 
 MOST_MODULES = 2000
@@ -25,6 +26,7 @@ def optimizer_facts(optimizer: torch.optim.Optimizer, roots: Iterable[nn.Module]
         "source": KNOWN.made.line(optimizer),
         "groups": [_group(group) for group in optimizer.param_groups[:64]],
         "parameters": len(held),
+        "divisions": divisions(optimizer),
         "unknown": [list(p.shape) for p in held if id(p) not in registered][:200],
     }
 
