@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 from torch import Tensor, nn
 
 from sonde.adapters.torch.explain import program
-from sonde.adapters.torch.explain.expression import evaluate
+from sonde.adapters.torch.explain.expression import evaluate, plain
 from sonde.adapters.torch.explain.making import made
 from sonde.adapters.torch.explain.standing import Stand, failing_call, stand_at
 from sonde.adapters.torch.explain.traceback import Failure, Place, as_json
@@ -17,43 +18,45 @@ from sonde.adapters.torch.explain.traceback import Failure, Place, as_json
 def class_called(failure: Failure) -> dict[str, Any] | None:
     """The class of modules that was called with tensors; the line that gave it a name, or the call itself."""
     for place in reversed(failure.user):
-        call = failing_call(place)
-        stand = stand_at(place, failure)
+        call, stand = failing_call(place), stand_at(place, failure)
         if stand is None:
             continue
-        if call is not None and (found := _class(call, place)) is not None:
-            return _fact(found, call, stand, place.line)
-        found_before = _made_before(place, stand)
-        if found_before is not None:
-            return found_before
+        kind = evaluate(call.func, place.frame) if call is not None else None
+        if call is not None and _torchs(kind) and _given_tensors(place, kind, failure):
+            return _fact(kind, call, stand, place.line)
+        before = _made_before(place, stand, failure)
+        if before is not None:
+            return before
     return None
 
 
-def _class(call: ast.Call, place: Place) -> type | None:
-    """A class of modules that is given tensors: no layer of torch's takes one to be built."""
-    kind = evaluate(call.func, place.frame)
-    if (
-        not isinstance(kind, type)
-        or not issubclass(kind, nn.Module)
-        or not kind.__module__.startswith("torch.nn.modules")
-    ):
-        return None
-    given = [evaluate(a, place.frame) for a in call.args]
-    return kind if any(isinstance(value, Tensor) for value in given) else None
+def _torchs(kind: Any) -> bool:
+    """A class of torch's modules: none of them takes a tensor to be built."""
+    return isinstance(kind, type) and issubclass(kind, nn.Module) and kind.__module__.startswith("torch.nn.modules")
 
 
-def _made_before(place: Place, stand: Stand) -> dict[str, Any] | None:
-    """`loss = nn.MSELoss(output, target)` went well, and `loss.backward()` fails: a module of the failing line that was
-    made from tensors."""
+def _given_tensors(place: Place, kind: type, failure: Failure) -> bool:
+    """The frame of its `__init__`, which failed, holds a tensor."""
+    inner = failure.places[failure.places.index(place) + 1 :]
+    if not inner or inner[0].function != "__init__" or not isinstance(inner[0].frame.f_locals.get("self"), kind):
+        return False
+    return any(isinstance(value, Tensor) for value in inner[0].frame.f_locals.values())
+
+
+def _made_before(place: Place, stand: Stand, failure: Failure) -> dict[str, Any] | None:
+    """`loss = nn.MSELoss(output, target)` went well, and `loss.backward()` fails: a module of the failing line that the
+    message says is none of what is wanted, made from something else than plain settings."""
     for node in ast.walk(place.expression or ast.Pass()):
-        if not isinstance(node, ast.Name):
-            continue
-        value = place.frame.f_locals.get(node.id)
-        if not isinstance(value, nn.Module):
+        value = place.frame.f_locals.get(node.id) if isinstance(node, ast.Name) else None
+        if not isinstance(node, ast.Name) or not isinstance(value, nn.Module):
             continue
         bound = [b for b in program.bindings(stand.scope, node.id) if b.line < place.line and not b.path]
-        if bound and isinstance(bound[-1].value, ast.Call) and _class(bound[-1].value, place) is type(value):
-            return _fact(type(value), bound[-1].value, stand, bound[-1].line)
+        call = bound[-1].value if bound else None
+        if not isinstance(call, ast.Call) or not re.search(rf"\b{type(value).__name__}\b", failure.message):
+            continue
+        given = [evaluate(a, place.frame) for a in call.args]
+        if _torchs(type(value)) and evaluate(call.func, place.frame) is type(value) and not all(map(plain, given)):
+            return _fact(type(value), call, stand, bound[-1].line)
     return None
 
 

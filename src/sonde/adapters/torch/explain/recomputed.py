@@ -41,7 +41,7 @@ def recomputed(failure: Failure) -> dict[str, Any] | None:
 
 def _functions(held: Any, depth: int) -> Iterator[Function]:
     """The user's code behind what was checkpointed: of a module, its forward and those of its parts; of a function, it
-    and what its closure holds."""
+    and what it names and its closure holds."""
     if depth > 4:
         return
     if isinstance(held, nn.Module):
@@ -52,6 +52,10 @@ def _functions(held: Any, depth: int) -> Iterator[Function]:
         yield from _functions(held.__self__, depth + 1)
     elif isinstance(held, FunctionType):
         yield from _function(held, None)
+        if is_user(held.__code__):
+            for name in held.__code__.co_names:
+                if isinstance(known := held.__globals__.get(name), nn.Module | FunctionType):
+                    yield from _functions(known, depth + 1)
         for cell in held.__closure__ or ():
             try:
                 yield from _functions(cell.cell_contents, depth + 1)
