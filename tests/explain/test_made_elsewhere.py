@@ -97,6 +97,59 @@ CASES: dict[str, tuple[str, str]] = {
         for x in DataLoader(Images(), batch_size=2):
             nn.Conv2d(3, 4, 3)(x.float())
     """),
+    "flip among transforms, in a worker": ("negative-strides", """
+        def mirrored(image):
+            return np.flip(image, 1)  # HERE
+        class Images(Dataset):
+            transforms = [lambda image: image[::-1].copy(), mirrored]
+            def __len__(self):
+                return 4
+            def __getitem__(self, k):
+                image = np.ones((3, 8))
+                for transform in self.transforms:
+                    image = transform(image)
+                return torch.as_tensor(image)
+        nn.Linear(8, 1)(torch.randn(2, 8))
+        for x in DataLoader(Images(), batch_size=2, num_workers=1):
+            pass
+    """),
+    "parameter of an expanded start": ("shared-memory-written", """
+        class Tokens(nn.Module):
+            def __init__(self, count):
+                super().__init__()
+                start = torch.randn(1, 4).expand(count, -1)  # HERE
+                self.tokens = nn.Parameter(start)
+            def forward(self, x):
+                return x + self.tokens
+        model = Tokens(3)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.randn(8, 3, 4)).square().mean().backward()
+        optimizer.step()
+    """),
+    "model without brackets": ("class-called-as-function", """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 1)
+        nn.Linear(4, 1)(torch.randn(2, 4)).mean().backward()
+        model = Net  # HERE
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    """),
+    "activation kept by a hook": ("activation-kept-on-module", """
+        import copy
+        def keep(module, given, out):
+            module.kept = out  # HERE
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+        model[0].register_forward_hook(keep)
+        model(torch.randn(8, 4)).mean().backward()
+        copy.deepcopy(model)
+    """),
+    "variance on a diagonal": ("distribution-parameter", """
+        from torch.distributions import MultivariateNormal
+        head = nn.Linear(4, 3)
+        variance = head(torch.randn(8, 4))  # HERE
+        MultivariateNormal(torch.zeros(3), torch.diag_embed(variance))
+    """),
     "activations in a list": ("activation-kept-on-module", """
         import copy
         class Net(nn.Module):

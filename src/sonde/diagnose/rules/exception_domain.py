@@ -31,7 +31,7 @@ def distribution_parameter(event: Event) -> Cause | None:
         return None
     name, kind, constraint = told[1], told[2], told[3]
     return Cause(
-        title=f"`{name}` of {kind} must satisfy {constraint}, but {code(found.get('line'))} can give any value"
+        title=f"`{name}` of {kind} must satisfy {constraint}, but {code(found.get('line'))} gives other values, too"
         + _reach(found),
         advice=_ADVICE.get(constraint, "Bring it into that range where it is made."),
         line=found.get("line"),

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from sonde.diagnose.exceptions import Cause, Event, code, family, message
+from sonde.diagnose.exceptions import Cause, Event, family
 
 
 @family("class-called-as-function")
 def class_called_as_function(event: Event) -> Cause | None:
     """A class of layers or losses is called with tensors, as if it were an object of it: the tensors are taken for its
-    options. The finding names the line that gives the class its name without making an object, else the call."""
+    options; or a class of the user's was given a name without brackets, and is used as a model. The finding names the line that gives the class its name without making an object, else the call."""
     found = event.get("class_called")
     if not found:
         return None
     kind = found["class"]
     return Cause(
-        title=f"`{found['called']}` is the class {kind}, not a {kind}: it is built from the tensors that it is given",
+        title=f"`{found['called']}` is the class {kind}, not an object of it: brackets are missing",
         advice=f"Make an object first: {kind}()"
         + ("." if found["named"] else f"(output, target), or keep {kind}() and call that."),
         line=found["line"],
@@ -74,21 +74,5 @@ def half_weights_with_scaler(event: Event) -> Cause | None:
         "scaler.",
         line=found.get("line"),
         evidence={"parameter": found["name"], "count": found["count"]},
-        confidence=0.93,
-    )
-
-
-@family("negative-strides")
-def negative_strides(event: Event) -> Cause | None:
-    """Flipping a numpy array makes a view that goes backwards in memory, which a tensor cannot. The finding names the
-    line that flips it."""
-    found = event.get("flipped")
-    if "stride" not in message(event) or not found:
-        return None
-    return Cause(
-        title=f"{code(found['line'])} makes a view with negative strides, which torch cannot take",
-        advice="Copy it where it is flipped: .copy() (or np.ascontiguousarray).",
-        line=found["line"],
-        evidence={"strides": found["strides"]} if found.get("strides") else {},
         confidence=0.93,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Any
+from typing import Any, TypeGuard
 
 from torch import Tensor, nn
 
@@ -24,13 +24,32 @@ def class_called(failure: Failure) -> dict[str, Any] | None:
         kind = evaluate(call.func, place.frame) if call is not None else None
         if call is not None and _torchs(kind) and _given_tensors(place, kind, failure):
             return _fact(kind, call, stand, place.line)
+        bare = _uninstantiated(call, place, failure) if call is not None else None
+        if bare is not None:
+            return _fact(*bare, stand, place.line)
         before = _made_before(place, stand, failure)
         if before is not None:
             return before
     return None
 
 
-def _torchs(kind: Any) -> bool:
+def _uninstantiated(call: ast.Call, place: Place, failure: Failure) -> tuple[type, ast.Call] | None:
+    """`model = Net` without brackets, then `model.parameters()`, which misses its `self`, or `model(x)`, of which the
+    `__init__` knows nothing."""
+    method = (
+        isinstance(call.func, ast.Attribute) and "missing 1 required positional argument: 'self'" in failure.message
+    )
+    built = re.search(r"__init__\(\) (takes|got|missing)", failure.message) is not None
+    if not method and not built:
+        return None
+    named = call.func.value if method and isinstance(call.func, ast.Attribute) else call.func
+    kind = evaluate(named, place.frame)
+    if not isinstance(kind, type) or not issubclass(kind, nn.Module) or ast.unparse(named).endswith(kind.__name__):
+        return None
+    return kind, ast.Call(named, [], [])
+
+
+def _torchs(kind: Any) -> TypeGuard[type]:
     """A class of torch's modules: none of them takes a tensor to be built."""
     return isinstance(kind, type) and issubclass(kind, nn.Module) and kind.__module__.startswith("torch.nn.modules")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from sonde.adapters.torch.explain import program
+from sonde.adapters.torch.explain.data import worker_files
 from sonde.adapters.torch.explain.definition import source_file
 from sonde.adapters.torch.explain.expression import evaluate
 from sonde.adapters.torch.explain.making import made
@@ -16,16 +18,20 @@ from sonde.adapters.torch.explain.standing import failing_call, stand_at
 from sonde.adapters.torch.explain.traceback import Failure, as_json
 
 _FLIPS = ("flip", "fliplr", "flipud", "rot90")
+_COPIES = ("copy", "ascontiguousarray", "array", "astype")
 
 
 def flipped(failure: Failure) -> dict[str, Any] | None:
-    """The nearest flip on the way back from what was given to torch; of an item of a batch, the only one of its data
-    set's class."""
+    """The nearest flip on the way back from what was given to torch; where the way is not known (an item of a batch, a
+    worker's traceback), the only one of the program that is not copied."""
+    return _on_the_way(failure) or _only_one(failure)
+
+
+def _on_the_way(failure: Failure) -> dict[str, Any] | None:
     place = failure.last
-    if place is None or not place.is_user:
-        return _in_data_set(failure)
-    call, stand = failing_call(place), stand_at(place, failure)
-    if call is None or stand is None:
+    call = failing_call(place) if place is not None and place.is_user else None
+    stand = stand_at(place, failure) if place is not None else None
+    if call is None or stand is None or place is None:
         return None
     for node in [*call.args, *(keyword.value for keyword in call.keywords)]:
         value = evaluate(node, place.frame)
@@ -38,10 +44,11 @@ def flipped(failure: Failure) -> dict[str, Any] | None:
     return None
 
 
-def _is_flip(node: ast.expr) -> bool:
+def _is_flip(node: ast.expr) -> bool | None:
+    """None for a copy: what lies behind it is of no account."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
-            return name in _FLIPS
+            return None if name in _COPIES else name in _FLIPS
         case ast.Subscript(slice=index):
             return any(isinstance(inner, ast.Slice) and _backwards(inner.step) for inner in ast.walk(index))
     return False
@@ -51,10 +58,21 @@ def _backwards(step: ast.expr | None) -> bool:
     return isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
 
 
-def _in_data_set(failure: Failure) -> dict[str, Any] | None:
+def _only_one(failure: Failure) -> dict[str, Any] | None:
     fetching = next((place.frame.f_locals for place in failure.places if place.function == "fetch"), {})
-    kind = type(unwrap(getattr(fetching.get("self"), "dataset", None)))
-    path = source_file(kind)
-    owner = program.class_named(path, kind.__name__) if path else None
-    flips = sorted({n.lineno for n in ast.walk(owner) if isinstance(n, ast.expr) and _is_flip(n)}) if owner else []
-    return {"line": as_json(program.source_line(path, flips[0]))} if path and len(flips) == 1 else None
+    kind = source_file(type(unwrap(getattr(fetching.get("self"), "dataset", None))))
+    paths = dict.fromkeys([*([kind] if kind else []), *worker_files(failure), *(place.path for place in failure.user)])
+    found = {(path, line) for path in paths for line in _uncopied(program.parse(path))}
+    return {"line": as_json(program.source_line(*found.pop()))} if len(found) == 1 else None
+
+
+def _uncopied(node: ast.AST | None) -> Iterator[int]:
+    """Lines of flips of arrays; `flip` of torch's copies."""
+    if node is None:
+        return
+    for inner in ast.iter_child_nodes(node):
+        fits = _is_flip(inner) if isinstance(inner, ast.expr) else False
+        if fits:
+            yield inner.lineno  # type: ignore[attr-defined]
+        elif fits is not None:
+            yield from _uncopied(inner)

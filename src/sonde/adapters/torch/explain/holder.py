@@ -84,6 +84,19 @@ def attribute_set(owner: Any, name: str, *, running: bool = False) -> dict[str, 
     return None
 
 
+def set_outside(name: str, failure: Failure) -> dict[str, Any] | None:
+    """The only line of the user's running files that sets an attribute of this name on anything, such as in a hook."""
+    found = {
+        (path, node.lineno)
+        for path in dict.fromkeys(place.path for place in failure.user)
+        for node in ast.walk(program.parse(path) or ast.Pass())
+        if isinstance(node, ast.Assign)
+        and not _none(node.value)
+        and any(isinstance(t, ast.Attribute) and t.attr == name for t in node.targets)
+    }
+    return as_json(program.source_line(*found.pop())) if len(found) == 1 else None
+
+
 def _none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 

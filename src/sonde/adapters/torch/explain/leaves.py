@@ -4,6 +4,7 @@ made them."""
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,9 +12,9 @@ from torch import Tensor, nn
 
 from sonde.adapters.torch.explain.definition import definition, roots
 from sonde.adapters.torch.explain.expression import operands
-from sonde.adapters.torch.explain.holder import attribute_set, held_by
+from sonde.adapters.torch.explain.holder import attribute_set, held_by, set_outside
 from sonde.adapters.torch.explain.making import made
-from sonde.adapters.torch.explain.standing import stand_at
+from sonde.adapters.torch.explain.standing import Stand, stand_at
 from sonde.adapters.torch.explain.traceback import Failure, as_json, tensor_fact
 
 
@@ -44,7 +45,8 @@ def overlapping(failure: Failure) -> dict[str, Any] | None:
     for name, tensor in operands(last.expression, last.frame).items():
         if isinstance(tensor, Tensor) and _shares(tensor):
             stand = stand_at(last, failure)
-            way = made(ast.parse(name, mode="eval").body, stand, last.line) if stand is not None else None
+            node = ast.parse(name, mode="eval").body
+            way = made(node, stand, last.line, wanted=_expands) if stand is not None else None
             return {**tensor_fact(tensor), "name": name, "line": way.source if way is not None else None}
     return None
 
@@ -55,13 +57,23 @@ def _shares(tensor: Tensor) -> bool:
     )
 
 
+def _expands(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("expand", "expand_as", "broadcast_to")
+
+
+def _beside(owner: nn.Module) -> Stand:
+    """A place outside of any function, where `owner` means this module."""
+    return Stand("", ast.Module([], []), SimpleNamespace(f_locals={"owner": owner}, f_globals={}), 0)
+
+
 def _owner(tensor: Tensor, failure: Failure) -> dict[str, Any]:
     for root in roots(failure):
         for module in root.modules():
             for name, held in module._parameters.items():
                 if held is tensor:
                     path = failure.name_of(module)
-                    line = attribute_set(module, name)
+                    way = made(ast.parse(f"owner.{name}", mode="eval").body, _beside(module), 0, wanted=_expands)
+                    line = way.source if way is not None else attribute_set(module, name)
                     return {"name": f"{path}.{name}" if path else name, "module": path, "line": line}
     return held_by(tensor, failure) or {}
 
@@ -79,7 +91,7 @@ def copied(failure: Failure) -> dict[str, Any] | None:
         return None
     for name, held in vars(owner).items():
         if held is tensor or any(item is tensor for item in _items(held)):
-            line = attribute_set(owner, name, running=True)
+            line = attribute_set(owner, name, running=True) or set_outside(name, failure)
             return {
                 **tensor_fact(tensor),
                 "module": failure.name_of(owner),

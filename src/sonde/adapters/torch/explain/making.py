@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType, SimpleNamespace
+from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
 from sonde.adapters.torch.explain import program
@@ -22,10 +22,11 @@ from sonde.adapters.torch.frames import is_user
 _DEPTH = 16
 _SAME = (
     "to", "cuda", "cpu", "view", "reshape", "squeeze", "unsqueeze", "flatten", "contiguous", "permute", "transpose", "t",
-    "detach", "clone", "float", "double",
+    "detach", "clone", "float", "double", "expand", "expand_as", "broadcast_to", "repeat", "diag", "diag_embed",
 )  # fmt: skip
-"""Methods that leave the values as they are."""
-Wanted = Callable[[ast.expr], bool]
+"""Ops that leave the values as they are."""
+Wanted = Callable[[ast.expr], bool | None]
+"""None: nothing behind this expression counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class _Way:
         if depth == 0 or key in self.seen:
             return None if self.wanted else here
         self.seen.add(key)
-        if self.wanted is not None and self.wanted(node):
-            return here
+        if self.wanted is not None and (fits := self.wanted(node)) is not False:
+            return here if fits else None
         found = self._step(node, stand, line, where, depth - 1)
         if found is not None:
             return found
@@ -82,7 +83,9 @@ class _Way:
                 return self._attribute(owner, node, stand, line, where, depth)
             case ast.Subscript(value=value, slice=ast.Constant(value=key)):
                 return self.follow(value, stand, line, (key, *where), depth)
-            case ast.Call(func=ast.Attribute(value=value, attr=method)) if method in _SAME:
+            case ast.Call(func=ast.Attribute(value=value, attr=method), args=args) if method in _SAME:
+                if isinstance(evaluate(value, stand.names), ModuleType):  # torch.squeeze(x)
+                    return self.follow(args[0], stand, line, where, depth) if args else None
                 return self.follow(value, stand, line, where, depth)
             case ast.Call():
                 return self._called(node, stand, line, where, depth)

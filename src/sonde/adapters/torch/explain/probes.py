@@ -30,7 +30,7 @@ MADE_ELSEWHERE: list[tuple[str, str, Probe]] = [
     ("copied", r"graph leaves\) support the deepcopy protocol", lambda f, t: copied(f)),
     (
         "class_called",
-        r"Boolean value of Tensor|object has no attribute|must be (a )?Tensor, not |positional arguments?|must be .*bool",
+        r"Boolean value of Tensor|object has no attribute|must be (a )?Tensor, not |positional argument|must be .*bool",
         lambda f, t: class_called(f),
     ),
     ("halved", r"unscale FP16 gradients", lambda f, t: halved(f)),
