@@ -226,6 +226,21 @@ SILENT: dict[str, tuple[str, str]] = {
         nn.Linear(4, 1)(torch.randn(2, 4)).mean().backward()
         Prototypes(torch.randn(3, 4))
     """),
+    "a factory of layers is given the wrong numbers": ("class-called-as-function", """
+        class Block(nn.Module):
+            def __init__(self, width, depth):
+                super().__init__()
+        def build(block):
+            return block(4)
+        nn.Linear(4, 1)(torch.randn(2, 4)).mean().backward()
+        build(Block)
+    """),
+    "a list turned round is no image": ("negative-strides", """
+        widths = [1, 2, 3][::-1]
+        nn.Linear(4, 1)(torch.randn(2, 4)).mean().backward()
+        view = np.lib.stride_tricks.as_strided(np.ones(4)[3:], (4,), (-8,))
+        torch.from_numpy(view.reshape(2, 2))
+    """),
     "a checkpointed forward without a decision": ("nothing", """
         from torch.utils.checkpoint import checkpoint
         fc = nn.Linear(4, 4)

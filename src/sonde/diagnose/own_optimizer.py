@@ -22,6 +22,6 @@ def dividing_line(case: Case, *, first: bool) -> tuple[SourceLine | None, str]:
         return place(powers[0]), "the bias correction 1 - beta ** t is 0 in a step that counts as 0: count it before"
     if roots:
         return place(roots[0]), "it divides by a root that can be 0: add eps to it"
-    if len(divisions) == 1 and not powers:
+    if len(divisions) == 1 and divisions[0]["kind"] == "other":
         return place(divisions[0]), "it divides by what can be 0: add eps to it"
     return None, ""

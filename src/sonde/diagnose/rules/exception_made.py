@@ -51,9 +51,9 @@ def activation_kept_on_module(event: Event) -> Cause | None:
     name = f"{found['module']}.{found['attribute']}".lstrip(".")
     return Cause(
         title=f"{name} is a tensor of the graph (made by {found['op']}), so {found['type']} cannot be copied",
-        advice=f"Keep it without its graph: self.{found['attribute']} = x.detach()."
-        if found["forward"]
-        else "Take what makes it a computed weight off before copying (torch.nn.utils.parametrizations can be copied).",
+        advice="Take off what makes it a computed weight before copying (torch.nn.utils.parametrizations can be copied)."
+        if found["computed"]
+        else f"Keep it without its graph: self.{found['attribute']} = x.detach().",
         line=found.get("line"),
         module=found["module"],
         evidence={"attribute": name, "shape": found["shape"]},

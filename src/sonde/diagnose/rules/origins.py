@@ -430,7 +430,7 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
         hit = bad_weights[0]
         name = hit.site.partition(":")[0]
         gradient = [row for row in case.digests(f"{name}:grad", ("step", "absmax", "nan")) if row["step"] == first]
-        own, why = dividing_line(case, first=first == 0)
+        own, why = dividing_line(case, first=first == 0) if growth is None else (None, "")
         return [
             Finding(
                 rule="nan-in-optimizer",

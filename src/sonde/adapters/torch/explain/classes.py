@@ -39,7 +39,9 @@ def _uninstantiated(call: ast.Call, place: Place, failure: Failure) -> tuple[typ
     method = (
         isinstance(call.func, ast.Attribute) and "missing 1 required positional argument: 'self'" in failure.message
     )
-    built = re.search(r"__init__\(\) (takes|got|missing)", failure.message) is not None
+    built = re.search(r"__init__\(\) (takes|got|missing)", failure.message) is not None and any(
+        isinstance(evaluate(a, place.frame), Tensor) for a in call.args
+    )
     if not method and not built:
         return None
     named = call.func.value if method and isinstance(call.func, ast.Attribute) else call.func

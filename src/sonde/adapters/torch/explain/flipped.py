@@ -47,8 +47,9 @@ def _on_the_way(failure: Failure) -> dict[str, Any] | None:
 def _is_flip(node: ast.expr) -> bool | None:
     """None for a copy: what lies behind it is of no account."""
     match node:
-        case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
-            return None if name in _COPIES else name in _FLIPS
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name) as func):
+            owner = ast.unparse(func).rpartition(".")[0]  # flip of torch and of cv2 copy
+            return None if name in _COPIES else name in _FLIPS and owner in ("", "np", "numpy")
         case ast.Subscript(slice=index):
             return any(isinstance(inner, ast.Slice) and _backwards(inner.step) for inner in ast.walk(index))
     return False
@@ -62,12 +63,18 @@ def _only_one(failure: Failure) -> dict[str, Any] | None:
     fetching = next((place.frame.f_locals for place in failure.places if place.function == "fetch"), {})
     kind = source_file(type(unwrap(getattr(fetching.get("self"), "dataset", None))))
     paths = dict.fromkeys([*([kind] if kind else []), *worker_files(failure), *(place.path for place in failure.user)])
-    found = {(path, line) for path in paths for line in _uncopied(program.parse(path))}
+    found = {
+        (path, line)
+        for path in paths
+        for function in ast.walk(program.parse(path) or ast.Pass())
+        if isinstance(function, ast.Lambda) or (isinstance(function, ast.FunctionDef) and function.name != "__init__")
+        for line in _uncopied(function)
+    }
     return {"line": as_json(program.source_line(*found.pop()))} if len(found) == 1 else None
 
 
 def _uncopied(node: ast.AST | None) -> Iterator[int]:
-    """Lines of flips of arrays; `flip` of torch's copies."""
+    """Lines of flips that nothing copies."""
     if node is None:
         return
     for inner in ast.iter_child_nodes(node):

@@ -92,14 +92,17 @@ def copied(failure: Failure) -> dict[str, Any] | None:
     for name, held in vars(owner).items():
         if held is tensor or any(item is tensor for item in _items(held)):
             line = attribute_set(owner, name, running=True) or set_outside(name, failure)
+            computed = any(
+                f"{name}_{part}" in owner._parameters for part in ("g", "orig")
+            )  # weight_norm, spectral_norm
             return {
                 **tensor_fact(tensor),
                 "module": failure.name_of(owner),
                 "type": type(owner).__name__,
                 "attribute": name,
-                "line": line or as_json(definition(owner, failure)),
+                "line": line or (as_json(definition(owner, failure)) if computed else None),
                 "op": type(tensor.grad_fn).__name__.removesuffix("Backward0"),
-                "forward": line is not None,
+                "computed": computed,
             }
     return None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from inspect import getattr_static
-from types import SimpleNamespace
+from inspect import getattr_static, unwrap
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 from torch import nn
@@ -38,14 +38,23 @@ def stand_at(place: Place, failure: Failure) -> Stand | None:
         scope = program.scope_at(user.path, user.line)
         if scope is None:
             return None
-        call = failing_call(before) if stand is not None else None
         names, code = user.frame, user.frame.f_code
+        call = failing_call(before) if stand is not None else None
+        if call is not None and stand is not None and not _calls(call, stand, code):
+            call = None  # something between them did: a loader, a decorator
         method = bool(code.co_argcount) and code.co_varnames[0] in ("self", "cls")
         stand = Stand(user.path, scope, names, user.line, stand, call, method)
         if user is place:
             return stand
         before = user
     return None
+
+
+def _calls(call: ast.Call, stand: Stand, code: CodeType) -> bool:
+    """This very call runs that code."""
+    made = evaluate(call.func, stand.names)
+    function = getattr_static(made, "__init__", None) if isinstance(made, type) else called(call.func, stand)[0]
+    return getattr(unwrap(function), "__code__", None) is code if function is not None else False
 
 
 def failing_call(place: Place) -> ast.Call | None:

@@ -20,7 +20,8 @@ _ROOTS = ("sqrt", "sqrt_", "norm", "rsqrt")
 
 def divisions(optimizer: Any) -> list[dict[str, Any]]:
     """In the order of the lines, of all methods of its class: `kind` is `power` for a divisor `1 - b ** t`, which is 0 in
-    a step that counts as 0, `root` for a square root or norm to which nothing is added, else `other`."""
+    a step that counts as 0, `root` for a square root or norm to which nothing is added, `guarded`
+    for a sum, as with eps, else `other`."""
     step = inspect.unwrap(getattr(type(optimizer), "step", None) or divisions)
     code = getattr(step, "__code__", None)
     if code is None or not is_user(code):
@@ -72,4 +73,6 @@ def _kind(divisor: ast.expr, method: ast.FunctionDef) -> str:
             return "root"
         case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=0.5)):
             return "root"
+        case ast.BinOp(op=ast.Add()):
+            return "guarded"
     return "other"
