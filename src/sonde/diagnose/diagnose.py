@@ -45,7 +45,10 @@ def _checked(known: Rule, case: Case) -> list[Finding]:
         return []
 
 
-_ORIGINS = ("divergence", "exploding-gradients", "nan-in-data", "nan-in-optimizer", "nan-in-weights", "nan-origin")
+_ORIGINS = (
+    "divergence", "exploding-gradients", "lbfgs-without-line-search", "nan-in-data", "nan-in-optimizer",
+    "nan-in-weights", "nan-origin",
+)  # fmt: skip
 
 
 _CHECKS = ("AssertionError", "ValueError", "RuntimeError", "FloatingPointError", "Exception", "ArithmeticError")

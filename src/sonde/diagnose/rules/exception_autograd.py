@@ -329,11 +329,23 @@ def scaler_order(event: Event) -> Cause | None:
 def checkpoint_recompute(event: Event) -> Cause | None:
     """Activation checkpointing computes a forward again in the backward pass, and it came out otherwise: it depends
     on something that has changed meanwhile, such as a mode, a random number outside of torch or the autocast
-    state."""
+    state. Where the checkpointed code asks for something that it sets itself (a cache, a counter), or draws from
+    Python's or numpy's random numbers to decide, the finding names the line that decides."""
     if not re.search(
         r"torch\.utils\.checkpoint: .*(different number of tensors|different metadata)", message(event), re.DOTALL
     ):
         return None
+    if found := event.get("recomputed"):
+        return Cause(
+            title=f"the checkpointed forward of {found['of']} depends on `{found['on']}`, which {found['why']}",
+            advice="Let nothing that a forward changes decide what it does: compute it anew each time, or decide "
+            "outside and pass it in.",
+            line=found["line"],
+            module=found.get("module"),
+            op="checkpoint",
+            evidence={"depends on": found["on"]},
+            confidence=0.9,
+        )
     return Cause(
         title="the checkpointed forward computes something else when it runs again in the backward pass",
         advice="It must not depend on Python's random, on counters, or on modes that change between forward and "

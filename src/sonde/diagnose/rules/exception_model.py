@@ -43,11 +43,15 @@ def optimizer_without_parameters(event: Event) -> Cause | None:
 @family("optimizer-non-leaf")
 def optimizer_non_leaf(event: Event) -> Cause | None:
     """Only leaves can be optimised: a tensor that was moved or scaled after requires_grad=True is the result of an
-    op."""
+    op. The finding names the line that made the tensor, where a variable or an attribute holds it."""
     if "non-leaf Tensor" not in message(event):
         return None
+    found = event.get("non_leaf") or {}
+    which = f"`{found['name']}`, which" if found.get("name") else "a tensor that"
     return Cause(
-        title="the optimizer is given a tensor that is the result of an op, not a parameter",
+        title=f"the optimizer is given {which} is the result of an op ({found.get('op', '?')}), not a parameter",
+        line=found.get("line"),
+        evidence={name: found[name] for name in ("name", "op", "shape") if name in found},
         advice="Make it where it is to be (torch.zeros(..., device=d, requires_grad=True)) or wrap it: "
         "nn.Parameter(t.to(d)).",
         confidence=0.9,

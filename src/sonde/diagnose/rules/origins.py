@@ -15,6 +15,7 @@ from typing import Any
 from sonde.diagnose.causes import Cause, backward_cause, forward_cause
 from sonde.diagnose.divergence import Divergence, diverged, optimizer_line
 from sonde.diagnose.explosion import Explosion, exploded
+from sonde.diagnose.own_optimizer import dividing_line
 from sonde.diagnose.path import (
     Origin,
     amplifier,
@@ -442,20 +443,23 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
         hit = bad_weights[0]
         name = hit.site.partition(":")[0]
         gradient = [row for row in case.digests(f"{name}:grad", ("step", "absmax", "nan")) if row["step"] == first]
+        own, why = dividing_line(case, first=first == 0) if growth is None else (None, "")
         return [
             Finding(
                 rule="nan-in-optimizer",
                 severity="error",
                 title=f"The optimizer makes {name} non-finite although its gradient is finite",
                 advice=(
-                    "Look at the learning rate, eps (0 divides by 0 in Adam), betas and the optimizer's "
+                    f"Look at the division here: {why}."
+                    if own
+                    else "Look at the learning rate, eps (0 divides by 0 in Adam), betas and the optimizer's "
                     "state; lower the learning rate or clip."
                 ),
                 step=first,
                 phase="optimizer",
                 rank=case.rank.rank,
                 site=hit.site,
-                source=optimizer_line(case),
+                source=own or optimizer_line(case),
                 evidence={
                     "grad.absmax": gradient[0]["absmax"] if gradient else None,
                     **(growth.evidence if growth else {}),

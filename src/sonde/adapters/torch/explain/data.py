@@ -131,6 +131,12 @@ def worker_failure(failure: Failure) -> dict[str, Any] | None:
     }
 
 
+def worker_files(failure: Failure) -> list[str]:
+    """The user's files in the traceback that a worker process sent."""
+    files = dict.fromkeys(found["file"] for found in _FRAME.finditer(failure.message))
+    return [file for file in files if is_user(compile("", file, "exec"))]
+
+
 def dataset_failure(failure: Failure) -> dict[str, Any] | None:
     """Which item of the data set was being made."""
     for place in failure.places:

@@ -20,6 +20,7 @@ from sonde.adapters.torch.explain.graph import _frozen_by, differentiated, used_
 from sonde.adapters.torch.explain.inplace import modified
 from sonde.adapters.torch.explain.misuse import inference_block, not_a_tensor, optimizer_state, plain_number, raw_output
 from sonde.adapters.torch.explain.origin import attribute_of_self, origin
+from sonde.adapters.torch.explain.probes import MADE_ELSEWHERE
 from sonde.adapters.torch.explain.shapes import batch_change
 from sonde.adapters.torch.explain.traceback import Failure, as_json, tensor_fact
 
@@ -370,6 +371,7 @@ _PROBES: list[tuple[str, str, _Probe]] = [
     ("optimizer_state", r"loaded state dict (has a different|contains a parameter)", lambda f, t: optimizer_state(f)),
     ("raw_output", r"all elements of input should be between 0 and 1", lambda f, t: raw_output(f)),
     ("devices", r"same device|expected device|on device", devices),
+    *MADE_ELSEWHERE,
 ]
 
 

@@ -7,6 +7,7 @@ import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from types import CodeType
 
 from sonde.adapters.torch.frames import display_path
 from sonde.model.site import SourceLine
@@ -53,6 +54,17 @@ def scope_at(path: str, line: int) -> Scope | None:
             ):
                 best = node
     return best
+
+
+def function_of(code: CodeType) -> ast.FunctionDef | None:
+    """The definition that a code object was made from."""
+    tree = parse(code.co_filename)
+    found = [
+        node
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name and node.lineno >= code.co_firstlineno
+    ]
+    return min(found, key=lambda node: node.lineno, default=None)
 
 
 def statements(scope: ast.AST) -> Iterator[ast.stmt]:

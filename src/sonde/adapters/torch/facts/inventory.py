@@ -13,6 +13,7 @@ from sonde.adapters.torch.entry import Entry
 from sonde.adapters.torch.facts import syntax
 from sonde.adapters.torch.facts.defaults import unread
 from sonde.adapters.torch.facts.origins import KNOWN, line, line_at
+from sonde.adapters.torch.facts.own_steps import divisions
 
 MOST_MODULES = 2000
 
@@ -26,6 +27,7 @@ def optimizer_facts(optimizer: torch.optim.Optimizer, roots: Iterable[nn.Module]
         "source": KNOWN.made.line(optimizer),
         "groups": [_group(group) for group in optimizer.param_groups[:64]],
         "parameters": len(held),
+        "divisions": divisions(optimizer),
         "unknown": [list(p.shape) for p in held if id(p) not in registered][:200],
         "unread": unread(optimizer),
     }
@@ -53,7 +55,7 @@ def module_facts(entries: Iterable[Entry], roots: Iterable[nn.Module]) -> dict[s
                 "type": entry.type,
                 "library": type(module).__module__.startswith("torch.nn"),
                 "made": KNOWN.made.line(module),
-                "cast": _cast(module),
+                "cast": cast_line(module),
                 "training": module.training,
                 "hidden": id(module) not in inside,
                 "settings": settings(module),
@@ -61,7 +63,7 @@ def module_facts(entries: Iterable[Entry], roots: Iterable[nn.Module]) -> dict[s
     return found
 
 
-def _cast(module: nn.Module) -> dict[str, Any] | None:
+def cast_line(module: nn.Module) -> dict[str, Any] | None:
     """Where its dtype was chosen: the name that was given to the call, if it has one, else the call."""
     place = KNOWN.cast.place(module)
     if place is None:
