@@ -545,8 +545,8 @@ model.to("cuda")  # HERE
 case("the result of an op", "optimizer-non-leaf", """
 model = nn.Linear(4, 1)
 model(torch.randn(2, 4))
-scale = torch.ones(4, requires_grad=True) * 0.1
-optimizer = torch.optim.SGD([scale], lr=0.1)  # HERE
+scale = torch.ones(4, requires_grad=True) * 0.1  # HERE
+optimizer = torch.optim.SGD([scale], lr=0.1)
 """)  # fmt: skip
 
 case("a double target", "backward-dtype", """

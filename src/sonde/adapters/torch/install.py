@@ -29,7 +29,7 @@ from sonde.adapters.torch.eager import Eager
 from sonde.adapters.torch.entry import is_compiled
 from sonde.adapters.torch.epochs import observe_epochs
 from sonde.adapters.torch.facts.patches import observe_facts
-from sonde.adapters.torch.graph import backend, latehooks
+from sonde.adapters.torch.graph import backend
 from sonde.adapters.torch.graph.graphs import Graphs
 from sonde.adapters.torch.optimizers import observe_optimizers
 
@@ -62,7 +62,6 @@ def install(opener: Opener) -> None:
     observe_epochs(current, lambda: _pending)
     _wrap_compile()
     backend.install(_graphs)
-    latehooks.install(lambda: _eager.graphs if _eager is not None else None)
     watch_batches(current)
     birthplace.install()
     observe_facts(current)

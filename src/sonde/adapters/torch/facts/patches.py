@@ -26,6 +26,7 @@ from sonde.adapters.torch.facts.hooks import HOOKS, KINDS
 from sonde.adapters.torch.facts.loaders import LOADERS
 from sonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from sonde.adapters.torch.facts.schedules import given, stepped
+from sonde.adapters.torch.graph import latehooks
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.eager import Eager
@@ -148,7 +149,9 @@ def _hooks(current: Current) -> None:
         def registered(handle: Any, self: nn.Module, *args: Any, _kind: str = kind, **kwargs: Any) -> None:
             eager = current()
             if eager is not None and eager.thread == get_ident():
-                HOOKS.registered(_kind, self, handle, eager.step, user_place(sys._getframe(2)))
+                place = user_place(sys._getframe(2))
+                HOOKS.registered(_kind, self, handle, eager.step, place)
+                latehooks.noted(eager.graphs, self, args[0] if args else kwargs.get("hook"), _kind, place)
 
         _after(nn.Module, kind, registered)
 

@@ -5,17 +5,13 @@ Dynamo does not guard on hooks by default (`skip_nnmodule_hook_guards`), so noth
 
 from __future__ import annotations
 
-import functools
-import sys
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.compiler import is_dynamo_compiling
 
-from sonde.adapters.torch.facts.origins import line, user_place
+from sonde.adapters.torch.facts.origins import Place, line
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.graph.graphs import Graphs
@@ -44,35 +40,18 @@ class CompiledModules:
         return None
 
 
-def install(current: Callable[[], Graphs | None]) -> None:
-    for name in REGISTERING:
-        _wrap(name, current)
-
-
-def _wrap(name: str, current: Callable[[], Graphs | None]) -> None:
-    original = getattr(nn.Module, name)
-
-    @functools.wraps(original)
-    def register(self: nn.Module, hook: Any, *args: Any, **kwargs: Any) -> Any:
-        handle = original(self, hook, *args, **kwargs)
-        if "torch._dynamo" in sys.modules and not is_dynamo_compiling():
-            graphs = current()
-            if graphs is not None:
-                try:
-                    _note(graphs, self, hook, name)
-                except Exception as problem:
-                    graphs.guard.contain("noting a hook", problem)
-        return handle
-
-    setattr(nn.Module, name, register)
-
-
-def _note(graphs: Graphs, module: nn.Module, hook: Any, how: str) -> None:
-    path = graphs.compiled.path(module)
-    place = user_place(sys._getframe(2))
-    if path is None or place is None or not getattr(torch._dynamo.config, "skip_nnmodule_hook_guards", False):
+def noted(graphs: Graphs, module: nn.Module, hook: Any, how: str, place: Place | None) -> None:
+    """A hook has been registered from this place of the program."""
+    if (
+        not graphs.regions
+        or place is None
+        or how not in REGISTERING
+        or not torch._dynamo.config.skip_nnmodule_hook_guards
+    ):
         return
-    graphs.session.note(
-        "hook_after_compiling", module=path, type=type(module).__name__, how=how, step=graphs.eager.step,
-        hook=getattr(hook, "__name__", type(hook).__name__), regions=len(graphs.regions), place=line(place),
-    )  # fmt: skip
+    path = graphs.compiled.path(module)
+    if path is not None:
+        graphs.session.note(
+            "hook_after_compiling", module=path, type=type(module).__name__, how=how, step=graphs.eager.step,
+            hook=getattr(hook, "__name__", type(hook).__name__), regions=len(graphs.regions), place=line(place),
+        )  # fmt: skip
