@@ -207,6 +207,15 @@ def item_line(data: Any, part: Any) -> dict[str, Any] | None:
     return kind_line(type(data), part)
 
 
+def _held_line(kind: type, node: ast.expr) -> dict[str, Any] | None:
+    """Of `self.y[i]`, which is handed out as it is held: where `self.y` got its values."""
+    match node:
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(id="self"), attr=name)):
+            found = attribute_line(kind, name)
+            return as_json(program.source_line(found[0], found[2])) if found is not None else None
+    return None
+
+
 def kind_line(kind: type, part: Any) -> dict[str, Any] | None:
     for name in ("__getitem__", "__iter__"):
         for base in kind.__mro__:
@@ -215,12 +224,14 @@ def kind_line(kind: type, part: Any) -> dict[str, Any] | None:
                 owner = program.class_named(path, base.__name__) if path else None
                 found = program.method(owner, name) if owner is not None else None
                 if found is not None and path is not None:
-                    return _item(found, part, path)
+                    given = _given(found, part)
+                    return (_held_line(kind, given) if given is not None else None) or _item(found, part, path)
                 break
     return None
 
 
-def _item(function: ast.FunctionDef, part: Any, path: str) -> dict[str, Any] | None:
+def _given(function: ast.FunctionDef, part: Any) -> ast.expr | None:
+    """What a function returns (or yields) last, or this part of it."""
     given = [
         node.value for node in program.statements(function) if isinstance(node, ast.Return) and node.value is not None
     ]
@@ -240,6 +251,13 @@ def _item(function: ast.FunctionDef, part: Any, path: str) -> dict[str, Any] | N
             key.value: item for key, item in zip(value.keys, value.values, strict=True) if isinstance(key, ast.Constant)
         }
         chosen = keys.get(part, value)
+    return chosen
+
+
+def _item(function: ast.FunctionDef, part: Any, path: str) -> dict[str, Any] | None:
+    chosen = _given(function, part)
+    if chosen is None:
+        return None
     line = chosen.lineno
     if isinstance(chosen, ast.Name):
         bound = [b for b in program.bindings(function, chosen.id) if b.line <= line]
