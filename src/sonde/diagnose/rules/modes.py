@@ -242,7 +242,7 @@ def frozen_norm_drifts(case: Case) -> list[Finding]:
     the part does not stay what it was. `requires_grad=False` does not stop that, eval mode does.
 
     A model that a function gives ready (a teacher) is put into eval mode where the program gets it, so that line is named; else the
-    line that freezes it. Silent for a part that is trained later, that a moving average changes, that had no statistics yet, or whose input comes
+    program's only `train()`, which undoes an `eval()` before it, or the line that freezes it. Silent for a part that is trained later, that a moving average changes, that had no statistics yet, or whose input comes
     from something that is trained.
     """
     found = []
@@ -270,8 +270,12 @@ def frozen_norm_drifts(case: Case) -> list[Finding]:
                 step=part["since"],
                 phase="forward",
                 site=f"{part['branch']}:out",
-                source=place(own.get("line")) or place(case.facts.get("freezes")) or place(fact.get("made")),
+                source=place(own.get("line"))
+                or place(case.facts.get("train_call"))
+                or place(case.facts.get("freezes"))
+                or place(fact.get("made")),
                 evidence={
+                    "frozen_at": str(place(case.facts.get("freezes")) or ""),
                     "looks": part["looks"],
                     "statistics_had_changed": part["drifted"],
                     "norms": part["norms"],

@@ -308,6 +308,7 @@ class Facts:
             "leaf_loss": self.leaf_loss,
             "strangers": self._strangers,
             "freezes": freezes(),
+            "train_call": train_call(),
             "loaded_itself": loaded_itself(),
             "loads_unmatched": unmatched(),
             "loads_filtered": filtered(),
@@ -355,6 +356,12 @@ def _after_loop(backward: Any, step: Any) -> bool:
         return False
     loop = syntax.loop_around(backward[0].co_filename, backward[1])
     return loop is not None and step[1] > loop[1]
+
+
+def train_call() -> dict[str, Any] | None:
+    """The only place of the program that calls `train()`."""
+    found = [line_at(path, number) for path in KNOWN.files() if (number := syntax.only_train_call(path)) is not None]
+    return found[0] if len(found) == 1 else None
 
 
 def freezes() -> dict[str, Any] | None:
