@@ -352,7 +352,7 @@ def test_a_learning_rate_that_is_too_large_comes_before_the_overflow(foundry: Fo
     found = findings(run(foundry, script("", loop=DIVERGING.format(lr=3.0)), tmp_path))
     assert found[0].rule == "divergence"
     assert found[0].evidence["lr"] == 3.0
-    assert all(finding.caused_by == 0 for finding in found[1:] if finding.severity != "info")
+    assert all(finding.caused_by == 0 for finding in found[1:] if finding.severity != "info"), found
 
 
 def test_a_learning_rate_that_is_fine_is_not_blamed(foundry: Foundry, tmp_path: Path) -> None:

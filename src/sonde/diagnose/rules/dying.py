@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from sonde.diagnose.flow import parameters_behind
 from sonde.diagnose.rule import Case, rule
 from sonde.diagnose.rules import blocked
@@ -27,7 +29,9 @@ def dead(case: Case) -> list[Finding]:
     dead later means that a step was too long, so the line is the optimizer's. Losses that end in a ReLU (hinge, triplet) have no weight after it.
     """
     losses = [value for _, value in case.series("loss")]
-    if case.steps < 10 or not losses or abs(losses[-1]) < 1e-6 or blocked.all_zero(case):
+    if case.steps < 10 or not losses or not all(map(isfinite, losses)):
+        return []  # a training that runs away kills units, too; `divergence` tells of that
+    if abs(losses[-1]) < 1e-6 or blocked.all_zero(case):
         return []
     found = _seen_dead(case) or _without_gradient(case)
     if found is None:
