@@ -9,17 +9,17 @@ PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 setup: $(VENV)/.ready
 
 # torch first and pinned: anything else would pull in several gigabytes of CUDA.
-$(VENV)/.ready: pyproject.toml constraints/dev.txt hatch_build.py $(wildcard src/sonde/digest/*.[ch])
+$(VENV)/.ready: pyproject.toml constraints/dev.txt hatch_build.py $(wildcard src/tensonde/digest/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade 'pip>=25.1'
 	$(PIP) --constraint constraints/dev.txt torch numpy
-	SONDE_KERNEL=$${SONDE_KERNEL:-try} $(PIP) --constraint constraints/dev.txt --group dev --editable '.[torch,train,tune]'
+	TENSONDE_KERNEL=$${TENSONDE_KERNEL:-try} $(PIP) --constraint constraints/dev.txt --group dev --editable '.[torch,train,tune]'
 	@touch $@
 
 demo: setup ## a bundled training that goes wrong, diagnosed
-	@mkdir -p .sonde
-	@echo "$$ sonde run examples/focal_loss.py"
-	@$(BIN)/sonde run examples/focal_loss.py || true
+	@mkdir -p .tensonde
+	@echo "$$ tensonde run examples/focal_loss.py"
+	@$(BIN)/tensonde run examples/focal_loss.py || true
 
 test: setup web
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser $(TESTS)
@@ -51,10 +51,10 @@ bench: setup
 	$(BIN)/python benchmarks/compiled.py
 	$(BIN)/python benchmarks/hub.py
 
-corpus: setup ## every bug of the corpus, its mended twin and the healthy scripts under sonde run
+corpus: setup ## every bug of the corpus, its mended twin and the healthy scripts under tensonde run
 	$(BIN)/python corpus/run.py $(CORPUS)
 
-pairs: setup ## every pair of the corpus under sonde compare, and equal ones
+pairs: setup ## every pair of the corpus under tensonde compare, and equal ones
 	$(BIN)/python corpus/compare.py $(PAIRS)
 	$(BIN)/python corpus/compare.py --equal $(PAIRS)
 
@@ -63,4 +63,4 @@ docs: setup
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) build site src/sonde/digest/*.so src/sonde/server/web web/node_modules
+	rm -rf $(VENV) build site src/tensonde/digest/*.so src/tensonde/server/web web/node_modules

@@ -1,7 +1,7 @@
 """Build hook: compiles the digest kernel into the package, and builds the web UI into it.
 
-Both are optional. Without a compiler or without Node the build still succeeds and says so: Sonde then falls back to its
-numpy reference, and the hub to a page that says how to build the UI. `SONDE_KERNEL` and `SONDE_WEB` make a failed
+Both are optional. Without a compiler or without Node the build still succeeds and says so: Tensonde then falls back to its
+numpy reference, and the hub to a page that says how to build the UI. `TENSONDE_KERNEL` and `TENSONDE_WEB` make a failed
 build an error (`require`) or leave the part out (`skip`).
 
 In a checkout, `python hatch_build.py` compiles the kernel and `python hatch_build.py web` builds the UI if it is stale.
@@ -32,20 +32,20 @@ class BuildHook(BuildHookInterface):
 
     def dependencies(self) -> list[str]:
         root = pathlib.Path(self.root)
-        wanted = _wish("SONDE_WEB") != "skip" and (root / "web" / "package.json").is_file()
+        wanted = _wish("TENSONDE_WEB") != "skip" and (root / "web" / "package.json").is_file()
         return [NODE] if wanted and not web_is_fresh(root) and not _system_node() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = pathlib.Path(self.root)
-        web = self._try("SONDE_WEB", lambda: build_web(root), "the web UI was not built")
+        web = self._try("TENSONDE_WEB", lambda: build_web(root), "the web UI was not built")
         if web is not None:
             build_data["artifacts"].append(f"{web.relative_to(root)}/**")
         if self.target_name == "sdist":
             return
         kernel = self._try(
-            "SONDE_KERNEL",
+            "TENSONDE_KERNEL",
             lambda: compile_kernel(root),
-            "the digest kernel was not built, Sonde will use numpy instead",
+            "the digest kernel was not built, Tensonde will use numpy instead",
         )
         if kernel is not None:
             build_data["pure_python"] = False
@@ -72,28 +72,28 @@ def _wish(name: str) -> str:
 
 
 def compile_kernel(root: pathlib.Path) -> pathlib.Path:
-    """Compiles in place, into src/sonde/digest, and returns the path of the extension."""
+    """Compiles in place, into src/tensonde/digest, and returns the path of the extension."""
     from setuptools import Distribution, Extension
 
-    package = root / "src" / "sonde" / "digest"
+    package = root / "src" / "tensonde" / "digest"
     extension = Extension(
-        "sonde.digest._kernel",
+        "tensonde.digest._kernel",
         sources=[str(package / "_kernel.c")],
         depends=[str(path) for path in package.glob("*.h")],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
         extra_compile_args=["-O3", "-std=c11", "-fno-math-errno", "-ffp-contract=off", "-pthread"],
         py_limited_api=True,
     )
-    command = Distribution({"name": "sonde", "ext_modules": [extension]}).get_command_obj("build_ext")
+    command = Distribution({"name": "tensonde", "ext_modules": [extension]}).get_command_obj("build_ext")
     command.build_lib = str(root / "src")  # type: ignore[attr-defined]
     command.build_temp = str(root / "build")  # type: ignore[attr-defined]
     command.ensure_finalized()
     command.run()
-    return root / "src" / command.get_ext_filename("sonde.digest._kernel")  # type: ignore[attr-defined]
+    return root / "src" / command.get_ext_filename("tensonde.digest._kernel")  # type: ignore[attr-defined]
 
 
 def web_folder(root: pathlib.Path) -> pathlib.Path:
-    return root / "src" / "sonde" / "server" / "web"
+    return root / "src" / "tensonde" / "server" / "web"
 
 
 def web_sources(root: pathlib.Path) -> str:
@@ -114,7 +114,7 @@ def web_is_fresh(root: pathlib.Path) -> bool:
 
 
 def build_web(root: pathlib.Path) -> pathlib.Path:
-    """Builds into src/sonde/server/web unless that is up to date, and returns the folder."""
+    """Builds into src/tensonde/server/web unless that is up to date, and returns the folder."""
     out = web_folder(root)
     if web_is_fresh(root):
         return out
@@ -136,7 +136,7 @@ def build_web(root: pathlib.Path) -> pathlib.Path:
 
 def _system_node() -> bool:
     node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None or os.environ.get("SONDE_NODE") == "pypi":
+    if node is None or npm is None or os.environ.get("TENSONDE_NODE") == "pypi":
         return False
     version = subprocess.run([node, "--version"], capture_output=True, text=True).stdout.strip().lstrip("v")
     return version.split(".")[0].isdecimal() and int(version.split(".")[0]) >= 20
@@ -166,13 +166,13 @@ def _run(command: list[str], folder: pathlib.Path, env: dict[str, str]) -> None:
 def main() -> int:
     root = pathlib.Path(__file__).parent.resolve()
     if sys.argv[1:] == ["web"]:
-        if _wish("SONDE_WEB") == "skip":
+        if _wish("TENSONDE_WEB") == "skip":
             return 0
         try:
             print(build_web(root), file=sys.stderr)
         except RuntimeError as problem:
             print(f"the web UI was not built: {problem}", file=sys.stderr)
-            return 1 if _wish("SONDE_WEB") == "require" else 0
+            return 1 if _wish("TENSONDE_WEB") == "require" else 0
         return 0
     print(compile_kernel(root), file=sys.stderr)
     return 0

@@ -1,4 +1,4 @@
-"""Two large checkpoints through `sonde compare`: share of the disk's read bandwidth, and memory.
+"""Two large checkpoints through `tensonde compare`: share of the disk's read bandwidth, and memory.
 
 python benchmarks/compare.py FOLDER [GIGABYTES]     writes twice as much there, and removes it again
 
@@ -23,8 +23,8 @@ import numpy as np
 TENSOR = 256 << 20
 CHILD = """
 import sys, time, json
-from sonde.compare.sources import compare_sources
-from sonde.store.sources import open_source
+from tensonde.compare.sources import compare_sources
+from tensonde.store.sources import open_source
 began, spent = time.perf_counter(), time.process_time()
 with open_source(sys.argv[1]) as a, open_source(sys.argv[2]) as b:
     verdict = compare_sources(a, b)

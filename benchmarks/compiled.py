@@ -1,4 +1,4 @@
-"""The compiled step under Sonde over the compiled step without it: two live processes taking turns, as in overhead.py.
+"""The compiled step under Tensonde over the compiled step without it: two live processes taking turns, as in overhead.py.
 
     python benchmarks/compiled.py                        every mode on the GPT
     python benchmarks/compiled.py --modes nodes --turns 40
@@ -17,9 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import sonde
-from sonde.session.options import Options
-from sonde.store.claim import create_run
+import tensonde
+from tensonde.session.options import Options
+from tensonde.store.claim import create_run
 
 HERE = Path(__file__).parent
 MODES = ("bare", "auto", "nodes", "full")
@@ -36,7 +36,7 @@ class Side:
             run = create_run(folder, None, {"script": "worker.py", "argv": []})
             options = Options(run=str(run.absolute()), graph=mode, quiet=True)  # type: ignore[arg-type]
             environment |= options.to_environment()
-            startup = str(Path(sonde.__file__).parent / "startup")
+            startup = str(Path(tensonde.__file__).parent / "startup")
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, [startup, os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "worker.py"), model, str(threads)],

@@ -14,7 +14,7 @@ import time
 
 import torch
 
-from sonde.digest import Block, kernel_name
+from tensonde.digest import Block, kernel_name
 
 SIZES = (64, 1024, 16_384, 262_144, 1 << 24, 1 << 26)
 

@@ -25,10 +25,10 @@ import torch
 from models import build
 from overhead import Side
 
-from sonde.adapters.torch.staging import flat_bytes
-from sonde.session.dump.settings import from_command_line
-from sonde.store.dump.layout import claim_rank, create_dump
-from sonde.store.dump.writer import DumpWriter, Seen
+from tensonde.adapters.torch.staging import flat_bytes
+from tensonde.session.dump.settings import from_command_line
+from tensonde.store.dump.layout import claim_rank, create_dump
+from tensonde.store.dump.writer import DumpWriter, Seen
 
 CHUNK = 8 << 20
 

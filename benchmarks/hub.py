@@ -25,12 +25,12 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from sonde.digest.layout import ROW
-from sonde.model.moment import Moment, Phase
-from sonde.model.site import Kind, Role
-from sonde.model.watchpoint import Hit
-from sonde.protocol.address import Address
-from sonde.protocol.client import Client
+from tensonde.digest.layout import ROW
+from tensonde.model.moment import Moment, Phase
+from tensonde.model.site import Kind, Role
+from tensonde.model.watchpoint import Hit
+from tensonde.protocol.address import Address
+from tensonde.protocol.client import Client
 
 SITES = 1000
 FLUSH = 0.5
@@ -57,10 +57,10 @@ def sessions(link: str, folder: str, count: int, rate: int) -> None:
 
 
 def one_session(link: str, parent: Path, end: Path, rate: int, found: dict[str, int]) -> None:
-    from sonde.session.agent import Agent
-    from sonde.session.options import Options
-    from sonde.session.session import Session
-    from sonde.store.claim import claim_rank, create_run
+    from tensonde.session.agent import Agent
+    from tensonde.session.options import Options
+    from tensonde.session.session import Session
+    from tensonde.store.claim import claim_rank, create_run
 
     run = create_run(parent, "run", {"script": "load.py", "argv": []})
     session = Session(Options(run=str(run), recommended=False), claim_rank(run, 0), {"rank": 0, "framework": "none"})
@@ -133,7 +133,7 @@ class Browser(threading.Thread):
 def measure(*, count: int, rate: int, browsers: int, seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         hub = subprocess.Popen(
-            [sys.executable, "-m", "sonde", "ui", "--companion", "--no-open", folder],
+            [sys.executable, "-m", "tensonde", "ui", "--companion", "--no-open", folder],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "XDG_RUNTIME_DIR": folder}, start_new_session=True,
         )  # fmt: skip
         assert hub.stdout is not None

@@ -1,4 +1,4 @@
-"""Step time under Sonde over bare step time: two live processes taking turns, so that load hits both alike.
+"""Step time under Tensonde over bare step time: two live processes taking turns, so that load hits both alike.
 
     python benchmarks/overhead.py                       all models and modes
     python benchmarks/overhead.py --models mlp --modes everything --turns 40
@@ -22,14 +22,14 @@ from typing import Any
 
 import peers
 
-import sonde
-from sonde.session.options import Options
-from sonde.store.claim import create_run
+import tensonde
+from tensonde.session.options import Options
+from tensonde.store.claim import create_run
 
 HERE = Path(__file__).parent
 STEPS = {"mlp": 20, "resnet": 1, "gpt": 1}
 SETTLED = 30
-"""Turns before the first that counts: where steps are short, Sonde needs hundreds to know what it can afford."""
+"""Turns before the first that counts: where steps are short, Tensonde needs hundreds to know what it can afford."""
 MODES: dict[str, float | None] = {"bare": -1.0, "sentinel": 0.0, "budget 5%": 0.05, "everything": None}
 TARGETS = {
     ("sentinel", "mlp"): 1.08, ("sentinel", "resnet"): 1.02, ("sentinel", "gpt"): 1.02,
@@ -57,7 +57,7 @@ class Side:
             self.run = create_run(folder, None, {"script": "worker.py", "argv": []})
             options = Options(run=str(self.run.absolute()), budget=budget, quiet=True, dump=dump)
             environment |= options.to_environment()
-            startup = str(Path(sonde.__file__).parent / "startup")
+            startup = str(Path(tensonde.__file__).parent / "startup")
             environment["PYTHONPATH"] = os.pathsep.join(filter(None, [startup, os.environ.get("PYTHONPATH")]))
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "worker.py"), model, str(threads)],
@@ -120,7 +120,7 @@ def main() -> None:
     if unknown := [mode for mode in options.modes.split(",") if mode not in known]:
         parser.error(f"no mode is called {unknown[0]!r}: {', '.join(known)}")
     results = []
-    print("| mode | model | wall × (quartiles) | cpu × | Sonde says | target | + peak MB | bytes/step | same loss |")
+    print("| mode | model | wall × (quartiles) | cpu × | Tensonde says | target | + peak MB | bytes/step | same loss |")
     print("|---|---|---|---|---|---|---|---|---|")
     for mode in options.modes.split(","):
         for model in options.models.split(","):

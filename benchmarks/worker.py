@@ -38,8 +38,8 @@ def steps(count: int) -> None:
 
 
 def waited(nanoseconds: int) -> None:
-    """The wait for the other side's turn is no time of a step: Sonde would spend its share of that, too."""
-    install = sys.modules.get("sonde.adapters.torch.install")
+    """The wait for the other side's turn is no time of a step: Tensonde would spend its share of that, too."""
+    install = sys.modules.get("tensonde.adapters.torch.install")
     if install is not None and (observer := install.current()) is not None:
         observer.session._step_began += nanoseconds
         observer.session._last_flush += nanoseconds

@@ -1,4 +1,4 @@
-"""Pairs of scripts under `sonde compare`: is the place that makes them differ named first, and are equal pairs called so?
+"""Pairs of scripts under `tensonde compare`: is the place that makes them differ named first, and are equal pairs called so?
 
 python corpus/compare.py [--equal] [NAME...]     --equal: mended twins, and each reference against itself with one thread
 """
@@ -32,7 +32,19 @@ def expected(pair: Path) -> dict[str, Any]:
 
 
 def compare(one: Path, other: Path, *more: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "sonde", "compare", "-q", "--json", "--run", str(one), "--run", str(other), *more]
+    command = [
+        sys.executable,
+        "-m",
+        "tensonde",
+        "compare",
+        "-q",
+        "--json",
+        "--run",
+        str(one),
+        "--run",
+        str(other),
+        *more,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if not done.stdout:
         return {"verdict": "failed", "judgement": "", "first": None, "settings": [], "notes": [done.stderr[-300:]]}

@@ -1,4 +1,4 @@
-"""Runs the corpus under `sonde run` and prints what was named and what was a false alarm: `python corpus/run.py
+"""Runs the corpus under `tensonde run` and prints what was named and what was a false alarm: `python corpus/run.py
 [--only PATTERN]`."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def run(job: Job, limit: float, options: Iterable[str] = ()) -> tuple[dict[str, 
                 shutil.copy(source, scratch)
         shutil.copy(job.script, Path(scratch) / job.script.name)
         report = Path(scratch) / "report.json"
-        command = [sys.executable, "-m", "sonde", "run", "--quiet", "--record", "recording", "--report", str(report)]
+        command = [sys.executable, "-m", "tensonde", "run", "--quiet", "--record", "recording", "--report", str(report)]
         began = time.monotonic()
         environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
         try:

@@ -1,4 +1,4 @@
-"""A small training to debug: `sonde debug examples/attention.py`."""
+"""A small training to debug: `tensonde debug examples/attention.py`."""
 
 import torch
 import torch.nn.functional as F

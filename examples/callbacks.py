@@ -6,11 +6,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from sonde.train import Callback, LossMonitor, Model, ModelCheckpoint, TimeMonitor, save_checkpoint
+from tensonde.train import Callback, LossMonitor, Model, ModelCheckpoint, TimeMonitor, save_checkpoint
 
 
 class StopAtTime(Callback):
-    """The guide's example; `sonde.train` has one ready-made."""
+    """The guide's example; `tensonde.train` has one ready-made."""
 
     def __init__(self, run_time):
         super().__init__()
@@ -32,7 +32,7 @@ class StopAtTime(Callback):
 
 
 class SaveCallback(Callback):
-    """The guide's example; `sonde.train.SaveBest` is ready-made."""
+    """The guide's example; `tensonde.train.SaveBest` is ready-made."""
 
     def __init__(self, model, eval_dataset):
         super().__init__()

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sonde.train import CheckpointConfig, Model, ModelCheckpoint, load_checkpoint
+from tensonde.train import CheckpointConfig, Model, ModelCheckpoint, load_checkpoint
 
 torch.manual_seed(0)
 network = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))

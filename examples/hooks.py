@@ -1,12 +1,12 @@
 """Three ways to look at gradients, as in MindSpore's guide to dynamic graph debugging, in PyTorch.
 
-`python examples/hooks.py`, or `sonde run examples/hooks.py` to have the hooks noted in a recording.
+`python examples/hooks.py`, or `tensonde run examples/hooks.py` to have the hooks noted in a recording.
 """
 
 import torch
 from torch import nn
 
-import sonde
+import tensonde
 
 
 def value_and_gradients(function, *numbers):
@@ -19,14 +19,14 @@ def value_and_gradients(function, *numbers):
 # 1. A hook on a tensor; here it doubles the gradient that flows back through z.
 def doubled(x, y):
     z = x * y
-    sonde.hook(z, lambda grad: grad * 2)
+    tensonde.hook(z, lambda grad: grad * 2)
     return z * y
 
 
 print("1.", value_and_gradients(doubled, 1, 2))
 
 # 2. An identity in the forward pass that shows the gradient there.
-look = sonde.HookBackward(lambda grad: print("2. gradient", grad.item()))
+look = tensonde.HookBackward(lambda grad: print("2. gradient", grad.item()))
 
 
 def looked_at(x, y):
@@ -45,6 +45,6 @@ def show(module, grad_input, grad_output):
     print("3. backward input", [g.item() for g in grad_input], "output", [g.item() for g in grad_output])
 
 
-handle = sonde.hook_backward(relu, show)
+handle = tensonde.hook_backward(relu, show)
 print("3.", value_and_gradients(lambda x: relu(x + x), 1))
 handle.remove()

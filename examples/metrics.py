@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from sonde.train import Metric
-from sonde.train.metrics import Accuracy
+from tensonde.train import Metric
+from tensonde.train.metrics import Accuracy
 
 x = torch.tensor(np.array([[0.2, 0.5], [0.3, 0.1], [0.9, 0.6]]))
 y = torch.tensor(np.array([1, 0, 1]))

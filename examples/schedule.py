@@ -1,4 +1,4 @@
-"""A schedule that was made for too few steps: `sonde lr --epochs 10 examples/schedule.py` shows it before the training."""
+"""A schedule that was made for too few steps: `tensonde lr --epochs 10 examples/schedule.py` shows it before the training."""
 
 import torch
 from torch import nn

@@ -1,6 +1,6 @@
 """A small transformer on padded sequences. One sample in the data is empty: attention has nothing to look at, and the loss becomes NaN.
 
-sonde run --ui examples/tiny_gpt.py
+tensonde run --ui examples/tiny_gpt.py
 """
 
 import math

@@ -1,4 +1,4 @@
-"""A script with a learning rate and a width to choose: `sonde tune examples/tuned.py --param lr=log:1e-4:10`."""
+"""A script with a learning rate and a width to choose: `tensonde tune examples/tuned.py --param lr=log:1e-4:10`."""
 
 import argparse
 

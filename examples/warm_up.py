@@ -1,9 +1,9 @@
-"""A learning rate of one's own, as WarmUpLR in MindSpore's guide to network debugging; `sonde.train.WarmUpLR` is ready-made."""
+"""A learning rate of one's own, as WarmUpLR in MindSpore's guide to network debugging; `tensonde.train.WarmUpLR` is ready-made."""
 
 import torch
 from torch import nn
 
-from sonde.train import LearningRateMonitor, LearningRateScheduler, Model, follow
+from tensonde.train import LearningRateMonitor, LearningRateScheduler, Model, follow
 
 
 class WarmUpLR:

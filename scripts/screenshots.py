@@ -1,4 +1,4 @@
-"""Makes docs/images/*.png from a real run of examples/tiny_gpt.py under `sonde run --ui`: `make screenshots`.
+"""Makes docs/images/*.png from a real run of examples/tiny_gpt.py under `tensonde run --ui`: `make screenshots`.
 
 Needs Playwright and a Chromium on PATH. What a picture shows is reached as a user reaches it: by clicks and links.
 """
@@ -54,12 +54,12 @@ def main() -> None:
 
 
 def start(folder: str, *arguments: str, hub: str = "") -> tuple[subprocess.Popen[str], str]:
-    """A process of Sonde, and the address of the UI that it says."""
+    """A process of Tensonde, and the address of the UI that it says."""
     log = Path(folder) / f"{arguments[0]}.log"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_RUNTIME_DIR": folder, "PYTHONUNBUFFERED": "1"}
     with log.open("w") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "sonde", *arguments], cwd=folder, env={**environment, **({"SONDE_HUB": hub} if hub else {})},
+            [sys.executable, "-m", "tensonde", *arguments], cwd=folder, env={**environment, **({"TENSONDE_HUB": hub} if hub else {})},
             stdout=out, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
     STARTED.append(process)
@@ -115,7 +115,7 @@ def live(browser: Any, folder: str, url: str) -> None:
     page = open_page(browser, url, "light", 1280, 720)
     page.wait_for_selector("[data-testid=state][data-state=stopped]")
     page.get_by_test_id("continue").click()
-    wait(lambda: page.evaluate("window.__sonde.boxes().length > 3"))
+    wait(lambda: page.evaluate("window.__tensonde.boxes().length > 3"))
     page.get_by_test_id("continue").click()
     page.wait_for_selector("[data-testid=state][data-state=stopped]")
     page.get_by_test_id("tab-tensor").click()
@@ -149,7 +149,7 @@ def live(browser: Any, folder: str, url: str) -> None:
 def finished(browser: Any, url: str) -> None:
     """What the diagnosis found, and the curves."""
     page = open_page(browser, url, "light")
-    wait(lambda: page.evaluate("window.__sonde.boxes().length > 0"))
+    wait(lambda: page.evaluate("window.__tensonde.boxes().length > 0"))
     page.get_by_test_id("tab-findings").click()
     page.get_by_test_id("finding-site").first.click()
     page.get_by_test_id("tab-findings").click()
@@ -165,7 +165,7 @@ def compared(browser: Any, folder: str, url: str) -> None:
     """The two networks of docs/compare.md side by side."""
     for name in ("compare_port", "compare_ref"):
         shutil.copy(ROOT / "examples" / f"{name}.py", folder)
-        training, _ = start(folder, "run", "-q", "--record", f".sonde/runs/{name}", f"{name}.py", hub=url)
+        training, _ = start(folder, "run", "-q", "--record", f".tensonde/runs/{name}", f"{name}.py", hub=url)
         training.wait(300)
     page = open_page(browser, url, "dark")
     page.get_by_test_id("run-picker").click()
@@ -173,7 +173,7 @@ def compared(browser: Any, folder: str, url: str) -> None:
     page.get_by_test_id("run-picker").click()
     page.get_by_test_id("compare-with").click()
     page.get_by_role("menuitem").filter(has_text="compare_ref").click()
-    wait(lambda: all(page.evaluate("window.__sonde.compared()")))
+    wait(lambda: all(page.evaluate("window.__tensonde.compared()")))
     keep(page, "ui-comparison")
 
 

@@ -1,9 +1,9 @@
-"""Running training scripts, bare and under Sonde, the way the tests need it: often, and as real processes.
+"""Running training scripts, bare and under Tensonde, the way the tests need it: often, and as real processes.
 
-`cli` is `python -m sonde ...` itself. Importing torch takes seconds, though, and some hundred runs are
+`cli` is `python -m tensonde ...` itself. Importing torch takes seconds, though, and some hundred runs are
 wanted, so `Foundry` keeps one process that has imported torch and nothing else has happened in, and forks
-it for each run. The fork does what a process of `sonde run` does from there: the start-up code reads the
-options from the environment, Sonde is let into torch, the script runs as `__main__`, the interpreter ends.
+it for each run. The fork does what a process of `tensonde run` does from there: the start-up code reads the
+options from the environment, Tensonde is let into torch, the script runs as `__main__`, the interpreter ends.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sonde.cli.dumping import dump_of
-from sonde.session.options import Options
-from sonde.store.claim import create_run
-from sonde.store.reader import Rank, Recording
+from tensonde.cli.dumping import dump_of
+from tensonde.session.options import Options
+from tensonde.store.claim import create_run
+from tensonde.store.reader import Rank, Recording
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 LONGEST = 90
@@ -89,12 +89,12 @@ class Ran:
 
 def environment(extra: Mapping[str, str | None] | None = None, *, strict: bool = True) -> dict[str, str]:
     """For a child process; a value of None takes a variable away."""
-    found = {name: value for name, value in os.environ.items() if not name.startswith("SONDE_")}
+    found = {name: value for name, value in os.environ.items() if not name.startswith("TENSONDE_")}
     found["PYTHONPATH"] = str(SOURCE)
     found["PYTHONDONTWRITEBYTECODE"] = "1"
     found["OMP_WAIT_POLICY"] = "passive"  # threads that spin starve the other test processes
     if strict:
-        found["SONDE_STRICT"] = "1"
+        found["TENSONDE_STRICT"] = "1"
     for name, value in (extra or {}).items():
         if value is None:
             found.pop(name, None)
@@ -111,9 +111,9 @@ def cli(
     strict: bool = True,
     folder: Path | None = None,
 ) -> Ran:
-    """`sonde WORDS...` in a process of its own."""
+    """`tensonde WORDS...` in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "sonde", *map(str, words)],
+        [sys.executable, "-m", "tensonde", *map(str, words)],
         cwd=cwd, env=environment({"RESULT": str(cwd / "result.json"), **(env or {})}, strict=strict),
         input=stdin, capture_output=True, text=True, timeout=LONGEST,
     )  # fmt: skip
@@ -121,7 +121,7 @@ def cli(
 
 
 def python(*words: str | Path, cwd: Path, stdin: str = "", env: Mapping[str, str | None] | None = None) -> Ran:
-    """`python WORDS...`, without Sonde."""
+    """`python WORDS...`, without Tensonde."""
     done = subprocess.run(
         [sys.executable, *map(str, words)],
         cwd=cwd, env=environment({"RESULT": str(cwd / "result.json"), **(env or {})}),
@@ -257,7 +257,7 @@ def _main(script: str) -> None:
     """Runs the script as the interpreter would, and ends without taking all of torch apart, which takes long."""
     import runpy
 
-    from sonde.cli.child import start
+    from tensonde.cli.child import start
 
     start()
     code: Any = 0

@@ -41,8 +41,8 @@ def pages() -> list[Any]:
 def test_every_block_runs(page: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "corpus").symlink_to(ROOT / "corpus")
-    shutil.copytree(ROOT / "tests" / "golden" / "v1", tmp_path / ".sonde" / "runs" / "demo")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SONDE")}
+    shutil.copytree(ROOT / "tests" / "golden" / "v1", tmp_path / ".tensonde" / "runs" / "demo")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TENSONDE")}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     for language, text in blocks(page):
         command = ["bash", "-euo", "pipefail", "-c", text] if language == "bash" else [sys.executable, "-c", text]
@@ -55,24 +55,24 @@ QUOTED = re.compile(r"^error: (.*?)  \(step \d+.*\)\n    corpus/bugs/(\w+)/train
 
 
 @pytest.mark.parametrize(("title", "script", "line"), QUOTED.findall((ROOT / "docs" / "culprits.md").read_text()))
-def test_the_culprits_are_what_sonde_says(title: str, script: str, line: str, tmp_path: Path) -> None:
+def test_the_culprits_are_what_tensonde_says(title: str, script: str, line: str, tmp_path: Path) -> None:
     """But for the step, which rounding decides."""
     path = ROOT / "corpus" / "bugs" / script / "train.py"
     done = subprocess.run(
-        [sys.executable, "-m", "sonde", "run", "--record", "out", str(path)],
+        [sys.executable, "-m", "tensonde", "run", "--record", "out", str(path)],
         cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert f"error: {title}" in done.stderr
     assert f"train.py:{line}\n" in done.stderr
 
 
-def test_the_tour_shows_what_sonde_says(tmp_path: Path) -> None:
+def test_the_tour_shows_what_tensonde_says(tmp_path: Path) -> None:
     """The line quoted in the tour and in the README is what the demo prints, but for the step, which rounding decides."""
     quoted = re.search(r"^error: (.*)  \(step \d+, forward\)$", (ROOT / "docs" / "tour.md").read_text(), re.MULTILINE)
     assert quoted is not None
     assert quoted.group(1) in (ROOT / "README.md").read_text()
     done = subprocess.run(
-        [sys.executable, "-m", "sonde", "run", "--record", "out", str(ROOT / "examples" / "focal_loss.py")],
+        [sys.executable, "-m", "tensonde", "run", "--record", "out", str(ROOT / "examples" / "focal_loss.py")],
         cwd=tmp_path, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert quoted.group(1) in done.stderr

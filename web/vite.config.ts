@@ -2,8 +2,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig } from 'vitest/config';
 
-// The hub serves the result from src/sonde/server/web; `npm run dev` talks to a running hub through the proxy.
-const hub = process.env.SONDE_HUB ?? 'http://127.0.0.1:7300';
+// The hub serves the result from src/tensonde/server/web; `npm run dev` talks to a running hub through the proxy.
+const hub = process.env.TENSONDE_HUB ?? 'http://127.0.0.1:7300';
 
 /** What is built in is under licences that want to be passed on. */
 function licences() {
@@ -26,7 +26,7 @@ export default defineConfig({
   base: './',
   plugins: [svelte(), licences()],
   worker: { format: 'es' },
-  build: { target: 'es2022', outDir: '../src/sonde/server/web', emptyOutDir: true, chunkSizeWarningLimit: 800 },
+  build: { target: 'es2022', outDir: '../src/tensonde/server/web', emptyOutDir: true, chunkSizeWarningLimit: 800 },
   server: { proxy: { '/api': { target: hub, ws: true, changeOrigin: true, headers: { origin: hub } } } },
   test: { include: ['tests/**/*.test.ts'] },
 });

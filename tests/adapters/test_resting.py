@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from launch import Foundry, Ran, cli
-from sonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.diagnose import diagnose
 
 TRAINING = """
 import sys, torch

@@ -1,4 +1,4 @@
-"""Nothing of Sonde is to be found on the user's objects, nothing is kept alive, and the user's own hooks see the same."""
+"""Nothing of Tensonde is to be found on the user's objects, nothing is kept alive, and the user's own hooks see the same."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_nothing_is_kept_alive(both, budget: float | None) -> None:
     )
 
 
-def test_activations_die_as_soon_as_without_sonde(both) -> None:
+def test_activations_die_as_soon_as_without_tensonde(both) -> None:
     """No tensor outlives its last use by the user, also without the garbage collector's help."""
     both("""
         gc.disable()
@@ -162,7 +162,7 @@ def test_activations_die_as_soon_as_without_sonde(both) -> None:
 def test_many_models_do_not_pile_up(foundry: Foundry, tmp_path: Path) -> None:
     ran = foundry.watched(
         script("""
-        from sonde.adapters.torch import install
+        from tensonde.adapters.torch import install
         def trial(k):
             model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -1,4 +1,4 @@
-"""Kinds of tensors and of programs that hooks could stumble over: all run as without Sonde, and what is not seen is told."""
+"""Kinds of tensors and of programs that hooks could stumble over: all run as without Tensonde, and what is not seen is told."""
 
 from __future__ import annotations
 

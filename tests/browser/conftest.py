@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = ""
     if chromium() is None:
         reason = "no chromium on PATH"
-    elif not (SOURCE / "sonde" / "server" / "web" / "index.html").is_file():
+    elif not (SOURCE / "tensonde" / "server" / "web" / "index.html").is_file():
         reason = "the web UI is not built (make web)"
     else:
         try:
@@ -67,7 +67,7 @@ def wait_until(what: Callable[[], Any], seconds: float = 90) -> Any:
 
 @dataclass
 class Program:
-    """A process of `python -m sonde`, whose output is kept."""
+    """A process of `python -m tensonde`, whose output is kept."""
 
     process: subprocess.Popen[str]
     log: Path
@@ -103,7 +103,7 @@ class Desk:
     folder: Path
     programs: list[Program] = field(default_factory=list)
 
-    def sonde(self, *arguments: str, **environment: str) -> Program:
+    def tensonde(self, *arguments: str, **environment: str) -> Program:
         log = self.folder / f"program{len(self.programs)}.log"
         own = self.folder / "home"
         own.mkdir(exist_ok=True)
@@ -114,7 +114,7 @@ class Desk:
         }  # fmt: skip
         with log.open("w") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "sonde", *arguments],
+                [sys.executable, "-m", "tensonde", *arguments],
                 cwd=self.folder, env=env, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
             )  # fmt: skip
         self.programs.append(Program(process, log))
@@ -125,7 +125,7 @@ class Desk:
         return name
 
     def hub(self, port: int = 0, token: str = TOKEN, *given: str) -> tuple[Program, str]:
-        hub = self.sonde("ui", "--port", str(port), "--token", token, "--no-open", *(given or (".",)))
+        hub = self.tensonde("ui", "--port", str(port), "--token", token, "--no-open", *(given or (".",)))
         return hub, hub.wait_for(r"the UI is at (\S+)")[1]
 
 
@@ -164,4 +164,4 @@ def page(browser: Any, request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
 @pytest.fixture
 def boxes(page: Any) -> Callable[[], dict[str, Any]]:
     """What the canvas of the graph shows, by name."""
-    return lambda: {box["name"]: box for box in page.evaluate("window.__sonde.boxes()")}
+    return lambda: {box["name"]: box for box in page.evaluate("window.__tensonde.boxes()")}

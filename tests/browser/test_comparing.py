@@ -30,7 +30,7 @@ TRAINING = """
 
 def test_the_first_divergence_is_named_and_selected_on_both_sides(desk: Desk, page: Any) -> None:
     for name, text in (("ours", TRAINING), ("theirs", TRAINING.replace("eps=1e-5", "eps=1e-2"))):
-        ran = desk.sonde("run", "-q", "--record", f".sonde/runs/{name}", desk.script(f"{name}.py", text))
+        ran = desk.tensonde("run", "-q", "--record", f".tensonde/runs/{name}", desk.script(f"{name}.py", text))
         assert ran.process.wait(300) == 0, ran.said
     _, url = desk.hub()
     page.goto(url)
@@ -42,7 +42,7 @@ def test_the_first_divergence_is_named_and_selected_on_both_sides(desk: Desk, pa
     wait_until(lambda: "encoder.1:out" in page.get_by_test_id("verdict").text_content())
     wait_until(lambda: "encoder.1.eps" in page.get_by_test_id("compare-settings").text_content())
     wait_until(lambda: re.match(r".*#/compare/\w+/rank0/\w+/rank0\?sel=encoder.1:out$", page.url))
-    selected = "window.__sonde.compared()"
+    selected = "window.__tensonde.compared()"
     wait_until(lambda: [side and side["name"] for side in page.evaluate(selected)] == ["encoder.1", "encoder.1"])
     wait_until(lambda: all(side["seen"] and side["status"] == 3 for side in page.evaluate(selected)))
     row = page.locator("[data-testid=difference][aria-selected=true]")

@@ -1,4 +1,4 @@
-"""The whole way: a training under `sonde run --ui`, seen, watched, stopped, looked into, and ended from the browser."""
+"""The whole way: a training under `tensonde run --ui`, seen, watched, stopped, looked into, and ended from the browser."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def open_run(page: Any, url: str, boxes: Callable[[], dict[str, Any]], name: str
 
 
 def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:
-    training = desk.sonde("run", "--ui", desk.script("train.py", TRAINING))
+    training = desk.tensonde("run", "--ui", desk.script("train.py", TRAINING))
     open_run(page, training.wait_for(r"the UI is at (\S+)")[1], boxes)
 
     # The graph is there, and a click in it selects.
@@ -122,8 +122,8 @@ def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Cal
 
 def test_two_trainings_on_one_hub(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:
     _, url = desk.hub()
-    first = desk.sonde("run", desk.script("first.py", TRAINING), SONDE_HUB=url)
-    second = desk.sonde("run", desk.script("second.py", TRAINING), SONDE_HUB=url)
+    first = desk.tensonde("run", desk.script("first.py", TRAINING), TENSONDE_HUB=url)
+    second = desk.tensonde("run", desk.script("second.py", TRAINING), TENSONDE_HUB=url)
     page.goto(url)
     wait_until(lambda: page.get_by_test_id("run").count() == 2)
     open_run(page, url, boxes, "first")
@@ -138,7 +138,7 @@ def test_two_trainings_on_one_hub(desk: Desk, page: Any, boxes: Callable[[], dic
 
 def test_the_hub_dies_and_comes_back(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:
     hub, url = desk.hub()
-    training = desk.sonde("run", desk.script("train.py", TRAINING), SONDE_HUB=url)
+    training = desk.tensonde("run", desk.script("train.py", TRAINING), TENSONDE_HUB=url)
     page.goto(url)
     open_run(page, url, boxes)
     expect_state(page, "running")

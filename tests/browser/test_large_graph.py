@@ -15,7 +15,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
 NODES = 100_000
 
 MEASURE = """async (names) => {
-  const graph = window.__sonde.graph(), app = window.__sonde.app, outline = app.place.outline;
+  const graph = window.__tensonde.graph(), app = window.__tensonde.app, outline = app.place.outline;
   const find = (name) => outline.name.indexOf(name);
   const painted = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   const timed = async (work) => { const start = performance.now(); await work(); await painted(); return performance.now() - start; };
@@ -32,7 +32,7 @@ MEASURE = """async (names) => {
 
 
 def test_a_hundred_thousand_nodes(desk: Desk, page: Any) -> None:
-    shutil.copytree(GOLDEN, desk.folder / ".sonde" / "runs" / "demo")
+    shutil.copytree(GOLDEN, desk.folder / ".tensonde" / "runs" / "demo")
     _, url = desk.hub()
     graph = synthetic(NODES)
     names = graph["nodes"]["name"]
@@ -44,10 +44,10 @@ def test_a_hundred_thousand_nodes(desk: Desk, page: Any) -> None:
     loaded = page.evaluate(
         """async (run) => {
           const start = performance.now();
-          window.__sonde.app.open(run, 'rank0');
-          while (!window.__sonde.app.place?.outline || !window.__sonde.boxes().length) await new Promise((r) => setTimeout(r, 5));
+          window.__tensonde.app.open(run, 'rank0');
+          while (!window.__tensonde.app.place?.outline || !window.__tensonde.boxes().length) await new Promise((r) => setTimeout(r, 5));
           await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-          return { load: performance.now() - start, nodes: window.__sonde.app.place.outline.n };
+          return { load: performance.now() - start, nodes: window.__tensonde.app.place.outline.n };
         }""",
         page.get_by_test_id("run").first.get_attribute("data-run"),
     )
@@ -65,4 +65,6 @@ def test_a_hundred_thousand_nodes(desk: Desk, page: Any) -> None:
     # The tree and the search are as large, and answer at once.
     page.locator("#tree-search").fill(names[70_000])
     page.locator(f"[data-testid=tree-row][data-name='{names[70_000]}']").click()
-    wait_until(lambda: page.evaluate("name => window.__sonde.boxes().some((box) => box.name === name)", names[70_000]))
+    wait_until(
+        lambda: page.evaluate("name => window.__tensonde.boxes().some((box) => box.name === name)", names[70_000])
+    )

@@ -1,4 +1,4 @@
-"""`sonde run` in front of a command changes nothing about it: arguments, input, output, exit codes, signals, children."""
+"""`tensonde run` in front of a command changes nothing about it: arguments, input, output, exit codes, signals, children."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry, Ran, cli, environment, python
-from sonde.store.reader import Recording
+from tensonde.store.reader import Recording
 
 TRAIN = """
 import torch
@@ -94,7 +94,9 @@ def test_a_traceback_is_the_users_own(tmp_path: Path) -> None:
     assert ran.code == bare.code == 1
     assert "mat1 and mat2" in bare.err
     lines = [
-        line for line in ran.err.splitlines() if not line.startswith(("sonde:", "error:", "warning:", "    train.py:"))
+        line
+        for line in ran.err.splitlines()
+        if not line.startswith(("tensonde:", "error:", "warning:", "    train.py:"))
     ]
     assert bare.err.splitlines() == lines[: len(bare.err.splitlines())]
     failure = ran.session["exit"]["exception"]
@@ -103,7 +105,7 @@ def test_a_traceback_is_the_users_own(tmp_path: Path) -> None:
 
 
 def test_the_traceback_of_a_backward_pass_is_the_users_own(tmp_path: Path) -> None:
-    """Here a mode of Sonde's is on, and torch takes its functions through it."""
+    """Here a mode of Tensonde's is on, and torch takes its functions through it."""
     write(
         tmp_path / "train.py",
         TRAIN
@@ -215,7 +217,7 @@ def test_children_of_the_script_are_reached(tmp_path: Path) -> None:
     [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGKILL, False), (signal.SIGINT, True)],
 )
 def test_signals_reach_the_script(tmp_path: Path, number: signal.Signals, handled: bool) -> None:
-    """SIGKILL is sent to the script itself; the others to Sonde (SIGINT, as a terminal does it, to both)."""
+    """SIGKILL is sent to the script itself; the others to Tensonde (SIGINT, as a terminal does it, to both)."""
     install = f"signal.signal({int(number)}, lambda *a: sys.exit(7))" if handled and number != signal.SIGINT else ""
     write(
         tmp_path / "train.py",
@@ -234,7 +236,7 @@ def test_signals_reach_the_script(tmp_path: Path, number: signal.Signals, handle
     """),
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "sonde", "run", "--record", "recording", "train.py"],
+        [sys.executable, "-m", "tensonde", "run", "--record", "recording", "train.py"],
         cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry
-from sonde.cli.main import main
+from tensonde.cli.main import main
 
 
 @pytest.fixture
@@ -20,10 +20,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(here: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
-    """Runs `sonde WORDS`, which must be refused; what it says."""
+    """Runs `tensonde WORDS`, which must be refused; what it says."""
     before = {path: path.read_bytes() if path.is_file() else None for path in here.rglob("*")}
     out, err = io.StringIO(), io.StringIO()
-    monkeypatch.setattr("sys.argv", ["sonde", *words])
+    monkeypatch.setattr("sys.argv", ["tensonde", *words])
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
         main()
     after = {path: path.read_bytes() if path.is_file() else None for path in here.rglob("*")}
@@ -116,13 +116,13 @@ def test_a_report_that_cannot_be_written(here: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("budget = ", "sonde.toml"),
+        ("budget = ", "tensonde.toml"),
         ("bugdet = '5%'", "budget"),
         ("on_hit = 'explode'", "explode"),
         ("budget = 'much'", "much"),
         ("budget = [1]", "budget"),
         ("recommended = 'perhaps'", "recommended"),
-        ("[[watch]]\nsites = '**'\ncondition = 'norm >'", "sonde.toml"),
+        ("[[watch]]\nsites = '**'\ncondition = 'norm >'", "tensonde.toml"),
         ("[[watch]]\nsites = '**'", "condition"),
         ("watch = 3", "watch"),
     ],
@@ -130,13 +130,13 @@ def test_a_report_that_cannot_be_written(here: Path, monkeypatch: pytest.MonkeyP
 def test_configuration_files_that_are_wrong(
     here: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
 ) -> None:
-    (here / "sonde.toml").write_text(text)
+    (here / "tensonde.toml").write_text(text)
     assert expected in refused(here, monkeypatch, "run", "train.py")
 
 
 def test_unknown_commands_and_recordings(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "sonde run" in refused(here, monkeypatch, "rum", "train.py")
-    assert "sonde run train.py" in refused(here, monkeypatch, "train.py")
+    assert "tensonde run" in refused(here, monkeypatch, "rum", "train.py")
+    assert "tensonde run train.py" in refused(here, monkeypatch, "train.py")
     refused(here, monkeypatch, "diagnose", "nowhere")
     (here / "old").mkdir()
     (here / "old" / "run.json").write_text('{"format": 99}')

@@ -1,4 +1,4 @@
-"""`sonde ckpt` and `sonde convert` as a user runs them."""
+"""`tensonde ckpt` and `tensonde convert` as a user runs them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from launch import cli, environment
-from sonde.store.weights import Measure, Statistics
+from tensonde.store.weights import Measure, Statistics
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_statistics_of_pieces_are_those_of_the_whole() -> None:
 
 
 def test_a_large_checkpoint_is_streamed(tmp_path: Path) -> None:
-    """1.5 GB, sparse on disk: what `sonde ckpt` holds of it stays far below."""
+    """1.5 GB, sparse on disk: what `tensonde ckpt` holds of it stays far below."""
     count = 3
     size = 512 << 20
     header = json.dumps(
@@ -113,8 +113,8 @@ def test_a_large_checkpoint_is_streamed(tmp_path: Path) -> None:
         file.write(len(header).to_bytes(8, "little") + header)
         file.truncate(8 + len(header) + count * size)
     code = (  # the rusage of a child begins with what its parent held
-        "import sys; from sonde.cli.main import main\n"
-        "sys.argv = ['sonde', 'ckpt', 'a.safetensors', '--json']\n"
+        "import sys; from tensonde.cli.main import main\n"
+        "sys.argv = ['tensonde', 'ckpt', 'a.safetensors', '--json']\n"
         "try: main()\nexcept SystemExit: pass\n"
         "print(next(line.split()[1] for line in open('/proc/self/status') if 'VmHWM' in line), file=sys.stderr)"
     )
@@ -164,7 +164,7 @@ def test_a_full_disk_in_the_middle_leaves_nothing_half_done(tmp_path: Path) -> N
     for target in ("x.safetensors", "x.npz", "x.parquet", "x"):
         extra = ["--to", "dump"] if target == "x" else []
         done = subprocess.run(
-            [sys.executable, "-m", "sonde", "convert", "a.pt", target, *extra],
+            [sys.executable, "-m", "tensonde", "convert", "a.pt", target, *extra],
             cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, preexec_fn=limit,
         )  # fmt: skip
         assert done.returncode == 2, (target, done.stderr)

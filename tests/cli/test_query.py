@@ -1,4 +1,4 @@
-"""`sonde query`: SQL from the command line, to a table, to other programs and to files."""
+"""`tensonde query`: SQL from the command line, to a table, to other programs and to files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from sonde.cli.query import query
-from sonde.errors import UsageError
+from tensonde.cli.query import query
+from tensonde.errors import UsageError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
 BAD = "SELECT site, min(step) AS step FROM digests WHERE nans > 0 GROUP BY site ORDER BY min(ord)"
@@ -21,10 +21,10 @@ BAD = "SELECT site, min(step) AS step FROM digests WHERE nans > 0 GROUP BY site 
 
 @pytest.fixture
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the golden recording at .sonde/runs/demo of the current folder."""
-    shutil.copytree(GOLDEN, tmp_path / ".sonde" / "runs" / "demo")
+    """A copy of the golden recording at .tensonde/runs/demo of the current folder."""
+    shutil.copytree(GOLDEN, tmp_path / ".tensonde" / "runs" / "demo")
     monkeypatch.chdir(tmp_path)
-    return tmp_path / ".sonde" / "runs" / "demo"
+    return tmp_path / ".tensonde" / "runs" / "demo"
 
 
 def run(*arguments: str) -> Result:
@@ -64,7 +64,7 @@ def test_several_recordings(demo: Path) -> None:
     shutil.copytree(demo, demo.parent / "other")
     result = run(
         "demo",
-        ".sonde/runs/other",
+        ".tensonde/runs/other",
         "SELECT run, count(*) AS n FROM digests GROUP BY run ORDER BY run",
         "--csv",
     )
@@ -122,4 +122,4 @@ def test_the_columns_can_be_listed(demo: Path) -> None:
 
 
 def test_help_shows_examples() -> None:
-    assert "sonde query demo 'SELECT * FROM digests' --output digests.parquet\n" in run("--help").stdout
+    assert "tensonde query demo 'SELECT * FROM digests' --output digests.parquet\n" in run("--help").stdout

@@ -1,4 +1,4 @@
-"""`sonde show`: the page of a run, the history of a site, and the mistakes a user makes."""
+"""`tensonde show`: the page of a run, the history of a site, and the mistakes a user makes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sonde.cli.plot import number, plot, sparkline
-from sonde.cli.show import parse_steps, show
-from sonde.errors import UsageError
+from tensonde.cli.plot import number, plot, sparkline
+from tensonde.cli.show import parse_steps, show
+from tensonde.errors import UsageError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
 
 
 @pytest.fixture
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the golden recording at .sonde/runs/demo of the current folder."""
-    shutil.copytree(GOLDEN, tmp_path / ".sonde" / "runs" / "demo")
+    """A copy of the golden recording at .tensonde/runs/demo of the current folder."""
+    shutil.copytree(GOLDEN, tmp_path / ".tensonde" / "runs" / "demo")
     monkeypatch.chdir(tmp_path)
-    return tmp_path / ".sonde" / "runs" / "demo"
+    return tmp_path / ".tensonde" / "runs" / "demo"
 
 
 def run(*arguments: str) -> Result:
@@ -113,7 +113,7 @@ def test_a_recording_without_anything(demo: Path) -> None:
 
 
 def test_the_history_of_a_site(demo: Path) -> None:
-    pytest.importorskip("sonde.watch.pattern")
+    pytest.importorskip("tensonde.watch.pattern")
     page = lines("demo", "fc2:out", "--steps", "11-12", "--rank", "0")
     assert page[3] == "step phase call site count nan inf zeros min max mean std norm"
     assert page[4].startswith("11 forward 0 fc2:out[0] 64 0 0 3.1%")
@@ -129,7 +129,7 @@ def test_the_history_of_a_site(demo: Path) -> None:
 
 
 def test_an_unknown_site_gets_the_nearest_names(demo: Path) -> None:
-    pytest.importorskip("sonde.watch.pattern")
+    pytest.importorskip("tensonde.watch.pattern")
     with pytest.raises(UsageError, match=r"no site of demo matches 'fc1.wieght:grad'; did you mean fc1\.weight:grad"):
         run("demo", "fc1.wieght:grad")
 
@@ -139,7 +139,7 @@ def test_wrong_recordings(demo: Path) -> None:
         run("nothing")
     manifest = json.loads((demo / "run.json").read_text())
     (demo / "run.json").write_text(json.dumps({**manifest, "format": 2}))
-    with pytest.raises(UsageError, match="format 2, and this Sonde reads up to 1; upgrade Sonde"):
+    with pytest.raises(UsageError, match="format 2, and this Tensonde reads up to 1; upgrade Tensonde"):
         run("demo")
 
 
@@ -156,7 +156,7 @@ def test_steps_as_a_user_writes_them() -> None:
 
 def test_help_shows_examples() -> None:
     page = run("--help").stdout
-    assert "sonde show demo 'fc1:out' --steps 10-20\n" in page
+    assert "tensonde show demo 'fc1:out' --steps 10-20\n" in page
     assert run("--help").exit_code == 0
     assert run("demo", "--field", "nrom").exit_code == 2
 

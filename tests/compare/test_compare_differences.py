@@ -7,9 +7,9 @@ from pathlib import Path
 from compare_scripts import PORT, REFERENCE, spoilt
 
 from launch import Foundry
-from sonde.compare.differences import Difference, spread
-from sonde.compare.judge import judge
-from sonde.compare.side import Side, read_side
+from tensonde.compare.differences import Difference, spread
+from tensonde.compare.judge import judge
+from tensonde.compare.side import Side, read_side
 
 
 def recorded(foundry: Foundry, folder: Path, script: str, name: str) -> Side:

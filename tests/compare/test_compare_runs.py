@@ -8,8 +8,8 @@ import pytest
 from compare_scripts import PORT, REFERENCE, spoilt
 
 from launch import Foundry
-from sonde.compare.judge import Outcome, judge
-from sonde.compare.side import Side, read_side
+from tensonde.compare.judge import Outcome, judge
+from tensonde.compare.side import Side, read_side
 
 
 def recorded(foundry: Foundry, folder: Path, script: str, name: str) -> Side:

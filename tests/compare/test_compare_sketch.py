@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from sonde.adapters.torch.measure import Measure
-from sonde.adapters.torch.sketch import Sketch
-from sonde.compare.distance import distance
+from tensonde.adapters.torch.measure import Measure
+from tensonde.adapters.torch.sketch import Sketch
+from tensonde.compare.distance import distance
 
 
 @pytest.mark.parametrize("count", [1, 7, 1000, 40_000, 1_200_000])

@@ -15,11 +15,11 @@ from hypothesis.extra.numpy import arrays
 from safetensors.numpy import save_file
 
 from launch import cli
-from sonde.compare import stream
-from sonde.compare.sources import compare_sources, tolerance
-from sonde.compare.verdict import Verdict
-from sonde.errors import RecordingError
-from sonde.store.sources import Entry, open_source
+from tensonde.compare import stream
+from tensonde.compare.sources import compare_sources, tolerance
+from tensonde.compare.verdict import Verdict
+from tensonde.errors import RecordingError
+from tensonde.store.sources import Entry, open_source
 
 Tensors = dict[str, np.ndarray[Any, Any]]
 
@@ -152,7 +152,7 @@ def test_nothing_in_common_and_damage_end_with_2(tmp_path: Path) -> None:
     for other in ("short.safetensors", "index.json", "missing.pt"):
         ran = cli("compare", "a.safetensors", other, cwd=tmp_path)
         assert ran.code == 2, other
-        assert ran.err.startswith("sonde: ")
+        assert ran.err.startswith("tensonde: ")
         assert "Traceback" not in ran.err
     assert (tmp_path / "a.safetensors").read_bytes() == content
 
@@ -171,7 +171,7 @@ def test_a_file_that_shrinks_meanwhile_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.timeout(170)
 def test_a_ray_cluster_of_two_workers_says_the_same(tmp_path: Path) -> None:
     ray = pytest.importorskip("ray")
-    from sonde.compare.ray import Ray
+    from tensonde.compare.ray import Ray
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:

@@ -1,4 +1,4 @@
-"""`sonde compare --run ... --run ...` as a user calls it."""
+"""`tensonde compare --run ... --run ...` as a user calls it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from launch import cli, environment
 def compare(folder: Path, a: str, b: str, *words: str) -> tuple[int, dict[str, object], str]:
     (folder / "port.py").write_text(a)
     (folder / "ref.py").write_text(b)
-    command = [sys.executable, "-m", "sonde", "compare", "--json", "--run", "port.py", "--run", "ref.py", *words]
+    command = [sys.executable, "-m", "tensonde", "compare", "--json", "--run", "port.py", "--run", "ref.py", *words]
     ran = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=280)
     return ran.returncode, json.loads(ran.stdout), ran.stderr
 
@@ -31,7 +31,7 @@ def test_another_draw_is_removed_to_find_what_else_differs(tmp_path: Path) -> No
     assert verdict["judgement"] == "forward"
     assert verdict["first"]["site"] == "layers.0.mlp.2:out"  # type: ignore[index]
     assert verdict["settings"][0] == {"what": "layers.0.mlp.2.bias", "a": "absent", "b": "present"}  # type: ignore[index]
-    assert not list(tmp_path.glob(".sonde"))
+    assert not list(tmp_path.glob(".tensonde"))
 
 
 @pytest.mark.slow

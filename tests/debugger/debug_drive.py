@@ -1,4 +1,4 @@
-"""Runs `sonde debug` on a script with commands on standard input, as a user with a command file would."""
+"""Runs `tensonde debug` on a script with commands on standard input, as a user with a command file would."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ATTENTION = ROOT / "examples" / "attention.py"
-PROMPT = "(sonde) "
+PROMPT = "(tensonde) "
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Talk:
 
 def environment(**more: str) -> dict[str, str]:
     path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return {**os.environ, "PYTHONPATH": path, "SONDE_STRICT": "1", "NO_COLOR": "1", **more}
+    return {**os.environ, "PYTHONPATH": path, "TENSONDE_STRICT": "1", "NO_COLOR": "1", **more}
 
 
 def debug(script: Path, commands: list[str], folder: Path, *options: str) -> Talk:
     done = subprocess.run(
-        [sys.executable, "-m", "sonde", "debug", *options, str(script)],
+        [sys.executable, "-m", "tensonde", "debug", *options, str(script)],
         input="\n".join(commands) + "\n",
         cwd=folder, env=environment(), capture_output=True, text=True, timeout=120,
     )  # fmt: skip

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sonde.cli.debugger.commands import TABLE
-from sonde.cli.debugger.complete import complete
-from sonde.session.inspector import ModuleNode
+from tensonde.cli.debugger.commands import TABLE
+from tensonde.cli.debugger.complete import complete
+from tensonde.session.inspector import ModuleNode
 
 
 class TwoModules:

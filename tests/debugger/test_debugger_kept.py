@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from sonde.adapters.torch import kept as module
-from sonde.adapters.torch.hooks import hook
-from sonde.adapters.torch.kept import Kept
+from tensonde.adapters.torch import kept as module
+from tensonde.adapters.torch.hooks import hook
+from tensonde.adapters.torch.kept import Kept
 
 
 class Live:

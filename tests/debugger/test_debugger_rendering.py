@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sonde.cli.debugger.change import compare
-from sonde.cli.debugger.header import show_stop
-from sonde.cli.debugger.histogram import histogram, magnitudes
-from sonde.cli.debugger.numbers import many
-from sonde.cli.debugger.terminal import ScriptReader, Terminal
-from sonde.cli.debugger.values import values_text
-from sonde.digest.layout import ROW
-from sonde.errors import UsageError
-from sonde.model.moment import Moment, Phase
-from sonde.model.site import Kind, Role, Site, SourceLine
-from sonde.model.stop import Stop
-from sonde.model.watchpoint import Hit
-from sonde.session.inspector import Value
+from tensonde.cli.debugger.change import compare
+from tensonde.cli.debugger.header import show_stop
+from tensonde.cli.debugger.histogram import histogram, magnitudes
+from tensonde.cli.debugger.numbers import many
+from tensonde.cli.debugger.terminal import ScriptReader, Terminal
+from tensonde.cli.debugger.values import values_text
+from tensonde.digest.layout import ROW
+from tensonde.errors import UsageError
+from tensonde.model.moment import Moment, Phase
+from tensonde.model.site import Kind, Role, Site, SourceLine
+from tensonde.model.stop import Stop
+from tensonde.model.watchpoint import Hit
+from tensonde.session.inspector import Value
 
 
 def terminal(*, colour: bool = False) -> Terminal:
@@ -72,10 +72,10 @@ def test_a_sink_that_is_no_terminal_has_no_colour() -> None:
 def test_a_script_is_echoed_and_ends() -> None:
     sink = io.StringIO()
     reader = ScriptReader(io.StringIO("where\n"), sink)
-    assert reader.read("(sonde) ") == "where"
-    assert sink.getvalue() == "(sonde) where\n"
+    assert reader.read("(tensonde) ") == "where"
+    assert sink.getvalue() == "(tensonde) where\n"
     with pytest.raises(EOFError):
-        reader.read("(sonde) ")
+        reader.read("(tensonde) ")
 
 
 def test_a_stop_in_the_backward_pass_shows_the_forward_line_and_the_damage() -> None:

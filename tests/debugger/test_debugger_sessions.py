@@ -1,4 +1,4 @@
-"""Real trainings under `sonde debug`, driven by command files: what stops where, and what is shown there."""
+"""Real trainings under `tensonde debug`, driven by command files: what stops where, and what is shown there."""
 
 from __future__ import annotations
 
@@ -225,8 +225,8 @@ def test_pdb_steps_through_the_users_own_lines_and_comes_back(tmp_path: Path, un
     commands = [
         f"break attention.py:{SOFTMAX}", "c", "pdb",
         "p scores.shape", "n", "p weights.sum().item()", "s", "n", "q",
-        "where", "delete", "break attn:out", "c", "pdb", "p tuple(tensor.shape), sonde_stop.reason",
-        "p self.head(torch.zeros(1, 8)).shape", "sonde_value('head.weight').shape", "c", "status",
+        "where", "delete", "break attn:out", "c", "pdb", "p tuple(tensor.shape), tensonde_stop.reason",
+        "p self.head(torch.zeros(1, 8)).shape", "tensonde_value('head.weight').shape", "c", "status",
         "delete", "c",
     ]  # fmt: skip
     talk = debug(ATTENTION, commands, tmp_path)
@@ -236,7 +236,7 @@ def test_pdb_steps_through_the_users_own_lines_and_comes_back(tmp_path: Path, un
     assert f"attention.py({SOFTMAX + 1})forward()" in text
     assert "(Pdb) p weights.sum().item()\n9.99" in text or "(Pdb) p weights.sum().item()\n10.0" in text
     assert "--Return--" in text, "s goes over torch's own files"
-    assert "site-packages" not in text.partition("(sonde) where")[0]
+    assert "site-packages" not in text.partition("(tensonde) where")[0]
     assert f"(Pdb) q\n● line\nstep 0 · forward · in model\n  {ATTENTION}:{ATTN + 1}" in text
     assert "((2, 5, 8), 'breakpoint')" in text
     assert "(Pdb) p self.head(torch.zeros(1, 8)).shape\ntorch.Size([1, 3])\n(Pdb)" in text, "no stop inside a stop"
@@ -254,7 +254,7 @@ def test_line_breakpoints_work_again_after_pdb(tmp_path: Path, undisturbed: str)
 
 def test_commands_left_on_a_line_wait_for_the_next_stop(tmp_path: Path) -> None:
     talk = debug(ATTENTION, ["break head:out; c; print head:out[0]; d; c"], tmp_path)
-    assert "(sonde) print head:out[0]\nhead:out[0]  float32[3]\n" in "(sonde) ".join(
+    assert "(tensonde) print head:out[0]\nhead:out[0]  float32[3]\n" in "(tensonde) ".join(
         [*talk.answers[:2], "print head:out[0]\n" + talk.answers[2]]
     )
     assert talk.code == 0
@@ -288,7 +288,7 @@ def test_a_mistake_is_explained_and_the_prompt_stays(tmp_path: Path, undisturbed
     talk = debug(ATTENTION, [*MISTAKES, "# a comment", "c"], tmp_path)
     for (command, expected), answer in zip(MISTAKES.items(), talk.answers, strict=False):
         assert expected in answer, command
-        assert "Sonde failed" not in answer, command
+        assert "Tensonde failed" not in answer, command
     assert talk.out == undisturbed
 
 
@@ -302,17 +302,17 @@ def test_run_opens_the_prompt_only_at_a_hit(tmp_path: Path) -> None:
     script = tmp_path / "nan.py"
     script.write_text(NAN)
     done = subprocess.run(
-        [sys.executable, "-m", "sonde", "run", "--on-hit", "pause", str(script)],
+        [sys.executable, "-m", "tensonde", "run", "--on-hit", "pause", str(script)],
         input="where\nquit\n", cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert "the training begins" not in done.stderr
     assert done.stderr.count("●") == 1
     assert "● watchpoint hit" in done.stderr
-    assert "(sonde) where\nstep 2 · " in done.stderr
+    assert "(tensonde) where\nstep 2 · " in done.stderr
 
 
 def test_a_console_is_imported_without_torch_and_without_a_prompt() -> None:
-    check = "import sys, sonde.cli.debugger.console; print({'torch', 'prompt_toolkit', 'rich'} & set(sys.modules))"
+    check = "import sys, tensonde.cli.debugger.console; print({'torch', 'prompt_toolkit', 'rich'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", check], env=environment(), capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
 

@@ -27,7 +27,7 @@ for step in range(100_000):
         print("tick", "tock", flush=True)
     time.sleep(SLEEP)
 """
-PROMPT = r"\(sonde\)"
+PROMPT = r"\(tensonde\)"
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def child(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[pexpect.sp
     script = tmp_path / "long.py"
     script.write_text(LONG.replace("SLEEP", getattr(request, "param", "0.002")))
     spawned = pexpect.spawn(
-        sys.executable, ["-m", "sonde", "debug", str(script)],
+        sys.executable, ["-m", "tensonde", "debug", str(script)],
         cwd=str(tmp_path), encoding="utf-8", timeout=60,
         env=environment(TERM="xterm", XDG_STATE_HOME=str(tmp_path / "state")), dimensions=(40, 140),
     )  # fmt: skip
@@ -58,7 +58,7 @@ def test_tab_completes_commands_and_sites(child: pexpect.spawn, tmp_path: Path) 
     child.send("cont\t\r")
     child.expect("backward · 2:grad")
     child.expect(PROMPT)
-    assert "+break 2:grad" in (tmp_path / "state" / "sonde" / "history").read_text()
+    assert "+break 2:grad" in (tmp_path / "state" / "tensonde" / "history").read_text()
 
 
 def test_ctrl_c_pauses_and_ctrl_d_detaches(child: pexpect.spawn) -> None:

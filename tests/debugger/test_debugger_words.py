@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sonde.cli.debugger.address import parse_reference, parse_slice, split_outside
-from sonde.cli.debugger.commands import TABLE
-from sonde.cli.debugger.places import code_lines, parse_place
-from sonde.cli.debugger.table import pick, split_line
-from sonde.errors import UsageError
-from sonde.model.moment import Moment, Phase
-from sonde.model.stop import Stop
+from tensonde.cli.debugger.address import parse_reference, parse_slice, split_outside
+from tensonde.cli.debugger.commands import TABLE
+from tensonde.cli.debugger.places import code_lines, parse_place
+from tensonde.cli.debugger.table import pick, split_line
+from tensonde.errors import UsageError
+from tensonde.model.moment import Moment, Phase
+from tensonde.model.stop import Stop
 
 KNOWN = ["lstm:out[0]", "lstm:out[1]", "attn:out", "head.weight:value", "model/softmax#0:out"]
 

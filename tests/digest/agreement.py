@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sonde.digest import ROW
+from tensonde.digest import ROW
 
 
 def rows(block):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.digest import _kernel, fallback
+from tensonde.digest import _kernel, fallback
 
 
 @pytest.fixture(params=["kernel", "fallback"])

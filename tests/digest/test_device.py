@@ -7,10 +7,10 @@ import pytest
 import torch
 from agreement import assert_same_digest
 
-from sonde.adapters.torch import device
-from sonde.adapters.torch.device import DeviceDigests
-from sonde.digest import DTYPES, ROW, Block, rows_of
-from sonde.digest.reference import digest_array
+from tensonde.adapters.torch import device
+from tensonde.adapters.torch.device import DeviceDigests
+from tensonde.digest import DTYPES, ROW, Block, rows_of
+from tensonde.digest.reference import digest_array
 
 TENSORS = {
     "normal": torch.randn(1000),

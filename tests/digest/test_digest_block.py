@@ -13,8 +13,8 @@ from agreement import assert_same_digest, rows
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from sonde.digest import DTYPES, rows_of
-from sonde.digest.reference import digest_array
+from tensonde.digest import DTYPES, rows_of
+from tensonde.digest.reference import digest_array
 
 
 def fake():
@@ -69,7 +69,7 @@ ODD = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ODD)
 def test_odd_things_are_skipped(block, name):
-    if name == "foreign byte order" and type(block).__module__ == "sonde.digest.fallback":
+    if name == "foreign byte order" and type(block).__module__ == "tensonde.digest.fallback":
         pytest.skip("numpy reads both byte orders")
     odd = ODD[name]()
     assert block.add(1, odd) == -1

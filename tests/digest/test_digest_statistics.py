@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from sonde.digest import DTYPES
-from sonde.digest._kernel import Block
-from sonde.digest.reference import digest_array, digest_difference
+from tensonde.digest import DTYPES
+from tensonde.digest._kernel import Block
+from tensonde.digest.reference import digest_array, digest_difference
 
 NUMPY_DTYPES = [name for name in DTYPES if name != "bfloat16"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from sonde.digest import _kernel, rows_of
+from tensonde.digest import _kernel, rows_of
 
 LARGE = 700_000
 
@@ -70,7 +70,7 @@ def test_a_callback_may_digest_many_itself() -> None:
 def test_a_forked_child_does_not_wait_for_threads_that_are_gone() -> None:
     script = f"""
 import os, torch
-from sonde.digest import _kernel, rows_of
+from tensonde.digest import _kernel, rows_of
 torch.set_num_threads(2)
 block = _kernel.Block(8)
 block.threads = 2

@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
-from sonde.digest import _kernel
+from tensonde.digest import _kernel
 
 HERE = pathlib.Path(__file__).parent
 OTHERS = [name for name in ("baseline", "avx2", "avx512") if _kernel.isa() in ("baseline", "avx2", "avx512")]
 
 PRINT_ROWS = """
 import sys, numpy as np
-from sonde.digest import _kernel
+from tensonde.digest import _kernel
 rng = np.random.default_rng(3)
 for dtype in sys.argv[1].split(","):
     for size in (5, 16, 70, 1000, 5000, 200_001):
@@ -31,7 +31,7 @@ print(_kernel.isa(), file=sys.stderr)
 def run(isa, *arguments):
     return subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "SONDE_ISA": isa},
+        env={**os.environ, "TENSONDE_ISA": isa},
         capture_output=True,
         text=True,
         timeout=170,

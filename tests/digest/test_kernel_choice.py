@@ -6,14 +6,14 @@ import os
 import subprocess
 import sys
 
-from sonde.digest import _kernel, kernel_name
+from tensonde.digest import _kernel, kernel_name
 
 PROGRAM = """
 import logging; logging.basicConfig()
-import numpy as np, sonde.digest
-block = sonde.digest.Block(2)
+import numpy as np, tensonde.digest
+block = tensonde.digest.Block(2)
 block.add(1, np.ones(4))
-print(sonde.digest.kernel_name(), sonde.digest.rows_of(block)["norm"][0])
+print(tensonde.digest.kernel_name(), tensonde.digest.rows_of(block)["norm"][0])
 """
 
 
@@ -29,13 +29,13 @@ def run(**environment):
 
 def test_the_kernel_is_used():
     assert kernel_name() == _kernel.isa()
-    outcome = run(SONDE_ISA="baseline")
+    outcome = run(TENSONDE_ISA="baseline")
     assert outcome.stdout.split() == [outcome.stdout.split()[0], "2.0"]
     assert outcome.stderr == ""
 
 
 def test_numpy_instead_is_announced():
-    outcome = run(SONDE_KERNEL="off")
+    outcome = run(TENSONDE_KERNEL="off")
     assert outcome.stdout.split() == ["numpy", "2.0"]
-    assert outcome.stderr.count("WARNING:sonde.digest:") == 1
-    assert "SONDE_KERNEL=off" in outcome.stderr
+    assert outcome.stderr.count("WARNING:tensonde.digest:") == 1
+    assert "TENSONDE_KERNEL=off" in outcome.stderr

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from launch import Foundry, cli
-from sonde.store.sources import TensorSource, open_source
+from tensonde.store.sources import TensorSource, open_source
 
 STAMPS = """
 import os, resource, signal, sys, time, torch
@@ -138,16 +138,16 @@ def test_a_full_disk_ends_the_dump_and_not_the_training(foundry: Foundry, tmp_pa
 
 def test_memory_stays_bounded_and_waiting_is_counted(tmp_path: Path) -> None:
     """A disk that is slower than the training: the pool never grows, and `put` waits."""
-    from sonde.store.dump.layout import claim_rank, create_dump
-    from sonde.store.dump.stepfile import StepFile
-    from sonde.store.dump.writer import DumpWriter, Seen
+    from tensonde.store.dump.layout import claim_rank, create_dump
+    from tensonde.store.dump.stepfile import StepFile
+    from tensonde.store.dump.writer import DumpWriter, Seen
 
     class Slow(StepFile):
         def write(self, content: memoryview) -> None:
             time.sleep(0.005)
             super().write(content)
 
-    import sonde.store.dump.writer as module
+    import tensonde.store.dump.writer as module
 
     before = module.StepFile
     module.StepFile = Slow  # type: ignore[misc]
@@ -227,7 +227,7 @@ def test_two_ranks_each_dump_their_own(tmp_path: Path) -> None:
     assert source.ranks == [0, 2]
     assert {entry.rank: source.read(entry).tolist() for entry in source.entries} == {0: [[0, 0]], 2: [[4, 4]]}
     assert "dumped 2 tensors" in ran.err
-    again = cli("run", "both.py", cwd=tmp_path, env={"SONDE_DUMP_CONFIG": str(tmp_path / "dump.json")})
+    again = cli("run", "both.py", cwd=tmp_path, env={"TENSONDE_DUMP_CONFIG": str(tmp_path / "dump.json")})
     assert again.code == 2
     assert "already holds a dump" in again.err
     assert os.listdir(tmp_path / "d" / "rank_0" / "steps") == ["000000.safetensors"]

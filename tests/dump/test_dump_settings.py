@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from launch import cli
-from sonde.errors import UsageError
-from sonde.model.site import Kind, Role, Site
-from sonde.session.dump.choice import Choice
-from sonde.session.dump.iterations import over, parse_iterations, wanted
-from sonde.session.dump.settings import DumpSettings, from_command_line, from_file
+from tensonde.errors import UsageError
+from tensonde.model.site import Kind, Role, Site
+from tensonde.session.dump.choice import Choice
+from tensonde.session.dump.iterations import over, parse_iterations, wanted
+from tensonde.session.dump.settings import DumpSettings, from_command_line, from_file
 
 SEED = """
 {
@@ -165,4 +165,4 @@ def test_wrong_words_on_the_command_line(tmp_path: Path, words: list[str], said:
     assert ran.code == 2
     assert said in ran.err
     assert "Traceback" not in ran.err
-    assert not (tmp_path / ".sonde").exists(), "nothing is left behind"
+    assert not (tmp_path / ".tensonde").exists(), "nothing is left behind"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from launch import Foundry, Ran
-from sonde.store.sources import TensorSource, open_source
+from tensonde.store.sources import TensorSource, open_source
 
 TRAINING = """
 import json, os, torch

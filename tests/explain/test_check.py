@@ -1,4 +1,4 @@
-"""`sonde check` and what the terminal shows."""
+"""`tensonde check` and what the terminal shows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 from launch import cli
-from sonde.cli.outcome import grouped
-from sonde.diagnose.document import PAGE, page
-from sonde.diagnose.rule import RULES
-from sonde.model.finding import Finding
-from sonde.model.site import SourceLine
-from sonde.page.excerpt import excerpt
+from tensonde.cli.outcome import grouped
+from tensonde.diagnose.document import PAGE, page
+from tensonde.diagnose.rule import RULES
+from tensonde.model.finding import Finding
+from tensonde.model.site import SourceLine
+from tensonde.page.excerpt import excerpt
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -41,7 +41,7 @@ def test_a_training_that_trains(tmp_path: Path) -> None:
     assert answer["trains"] is True
     assert {line["state"] for line in answer["checks"]} == {"ok"}
     assert len(answer["parameters"]) == 6
-    assert not (tmp_path / ".sonde").exists()
+    assert not (tmp_path / ".tensonde").exists()
 
 
 def test_a_layer_that_nothing_uses(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_an_excerpt_of_a_file_that_changed_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_the_rules_page_is_not_stale() -> None:
-    assert (ROOT / PAGE).read_text() == page(), "run `python -m sonde.diagnose.document`"
+    assert (ROOT / PAGE).read_text() == page(), "run `python -m tensonde.diagnose.document`"
     for rule in RULES:
         assert f"### {rule.name}\n" in page()
         assert rule.reasoning, f"{rule.name} has no docstring"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from launch import Foundry
-from sonde.diagnose.diagnose import diagnose
-from sonde.model.finding import Finding
+from tensonde.diagnose.diagnose import diagnose
+from tensonde.model.finding import Finding
 
 HEAD = """
 import numpy as np, torch

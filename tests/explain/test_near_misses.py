@@ -1,4 +1,4 @@
-"""Where the facts do not tell the cause, the explanation must not claim one; and what Sonde does for it must not
+"""Where the facts do not tell the cause, the explanation must not claim one; and what Tensonde does for it must not
 show."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 from test_exceptions import HEAD, findings
 
 from launch import Foundry
-from sonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.diagnose import diagnose
 
 
 def script(text: str) -> str:

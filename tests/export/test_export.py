@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from sonde.cli.main import cli
-from sonde.errors import SondeError
-from sonde.store.reader import Recording
+from tensonde.cli.main import cli
+from tensonde.errors import TensondeError
+from tensonde.store.reader import Recording
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v1"
 
@@ -31,7 +31,7 @@ def export(*words: str | Path) -> Result:
 
 def refused(*words: str | Path) -> str:
     result = export(*words)
-    assert isinstance(result.exception, SondeError)
+    assert isinstance(result.exception, TensondeError)
     return str(result.exception)
 
 
@@ -121,6 +121,6 @@ def test_wrong_use(demo: Path, tmp_path: Path) -> None:
 
 def test_without_the_library(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    assert "needs wandb, which is not installed; run: pip install 'sonde[wandb]'" in refused(
+    assert "needs wandb, which is not installed; run: pip install 'tensonde[wandb]'" in refused(
         demo, tmp_path / "w", "--to", "wandb"
     )

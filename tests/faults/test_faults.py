@@ -1,4 +1,4 @@
-"""Whatever breaks in Sonde or around it, the training goes on with the same result, and one line says what was lost."""
+"""Whatever breaks in Tensonde or around it, the training goes on with the same result, and one line says what was lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry, Ran
-from sonde.store.reader import Recording
+from tensonde.store.reader import Recording
 
 TRAINING = """
 import gc, hashlib, json, os, shutil, sys, warnings
@@ -84,7 +84,7 @@ sys.exit(3)
 
 
 def warnings_in(ran: Ran) -> list[str]:
-    return [line for line in ran.err.splitlines() if "Sonde failed" in line or "could not" in line]
+    return [line for line in ran.err.splitlines() if "Tensonde failed" in line or "could not" in line]
 
 
 @pytest.fixture(scope="module")
@@ -98,57 +98,57 @@ def assert_unharmed(ran: Ran, bare: Ran) -> None:
     assert ran.code == bare.code, ran.err
     assert ran.out == bare.out
     assert "Traceback" not in ran.err
-    assert [line for line in ran.err.splitlines() if not line.startswith("sonde:")] == []
+    assert [line for line in ran.err.splitlines() if not line.startswith("tensonde:")] == []
 
 
 PLACES = [
-    "sonde.watch.engine:Engine.evaluate",
-    "sonde.watch.engine:Engine.add_site",
-    "sonde.watch.engine:Engine.__init__",
-    "sonde.store.writer:RecordingWriter.__init__",
-    "sonde.store.writer:RecordingWriter.digests",
-    "sonde.store.writer:RecordingWriter.scalars",
-    "sonde.store.writer:RecordingWriter.site",
-    "sonde.store.writer:RecordingWriter.hit",
-    "sonde.store.writer:RecordingWriter.event",
-    "sonde.store.writer:RecordingWriter.value",
-    "sonde.store.writer:RecordingWriter.close",
-    "sonde.session.session:Session.observe",
-    "sonde.session.session:Session.evaluate",
-    "sonde.session.session:Session.site",
-    "sonde.session.session:Session.finish_step",
-    "sonde.session.session:Session.flush",
-    "sonde.session.policy:Policy.finish_step",
-    "sonde.session.steps:Steps.before_optimizer",
-    "sonde.session.steps:Steps.after_optimizer",
-    "sonde.session.steps:Steps.after_backward",
-    "sonde.session.steps:Steps.before_forward",
-    "sonde.session.steps:Steps.optimizer_exists",
-    "sonde.adapters.torch.opening:open_eager",
-    "sonde.adapters.torch.eager:Eager.enter",
-    "sonde.adapters.torch.eager:Eager.enter_root",
-    "sonde.adapters.torch.roster:Roster.adopt",
-    "sonde.adapters.torch.eager:Eager.left",
-    "sonde.adapters.torch.taps:Taps.grow",
-    "sonde.adapters.torch.eager:Eager.add",
-    "sonde.adapters.torch.eager:Eager.recomputed",
-    "sonde.adapters.torch.eager:Eager.backward_begins",
-    "sonde.adapters.torch.eager:Eager.backward_ends",
-    "sonde.adapters.torch.eager:Eager.finish_step",
-    "sonde.adapters.torch.eager:Eager.mark",
-    "sonde.adapters.torch.eager:Eager.capture",
-    "sonde.adapters.torch.coverage:coverage",
-    "sonde.adapters.torch.eager:Eager.epoch_begins",
-    "sonde.adapters.torch.roster:name_root",
-    "sonde.adapters.torch.parameters:Parameters.before",
-    "sonde.adapters.torch.parameters:Parameters.after",
-    "sonde.adapters.torch.parameters:Parameters.digest_rest",
-    "sonde.adapters.torch.parameters:Parameters.adopt",
+    "tensonde.watch.engine:Engine.evaluate",
+    "tensonde.watch.engine:Engine.add_site",
+    "tensonde.watch.engine:Engine.__init__",
+    "tensonde.store.writer:RecordingWriter.__init__",
+    "tensonde.store.writer:RecordingWriter.digests",
+    "tensonde.store.writer:RecordingWriter.scalars",
+    "tensonde.store.writer:RecordingWriter.site",
+    "tensonde.store.writer:RecordingWriter.hit",
+    "tensonde.store.writer:RecordingWriter.event",
+    "tensonde.store.writer:RecordingWriter.value",
+    "tensonde.store.writer:RecordingWriter.close",
+    "tensonde.session.session:Session.observe",
+    "tensonde.session.session:Session.evaluate",
+    "tensonde.session.session:Session.site",
+    "tensonde.session.session:Session.finish_step",
+    "tensonde.session.session:Session.flush",
+    "tensonde.session.policy:Policy.finish_step",
+    "tensonde.session.steps:Steps.before_optimizer",
+    "tensonde.session.steps:Steps.after_optimizer",
+    "tensonde.session.steps:Steps.after_backward",
+    "tensonde.session.steps:Steps.before_forward",
+    "tensonde.session.steps:Steps.optimizer_exists",
+    "tensonde.adapters.torch.opening:open_eager",
+    "tensonde.adapters.torch.eager:Eager.enter",
+    "tensonde.adapters.torch.eager:Eager.enter_root",
+    "tensonde.adapters.torch.roster:Roster.adopt",
+    "tensonde.adapters.torch.eager:Eager.left",
+    "tensonde.adapters.torch.taps:Taps.grow",
+    "tensonde.adapters.torch.eager:Eager.add",
+    "tensonde.adapters.torch.eager:Eager.recomputed",
+    "tensonde.adapters.torch.eager:Eager.backward_begins",
+    "tensonde.adapters.torch.eager:Eager.backward_ends",
+    "tensonde.adapters.torch.eager:Eager.finish_step",
+    "tensonde.adapters.torch.eager:Eager.mark",
+    "tensonde.adapters.torch.eager:Eager.capture",
+    "tensonde.adapters.torch.coverage:coverage",
+    "tensonde.adapters.torch.eager:Eager.epoch_begins",
+    "tensonde.adapters.torch.roster:name_root",
+    "tensonde.adapters.torch.parameters:Parameters.before",
+    "tensonde.adapters.torch.parameters:Parameters.after",
+    "tensonde.adapters.torch.parameters:Parameters.digest_rest",
+    "tensonde.adapters.torch.parameters:Parameters.adopt",
 ]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.rpartition(":")[2])
-def test_failures_of_sonde_stay_sondes(place: str, bare: Ran, foundry: Foundry, tmp_path: Path) -> None:
+def test_failures_of_tensonde_stay_tensondes(place: str, bare: Ran, foundry: Foundry, tmp_path: Path) -> None:
     ran = foundry.watched(
         TRAINING, tmp_path, strict=False, env={"INJECT": place}, watch=[("**", "norm > 1e6"), ("**:in", "nan")]
     )
@@ -157,7 +157,7 @@ def test_failures_of_sonde_stay_sondes(place: str, bare: Ran, foundry: Foundry, 
     assert 1 <= len(told) <= 2, ran.err
     assert "injected" in told[0]
     assert len(set(told)) == len(told)
-    wheres = {line.partition("Sonde failed in ")[2].partition(" (")[0] for line in told} - {""}
+    wheres = {line.partition("Tensonde failed in ")[2].partition(" (")[0] for line in told} - {""}
     if ran.recording.ranks and ran.rank.closed:
         assert wheres <= set(ran.session["failures"])
 
@@ -187,8 +187,8 @@ def test_a_full_disk(bare: Ran, foundry: Foundry, tmp_path: Path) -> None:
 def test_the_recording_is_deleted_in_the_middle(at: int, bare: Ran, foundry: Foundry, tmp_path: Path) -> None:
     disturb = f"""
 def disturb(step):
-    if step == {at} + 1 and "SONDE_OPTIONS" in os.environ:
-        shutil.rmtree(json.loads(os.environ["SONDE_OPTIONS"])["run"])
+    if step == {at} + 1 and "TENSONDE_OPTIONS" in os.environ:
+        shutil.rmtree(json.loads(os.environ["TENSONDE_OPTIONS"])["run"])
 """
     ran = foundry.watched(TRAINING.replace("#DISTURB", disturb), tmp_path, strict=False)
     assert_unharmed(ran, bare)
@@ -213,7 +213,7 @@ class Hostile(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", "")
-        if not cls.quiet and sys._getframe(1).f_code.co_filename.find("sonde") >= 0:
+        if not cls.quiet and sys._getframe(1).f_code.co_filename.find("tensonde") >= 0:
             raise TypeError("hands off: " + name)
         return super().__torch_function__(func, types, args, kwargs or {})
 
@@ -283,8 +283,8 @@ def test_a_proxy_among_the_variables_does_not_cost_the_names(foundry: Foundry, t
     assert "model.head:out" in ran.addresses
 
 
-def test_options_that_sonde_did_not_write(bare: Ran, foundry: Foundry, tmp_path: Path) -> None:
-    ran = foundry.watched(TRAINING, tmp_path, strict=False, env={"SONDE_OPTIONS": "{nonsense"})
+def test_options_that_tensonde_did_not_write(bare: Ran, foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.watched(TRAINING, tmp_path, strict=False, env={"TENSONDE_OPTIONS": "{nonsense"})
     assert (ran.code, ran.out) == (bare.code, bare.out)
     assert ran.err.count("\n") == 1
     assert "could not start" in ran.err
@@ -293,7 +293,7 @@ def test_options_that_sonde_did_not_write(bare: Ran, foundry: Foundry, tmp_path:
 def test_a_recording_folder_that_is_gone_before_the_start(bare: Ran, foundry: Foundry, tmp_path: Path) -> None:
     gone = tmp_path / "nowhere"
     options = f'{{"run": "{gone}", "watches": []}}'
-    ran = foundry.watched(TRAINING, tmp_path, strict=False, env={"SONDE_OPTIONS": options})
+    ran = foundry.watched(TRAINING, tmp_path, strict=False, env={"TENSONDE_OPTIONS": options})
     assert_unharmed(ran, bare)
     assert len(ran.err.splitlines()) == 1
     assert "runs unwatched" in ran.err

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry
-from sonde.diagnose.diagnose import diagnose
-from sonde.model.finding import Finding
+from tensonde.diagnose.diagnose import diagnose
+from tensonde.model.finding import Finding
 
 BUFFER = """
     import torch

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry
-from sonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.diagnose import diagnose
 
 SCRIPT = Path(__file__).parent / "architectures.py"
 ENV = {"TEST_SECONDS": "280"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry, Ran
-from sonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.diagnose import diagnose
 
 HEAD = """
     import torch
@@ -122,7 +122,7 @@ def test_the_debugger_stops_at_nodes_forward_and_backward(foundry: Foundry, tmp_
 
 @pytest.mark.parametrize("when", ["before", "later"])
 def test_other_nodes_are_compiled_in_once(when: str, foundry: Foundry, tmp_path: Path) -> None:
-    watch = "    import sonde\n    sonde.watch('**/relu#0:out', 'max > 1e9')\n"
+    watch = "    import tensonde\n    tensonde.watch('**/relu#0:out', 'max > 1e9')\n"
     script = PLAIN.replace("\n    import torch\n", "\n    import torch\n" + (watch if when == "before" else ""), 1)
     if when == "later":
         script = script.replace(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from launch import Foundry, Ran
-from sonde.store.sources import open_source
+from tensonde.store.sources import open_source
 
 ARCHITECTURES = Path(__file__).parent / "architectures.py"
 Key = tuple[int, str, int]
@@ -193,7 +193,7 @@ def test_nothing_is_run_twice_for_what_is_not_wanted(foundry: Foundry, tmp_path:
     counting = (
         OWN.replace(
             "    model = Net()\n",
-            "    from sonde.adapters.torch.graph import uncompiled\n    calls = []\n    before = uncompiled.Second.forward\n"
+            "    from tensonde.adapters.torch.graph import uncompiled\n    calls = []\n    before = uncompiled.Second.forward\n"
             "    uncompiled.Second.forward = lambda self, args: (calls.append(1), before(self, args))[1]\n    model = Net()\n",
         )
         .replace("json.dump([losses", "json.dump([len(calls)], open(os.environ['RESULT'], 'w'))\n    (([losses")

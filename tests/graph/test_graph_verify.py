@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry, Ran, cli
-from sonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.diagnose import diagnose
 
 SCRIPT = """
     import json, os, torch

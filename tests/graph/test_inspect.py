@@ -1,4 +1,4 @@
-"""`sonde.inspect`: single ops, functions, modules, gradients, compiled functions."""
+"""`tensonde.inspect`: single ops, functions, modules, gradients, compiled functions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import sonde
-from sonde.errors import UsageError
-from sonde.store.reader import Recording
+import tensonde
+from tensonde.errors import UsageError
+from tensonde.store.reader import Recording
 
 
 def add_func(x: Tensor, y: Tensor) -> Tensor:
@@ -19,7 +19,7 @@ def add_func(x: Tensor, y: Tensor) -> Tensor:
 
 
 def test_a_function(capsys: pytest.CaptureFixture[str]) -> None:
-    seen = sonde.inspect(add_func, torch.ones(3, 3), torch.ones(3, 3))
+    seen = tensonde.inspect(add_func, torch.ones(3, 3), torch.ones(3, 3))
     assert [op.site for op in seen] == ["/add#0", "/add#1"]
     assert torch.equal(seen.result, torch.full((3, 3), 3.0))
     assert torch.equal(seen.value("add#0"), torch.full((3, 3), 2.0))
@@ -32,29 +32,29 @@ def test_a_function(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_gradients_of_all_inputs() -> None:
     x, y = torch.tensor(1.0), torch.tensor(2.0)
-    seen = sonde.inspect(lambda x, y: x * y, x, y, wrt="all")
+    seen = tensonde.inspect(lambda x, y: x * y, x, y, wrt="all")
     assert {name: float(g) for name, g in seen.gradients.items()} == {"x": 2.0, "y": 1.0}
     assert not x.requires_grad
-    assert set(sonde.inspect(lambda x, y: x * y, x, y, wrt=y).gradients) == {"y"}
-    assert set(sonde.inspect(lambda x, y: x * y, x, y, wrt=["x", 1]).gradients) == {"x", "y"}
+    assert set(tensonde.inspect(lambda x, y: x * y, x, y, wrt=y).gradients) == {"y"}
+    assert set(tensonde.inspect(lambda x, y: x * y, x, y, wrt=["x", 1]).gradients) == {"x", "y"}
 
 
 def test_wrong_use_is_told() -> None:
     with pytest.raises(UsageError, match=r"among the inputs \(x, y\)"):
-        sonde.inspect(add_func, torch.ones(1), torch.ones(1), wrt="z")
+        tensonde.inspect(add_func, torch.ones(1), torch.ones(1), wrt="z")
     with pytest.raises(UsageError, match=r"only floating-point tensors have gradients"):
-        sonde.inspect(add_func, torch.ones(1, dtype=torch.int32), torch.ones(1), wrt="x")
+        tensonde.inspect(add_func, torch.ones(1, dtype=torch.int32), torch.ones(1), wrt="x")
     with pytest.raises(UsageError, match="something to call"):
-        sonde.inspect(3)
+        tensonde.inspect(3)
     with pytest.raises(UsageError, match="the nearest are /add#0"):
-        sonde.inspect(add_func, torch.ones(1), torch.ones(1)).value("add#7")
+        tensonde.inspect(add_func, torch.ones(1), torch.ones(1)).value("add#7")
 
 
 def test_a_training_step_of_a_model(tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(72, 10))
     criterion = nn.CrossEntropyLoss()
-    seen = sonde.inspect(lambda x, y: criterion(net(x), y), torch.ones(4, 1, 8, 8), torch.ones(4, dtype=torch.long))
+    seen = tensonde.inspect(lambda x, y: criterion(net(x), y), torch.ones(4, 1, 8, 8), torch.ones(4, dtype=torch.long))
     loss = criterion(net(torch.ones(4, 1, 8, 8)), torch.ones(4, dtype=torch.long))
     loss.backward()
     assert float(seen.result) == pytest.approx(float(loss))
@@ -79,7 +79,7 @@ def test_a_compiled_function_shows_its_graphs() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: torch.softmax(x * 2, 0).log().sum(), backend="aot_eager")
     x = torch.tensor([0.1, 0.2])
-    seen = sonde.inspect(compiled, x, wrt="x")
+    seen = tensonde.inspect(compiled, x, wrt="x")
     expected = x.clone().requires_grad_()
     torch.log_softmax(expected * 2, 0).sum().backward()
     names = [op.site for op in seen]

@@ -1,4 +1,4 @@
-"""`sonde.print`, from eager and from compiled code."""
+"""`tensonde.print`, from eager and from compiled code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import sonde
+import tensonde
 
 
 class Talkative(nn.Module):
@@ -16,9 +16,9 @@ class Talkative(nn.Module):
         nn.init.ones_(self.linear.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        sonde.print("x is", x)
-        h = sonde.print("grad of h", self.linear(x), gradient=True)
-        sonde.print("sum", h.sum(), "of", h)
+        tensonde.print("x is", x)
+        h = tensonde.print("grad of h", self.linear(x), gradient=True)
+        tensonde.print("sum", h.sum(), "of", h)
         return (h * 3).sum()
 
 
@@ -56,7 +56,7 @@ def test_nothing_is_compiled_again_for_a_print(capsys: pytest.CaptureFixture[str
 def test_large_tensors_are_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
     x = torch.arange(10_000.0).reshape(100, 100)
     x[3, 3] = float("nan")
-    sonde.print("big", x)
+    tensonde.print("big", x)
     out = capsys.readouterr().out
     assert "shape=[100, 100]" in out
     assert "min=0, max=9999" in out
@@ -67,6 +67,6 @@ def test_large_tensors_are_summed_up(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_precision_and_other_things(capsys: pytest.CaptureFixture[str]) -> None:
     before = torch._tensor_str.PRINT_OPTS.precision
-    sonde.print("a", 1, None, torch.tensor([1 / 3]), torch.tensor(2), sep="|", precision=2)
+    tensonde.print("a", 1, None, torch.tensor([1 / 3]), torch.tensor(2), sep="|", precision=2)
     assert capsys.readouterr().out == "a|1|None|Tensor(shape=[1], dtype=float32, value=[0.33])|2\n"
     assert torch._tensor_str.PRINT_OPTS.precision == before

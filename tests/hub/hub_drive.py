@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from launch import Foundry, Ran, environment
-from sonde.protocol.address import Address
-from sonde.protocol.client import Client, HubError, Live, Remote
-from sonde.session.options import Options
-from sonde.store.claim import create_run
+from tensonde.protocol.address import Address
+from tensonde.protocol.client import Client, HubError, Live, Remote
+from tensonde.session.options import Options
+from tensonde.store.claim import create_run
 
 LONG = 60.0
 _numbers = itertools.count()
@@ -51,7 +51,7 @@ class HubProcess:
         )
         self.errors = open(folder / "hub.err", "a+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sonde", "ui", *words], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+            [sys.executable, "-m", "tensonde", "ui", *words], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
             env=environment({"XDG_RUNTIME_DIR": str(note or folder)}), text=True,
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -92,7 +92,7 @@ def hub(folder: Path, **more: Any) -> Iterator[HubProcess]:
 
 
 class Training:
-    """A script under Sonde, connected to a hub, in a fork of the foundry; it runs until told to end, or for so many steps."""
+    """A script under Tensonde, connected to a hub, in a fork of the foundry; it runs until told to end, or for so many steps."""
 
     def __init__(
         self, foundry: Foundry, folder: Path, hub: str, *, steps: int = 1_000_000, watch: Sequence[tuple[str, str]] = (),
@@ -106,7 +106,7 @@ class Training:
         self._end = self.folder / "end"
         watches = tuple((sites, condition, on_hit) for sites, condition in watch)
         chosen = Options(run=str(self.recording), watches=watches, on_hit=on_hit, **{"budget": None, **options})
-        variables = {**chosen.to_environment(), "SONDE_HUB": hub, "SONDE_HUB_PATIENCE": "20", **(env or {})}
+        variables = {**chosen.to_environment(), "TENSONDE_HUB": hub, "TENSONDE_HUB_PATIENCE": "20", **(env or {})}
         self._ran: list[Ran] = []
 
         def run() -> None:

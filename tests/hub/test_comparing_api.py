@@ -10,10 +10,10 @@ from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
 from launch import Foundry
-from sonde.server import models
-from sonde.server.app import create_app
-from sonde.server.hub import Hub
-from sonde.server.library import Library
+from tensonde.server import models
+from tensonde.server.app import create_app
+from tensonde.server.hub import Hub
+from tensonde.server.library import Library
 
 TRAINING = """
 import torch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.model.trace import OpRecord, TensorFact
-from sonde.server.graph import health_of
+from tensonde.model.trace import OpRecord, TensorFact
+from tensonde.server.graph import health_of
 
 
 @pytest.mark.parametrize(

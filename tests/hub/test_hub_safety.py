@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from sonde.protocol.codec import BadFrame, decode_from_agent, encode
-from sonde.protocol.messages import LARGEST_FRAME, PROTOCOL, Digests, Hello, State, Welcome
+from tensonde.protocol.codec import BadFrame, decode_from_agent, encode
+from tensonde.protocol.messages import LARGEST_FRAME, PROTOCOL, Digests, Hello, State, Welcome
 
 TOKEN = "a-token-of-the-tests"
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
@@ -72,7 +72,7 @@ def test_a_browser_changes_the_token_for_a_cookie(there: HubProcess) -> None:
     assert "SameSite=Strict" in cookie
     assert TOKEN not in cookie
     assert ask(there, "/api/runs", Cookie=cookie.partition(";")[0])[0] == 200
-    assert ask(there, "/api/runs", Cookie=f"sonde-{there.port}={TOKEN}")[0] == 401
+    assert ask(there, "/api/runs", Cookie=f"tensonde-{there.port}={TOKEN}")[0] == 401
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_malformed_frames_close_the_connection_with_a_reason(there: HubProcess, 
         assert reason in told
     with agent(there) as socket:
         socket.send(encode(hello()))
-        from sonde.protocol.codec import decode_from_hub
+        from tensonde.protocol.codec import decode_from_hub
 
         assert isinstance(decode_from_hub(socket.recv(20)), Welcome), "the hub lives on"
 

@@ -7,7 +7,7 @@ import sys
 
 from launch import environment
 
-HEAVY = ("fastapi", "uvicorn", "starlette", "pydantic", "websockets", "msgspec", "sonde.server", "sonde.protocol")
+HEAVY = ("fastapi", "uvicorn", "starlette", "pydantic", "websockets", "msgspec", "tensonde.server", "tensonde.protocol")
 
 
 def loaded(code: str) -> set[str]:
@@ -18,10 +18,14 @@ def loaded(code: str) -> set[str]:
     return {name for name in HEAVY if name in done.stdout.split()}
 
 
-def test_sonde_and_the_session_import_no_server() -> None:
-    assert loaded("import sonde") == set()
-    assert loaded("import sonde.cli.child, sonde.session.session") == set()
+def test_tensonde_and_the_session_import_no_server() -> None:
+    assert loaded("import tensonde") == set()
+    assert loaded("import tensonde.cli.child, tensonde.session.session") == set()
 
 
 def test_an_agent_imports_no_server() -> None:
-    assert loaded("import sonde.session.agent, websockets.sync.client") == {"websockets", "msgspec", "sonde.protocol"}
+    assert loaded("import tensonde.session.agent, websockets.sync.client") == {
+        "websockets",
+        "msgspec",
+        "tensonde.protocol",
+    }

@@ -13,9 +13,9 @@ from hub_drive import TRAINING, HubProcess, Timeline, Training, free_port, hub, 
 from pydantic import TypeAdapter
 
 from launch import Foundry, cli
-from sonde.protocol.address import Address
-from sonde.protocol.client import Client, HubError
-from sonde.server import models
+from tensonde.protocol.address import Address
+from tensonde.protocol.client import Client, HubError
+from tensonde.server import models
 
 TOKEN = "a-token-of-the-tests"
 
@@ -276,7 +276,7 @@ def test_a_hub_that_cannot_read_the_recording(foundry: Foundry, tmp_path: Path) 
     """As from another machine: what the agent streams is all there is, also after the hub was killed."""
     port = free_port()
     elsewhere = {"PATH_ELSEWHERE": "1"}
-    code = "import sonde.session.agent as a; a.machine = lambda: 'elsewhere'\n" + TRAINING
+    code = "import tensonde.session.agent as a; a.machine = lambda: 'elsewhere'\n" + TRAINING
     first = HubProcess(tmp_path, port=port, token=TOKEN)
     with training(
         foundry, tmp_path, first.address.link, watch=[("**:grad", "norm > 1e-9")], env=elsewhere, code=code
@@ -310,7 +310,7 @@ def test_a_hub_that_cannot_read_the_recording(foundry: Foundry, tmp_path: Path) 
 
 def test_a_stopped_training_waits_for_its_hub_only_so_long(foundry: Foundry, tmp_path: Path) -> None:
     first = HubProcess(tmp_path)
-    patience = {"SONDE_HUB_PATIENCE": "0.5"}
+    patience = {"TENSONDE_HUB_PATIENCE": "0.5"}
     with first.client.live() as live:  # first, for a hit pauses only for somebody
         run = Training(
             foundry,
@@ -377,7 +377,7 @@ def test_a_wrong_token_is_told_once_and_no_harm(there: HubProcess, foundry: Foun
         foundry,
         tmp_path,
         f"{there.address.url}/?token=wrong",
-        env={"SONDE_WAIT": "1"},
+        env={"TENSONDE_WAIT": "1"},
         code=WAITING + TRAINING,
         steps=5,
     ) as run:
@@ -393,7 +393,7 @@ told = threading.Event()
 class Listening(logging.Handler):
     def emit(self, record):
         told.set()
-logging.getLogger("sonde.agent").addHandler(Listening())
+logging.getLogger("tensonde.agent").addHandler(Listening())
 import torch
 torch.nn.Linear(1, 1)(torch.ones(1))
 told.wait(30)
@@ -402,8 +402,8 @@ told.wait(30)
 
 def test_mindspores_variables_lead_to_the_hub(there: HubProcess, foundry: Foundry, tmp_path: Path) -> None:
     env = {
-        "SONDE_HUB": None, "ENABLE_MS_DEBUGGER": "1", "MS_DEBUGGER_HOST": "127.0.0.1", "MS_DEBUGGER_PORT": str(there.port),
-        "SONDE_HUB_TOKEN": there.address.token,
+        "TENSONDE_HUB": None, "ENABLE_MS_DEBUGGER": "1", "MS_DEBUGGER_HOST": "127.0.0.1", "MS_DEBUGGER_PORT": str(there.port),
+        "TENSONDE_HUB_TOKEN": there.address.token,
     }  # fmt: skip
     with there.client.live() as live, training(foundry, tmp_path, "", env=env) as run:
         Timeline(live).follow(there.client, run.id).control("terminate")
@@ -429,7 +429,7 @@ def test_attach_finds_the_users_own_hub_and_lists(tmp_path: Path) -> None:
     assert none.code == 2
     assert "no hub is known" in none.err
     with hub(tmp_path):
-        note = tmp_path / "sonde" / "hub.json"
+        note = tmp_path / "tensonde" / "hub.json"
         assert note.stat().st_mode & 0o777 == 0o600
         found = cli("attach", "--list", cwd=tmp_path, env={"XDG_RUNTIME_DIR": str(tmp_path)})
         assert found.code == 0
@@ -445,5 +445,5 @@ def test_run_ui_starts_a_hub_that_ends_with_it(tmp_path: Path) -> None:
     with pytest.raises(HubError) as gone:
         Client(Address.parse(link)).runs()
     assert gone.value.status == 0
-    (run,) = (tmp_path / ".sonde" / "runs").iterdir()
+    (run,) = (tmp_path / ".tensonde" / "runs").iterdir()
     assert json.loads((run / "rank0" / "session.json").read_text())["failures"] == {}

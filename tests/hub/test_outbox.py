@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sonde.digest.layout import ROW
-from sonde.protocol.messages import Digests, Event, Hit, Kept, Message, Reply, Scalars, Sites, State
-from sonde.protocol.outbox import BATCH, Outbox
+from tensonde.digest.layout import ROW
+from tensonde.protocol.messages import Digests, Event, Hit, Kept, Message, Reply, Scalars, Sites, State
+from tensonde.protocol.outbox import BATCH, Outbox
 
 
 def rows(*sites: int, step: int = 0) -> np.ndarray[Any, Any]:

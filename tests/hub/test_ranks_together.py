@@ -10,7 +10,7 @@ import pytest
 from hub_drive import LONG, Timeline, hub
 
 from launch import environment
-from sonde.store.reader import Recording
+from tensonde.store.reader import Recording
 
 SCRIPT = """
 import os, sys, torch, torch.distributed as dist
@@ -39,9 +39,9 @@ def test_a_pause_of_all_ranks_is_at_one_step(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     with hub(tmp_path) as there, there.client.live() as live:
         run = subprocess.Popen(
-            [sys.executable, "-m", "sonde", "run", "--record", "out", "torchrun", "--nproc-per-node", "2", "--master-port", "0",
+            [sys.executable, "-m", "tensonde", "run", "--record", "out", "torchrun", "--nproc-per-node", "2", "--master-port", "0",
              "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "script.py"],
-            cwd=tmp_path, env=environment({"SONDE_HUB": there.address.link, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}),
+            cwd=tmp_path, env=environment({"TENSONDE_HUB": there.address.link, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:

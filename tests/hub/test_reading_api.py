@@ -16,15 +16,15 @@ from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
 from launch import cli
-from sonde.model.moment import Moment, Phase
-from sonde.server import models
-from sonde.server.app import create_app
-from sonde.server.hub import Hub
-from sonde.server.library import Library
-from sonde.server.openapi import text
-from sonde.store.claim import claim_rank, create_run
-from sonde.store.reader import Recording
-from sonde.store.values import encode_value
+from tensonde.model.moment import Moment, Phase
+from tensonde.server import models
+from tensonde.server.app import create_app
+from tensonde.server.hub import Hub
+from tensonde.server.library import Library
+from tensonde.server.openapi import text
+from tensonde.store.claim import claim_rank, create_run
+from tensonde.store.reader import Recording
+from tensonde.store.values import encode_value
 
 ROOT = Path(__file__).parent.parent.parent
 Ask = Callable[..., Any]
@@ -234,7 +234,7 @@ def test_rechecking_finds_what_the_training_found(web: TestClient, ask: Ask, rec
 
 
 def test_the_catalogue_is_the_languages(web: TestClient) -> None:
-    from sonde.watch.conditions import CONDITIONS, parse
+    from tensonde.watch.conditions import CONDITIONS, parse
 
     found = web.get("/api/conditions").json()
     TypeAdapter(models.Conditions).validate_python(found)
@@ -245,7 +245,7 @@ def test_the_catalogue_is_the_languages(web: TestClient) -> None:
 
 
 def test_the_api_document_is_fresh() -> None:
-    assert (ROOT / "web" / "openapi.json").read_text() == text(), "python -m sonde.server.openapi > web/openapi.json"
+    assert (ROOT / "web" / "openapi.json").read_text() == text(), "python -m tensonde.server.openapi > web/openapi.json"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Training under Sonde is bit-identical to training without it: losses, weights, gradients, optimizers, random numbers.
+"""Training under Tensonde is bit-identical to training without it: losses, weights, gradients, optimizers, random numbers.
 
 Each script runs bare and in every mode; the modes differ in what is digested when, and all must change nothing.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry, Ran, cli
-from sonde.store.sources import open_source
+from tensonde.store.sources import open_source
 
 SCRIPTS = sorted(path for path in (Path(__file__).parent / "scripts").glob("*.py") if path.stem != "evidence")
 
@@ -28,7 +28,7 @@ def assert_identical(bare: Ran, watched: Ran, mode: str) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_training_under_sonde_is_bit_identical(script: Path, foundry: Foundry, tmp_path: Path) -> None:
+def test_training_under_tensonde_is_bit_identical(script: Path, foundry: Foundry, tmp_path: Path) -> None:
     places = {name: tmp_path / name for name in ("bare", "everything", "default", "sentinel", "stop", "cli")}
     for place in places.values():
         place.mkdir()
@@ -50,7 +50,7 @@ def test_training_under_sonde_is_bit_identical(script: Path, foundry: Foundry, t
         return
     record = places["cli"] / "recording"
     real = cli("run", "--budget", "off", "--record", record, script, cwd=places["cli"], folder=record)
-    assert_identical(bare, real, "sonde run")
+    assert_identical(bare, real, "tensonde run")
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
@@ -111,7 +111,7 @@ def test_training_in_the_debugger_is_bit_identical(script: Path, foundry: Foundr
     for mode, commands in modes.items():
         ran = foundry.watched(script, places[mode], debug=True, on_hit="pause", recommended=False, stdin=commands)
         assert_identical(bare, ran, mode)
-        assert ran.err.count("(sonde)") >= commands.count("\n") // 40, ran.err
+        assert ran.err.count("(tensonde)") >= commands.count("\n") // 40, ran.err
     if script.stem in LAUNCHED[:1]:
         record = places["cli"] / "recording"
         real = cli(
@@ -124,4 +124,4 @@ def test_training_in_the_debugger_is_bit_identical(script: Path, foundry: Foundr
             stdin="continue\n",
             folder=record,
         )
-        assert_identical(bare, real, "sonde debug")
+        assert_identical(bare, real, "tensonde debug")

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from launch import Foundry, Ran, cli, python
-from sonde.errors import UsageError
-from sonde.log import Log
+from tensonde.errors import UsageError
+from tensonde.log import Log
 
 SAY = """
 import logging, os, sys
-from sonde.log import set_up_log
+from tensonde.log import set_up_log
 set_up_log()
-for name in ("sonde.watch", "sonde.store", "sonde.session"):
+for name in ("tensonde.watch", "tensonde.store", "tensonde.session"):
     for level in (10, 20, 30, 40, 50):
         logging.getLogger(name).log(level, "%s %d", name[6:], level // 10 - 1)
 """
@@ -30,12 +30,12 @@ def said(ran: Ran) -> list[str]:
     ("variables", "expected"),
     [
         ({}, {"watch": 2, "store": 2, "session": 2}),
-        ({"SONDE_LOG": "0"}, {"watch": 0, "store": 0, "session": 0}),
-        ({"SONDE_LOG": "critical"}, {"watch": 4, "store": 4, "session": 4}),
-        ({"SONDE_LOG": "watch=0,store=3"}, {"watch": 0, "store": 3, "session": 2}),
-        ({"SONDE_LOG": "4, watch=1"}, {"watch": 1, "store": 4, "session": 4}),
+        ({"TENSONDE_LOG": "0"}, {"watch": 0, "store": 0, "session": 0}),
+        ({"TENSONDE_LOG": "critical"}, {"watch": 4, "store": 4, "session": 4}),
+        ({"TENSONDE_LOG": "watch=0,store=3"}, {"watch": 0, "store": 3, "session": 2}),
+        ({"TENSONDE_LOG": "4, watch=1"}, {"watch": 1, "store": 4, "session": 4}),
         ({"GLOG_v": "1"}, {"watch": 1, "store": 1, "session": 1}),
-        ({"GLOG_v": "1", "SONDE_LOG": "3"}, {"watch": 3, "store": 3, "session": 3}),
+        ({"GLOG_v": "1", "TENSONDE_LOG": "3"}, {"watch": 3, "store": 3, "session": 3}),
         (
             {"GLOG_v": "1", "MS_SUBMODULE_LOG_v": "{STORE:2,SESSION:3,PARSER:0}"},
             {"watch": 1, "store": 2, "session": 3},
@@ -54,7 +54,7 @@ def lines(path: Path) -> list[str]:
 
 
 def test_to_a_file(tmp_path: Path) -> None:
-    ran = python("-c", SAY, cwd=tmp_path, env={"SONDE_LOG_FILE": "logs/mine.log"})
+    ran = python("-c", SAY, cwd=tmp_path, env={"TENSONDE_LOG_FILE": "logs/mine.log"})
     assert ran.err == ""
     assert [line.rpartition("] ")[2] for line in lines(tmp_path / "logs" / "mine.log")][:3] == [
         "watch 2", "watch 3", "watch 4",
@@ -63,7 +63,7 @@ def test_to_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("to_screen", "folder", "rank", "name"),
-    [("0", "here", "0", "sonde.log"), ("0", "here", "3", "sonde.rank3.log"), ("1", "here", "0", None)],
+    [("0", "here", "0", "tensonde.log"), ("0", "here", "3", "tensonde.rank3.log"), ("1", "here", "0", None)],
 )
 def test_glogs_choice_of_place(tmp_path: Path, to_screen: str, folder: str, rank: str, name: str | None) -> None:
     env = {"GLOG_logtostderr": to_screen, "GLOG_log_dir": str(tmp_path / folder), "RANK": rank}
@@ -77,7 +77,7 @@ def test_glogs_choice_of_place(tmp_path: Path, to_screen: str, folder: str, rank
 
 
 def test_json_lines(tmp_path: Path) -> None:
-    ran = python("-c", SAY, cwd=tmp_path, env={"SONDE_LOG_FORMAT": "json", "SONDE_LOG": "4,store=3", "RANK": "1"})
+    ran = python("-c", SAY, cwd=tmp_path, env={"TENSONDE_LOG_FORMAT": "json", "TENSONDE_LOG": "4,store=3", "RANK": "1"})
     entries: list[dict[str, Any]] = [json.loads(line) for line in ran.err.splitlines()]
     assert [(e["level"], e["module"], e["message"], e["rank"]) for e in entries] == [
         ("critical", "watch", "watch 4", 1),
@@ -89,9 +89,9 @@ def test_json_lines(tmp_path: Path) -> None:
 
 ROTATE = """
 import logging, os
-from sonde.log import set_up_log
+from tensonde.log import set_up_log
 set_up_log()
-log = logging.getLogger("sonde.store")
+log = logging.getLogger("tensonde.store")
 child = os.fork()
 for k in range(400):
     log.warning("%s %d %s", "child" if child == 0 else "parent", k, "x" * 50)
@@ -103,8 +103,8 @@ if child:
 def test_rotation_and_a_file_for_each_process(tmp_path: Path) -> None:
     """Two processes at once, and each file is whole and of one process: none writes into, or rotates, another's."""
     before = "log = logging.getLogger"
-    script = ROTATE.replace(before, "logging.getLogger('sonde.store').warning('parent first')\n" + before)
-    ran = python("-c", script, cwd=tmp_path, env={"SONDE_LOG_FILE": "a.log", "SONDE_LOG_SIZE": "0.01"})
+    script = ROTATE.replace(before, "logging.getLogger('tensonde.store').warning('parent first')\n" + before)
+    ran = python("-c", script, cwd=tmp_path, env={"TENSONDE_LOG_FILE": "a.log", "TENSONDE_LOG_SIZE": "0.01"})
     assert ran.code == 0, ran.err
     files = sorted(tmp_path.glob("a*.log*"))
     for path in files:
@@ -120,10 +120,10 @@ def test_rotation_and_a_file_for_each_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [
-        ({"SONDE_LOG": "7"}, "'7' is no level; the levels are 0"),
-        ({"SONDE_LOG": "wach=1"}, "SONDE_LOG names 'wach'; the sub-modules are adapters"),
-        ({"SONDE_LOG_FORMAT": "xml"}, "may be text or json"),
-        ({"SONDE_LOG_SIZE": "-1"}, "number of megabytes"),
+        ({"TENSONDE_LOG": "7"}, "'7' is no level; the levels are 0"),
+        ({"TENSONDE_LOG": "wach=1"}, "TENSONDE_LOG names 'wach'; the sub-modules are adapters"),
+        ({"TENSONDE_LOG_FORMAT": "xml"}, "may be text or json"),
+        ({"TENSONDE_LOG_SIZE": "-1"}, "number of megabytes"),
         ({"GLOG_logtostderr": "0"}, "GLOG_log_dir is not set"),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_training_logs_its_beginning_and_its_output_stays(foundry: Foundry, tm
     optimizer.step()
     print("done")
     """
-    ran = foundry.watched(script, tmp_path, env={"SONDE_LOG": "session=1,adapters=0"})
+    ran = foundry.watched(script, tmp_path, env={"TENSONDE_LOG": "session=1,adapters=0"})
     assert ran.out == "done\n"
-    assert "sonde: info (session): recording to " in ran.err
-    assert "sonde: debug (adapters): installed into torch" in ran.err
+    assert "tensonde: info (session): recording to " in ran.err
+    assert "tensonde: debug (adapters): installed into torch" in ran.err

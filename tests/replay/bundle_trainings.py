@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from launch import Foundry, Ran
-from sonde.session.options import Options
-from sonde.store.bundles import bundles_in
-from sonde.store.claim import create_run
+from tensonde.session.options import Options
+from tensonde.store.bundles import bundles_in
+from tensonde.store.claim import create_run
 
 HEAD = """
 import torch, torch.nn.functional as F

@@ -6,8 +6,8 @@ import textwrap
 from pathlib import Path
 
 from launch import Foundry, Ran
-from sonde.diagnose.diagnose import diagnose
-from sonde.model.finding import Finding
+from tensonde.diagnose.diagnose import diagnose
+from tensonde.model.finding import Finding
 
 HEAD = """
 import json, math, os, random

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from sonde.adapters.torch.bundle.functions import function_of, name_of
-from sonde.adapters.torch.bundle.tensors import Contents, Gathered, Unsaveable
-from sonde.adapters.torch.bundle.tree import Decoder, Encoder
-from sonde.adapters.torch.taped import Slot
-from sonde.adapters.torch.tensors import raw_bytes
-from sonde.errors import RecordingError
-from sonde.store.bundles import write_bundle
+from tensonde.adapters.torch.bundle.functions import function_of, name_of
+from tensonde.adapters.torch.bundle.tensors import Contents, Gathered, Unsaveable
+from tensonde.adapters.torch.bundle.tree import Decoder, Encoder
+from tensonde.adapters.torch.taped import Slot
+from tensonde.adapters.torch.tensors import raw_bytes
+from tensonde.errors import RecordingError
+from tensonde.store.bundles import write_bundle
 
 
 def nothing(*_: Any) -> Any:

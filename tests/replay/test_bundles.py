@@ -10,8 +10,8 @@ from bundle_trainings import BF16, HEAD, KINDS, elsewhere, replayed, train
 from replay_trainings import line_of
 
 from launch import Foundry
-from sonde.diagnose.diagnose import diagnose
-from sonde.store.bundles import bundles_in, read_bundle
+from tensonde.diagnose.diagnose import diagnose
+from tensonde.store.bundles import bundles_in, read_bundle
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -256,7 +256,7 @@ for step in range(10):
 """
 
 
-def test_a_step_that_depends_on_what_sonde_does_not_see(foundry: Foundry, tmp_path: Path) -> None:
+def test_a_step_that_depends_on_what_tensonde_does_not_see(foundry: Foundry, tmp_path: Path) -> None:
     """The same op goes wrong, with other numbers: reproduced, but not bit for bit."""
     bundle = elsewhere(train(foundry, UNSEEN, tmp_path / "first"), tmp_path / "second")
     outcome, _ = replayed(foundry, bundle, tmp_path / "second")

@@ -207,7 +207,9 @@ evidence.leave([float(loss)], {{"model": model}}, [optimizer])
     ],
     ids=["module", "decorated", "function"],
 )
-def test_compiled_code_is_compiled_as_without_sonde(compiled: str, call: str, foundry: Foundry, tmp_path: Path) -> None:
+def test_compiled_code_is_compiled_as_without_tensonde(
+    compiled: str, call: str, foundry: Foundry, tmp_path: Path
+) -> None:
     head = f"import sys\nsys.path.append({str(EVIDENCE)!r})\nimport evidence\nevidence.seed(0)\n"
     pair(foundry, script(head, loop=COMPILED.format(compiled=compiled, call=call)), tmp_path)
 

@@ -1,4 +1,4 @@
-"""`sonde replay` as its user meets it: a real process for the command and one for the script."""
+"""`tensonde replay` as its user meets it: a real process for the command and one for the script."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def project(foundry: Foundry, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "parts.py").write_text(PARTS)
     (folder / "train.py").write_text(HEAD + TRAINING)
-    runs = folder / ".sonde" / "runs"
+    runs = folder / ".tensonde" / "runs"
     runs.mkdir(parents=True)
     ran = foundry.watched(folder / "train.py", folder, argv=["--factor", "2"], budget=0.05, record=runs)
     assert ran.code == 0, ran.err
@@ -82,7 +82,7 @@ def test_bundle_and_program_can_be_moved_together(project: Path, tmp_path: Path)
     moved.mkdir()
     for name in ("train.py", "parts.py"):
         shutil.copy(project / name, moved)
-    shutil.copytree(project / ".sonde" / "runs" / "demo" / "rank0" / "bundles" / "step7", moved / "given" / "step7")
+    shutil.copytree(project / ".tensonde" / "runs" / "demo" / "rank0" / "bundles" / "step7", moved / "given" / "step7")
     ran = cli("replay", "given/step7", "--output", "again", cwd=moved)
     assert ran.code == 0, ran.err
     assert "step 7: reproduced bit for bit" in ran.out
@@ -114,7 +114,7 @@ def test_a_program_that_changed_is_told_and_the_difference_found(project: Path, 
 
 def test_a_bundle_that_does_not_fail_any_more_is_not_reproduced(project: Path, tmp_path: Path) -> None:
     shutil.copytree(project, tmp_path / "copy")
-    path = tmp_path / "copy" / ".sonde" / "runs" / "demo" / "rank0" / "bundles" / "step7" / "bundle.json"
+    path = tmp_path / "copy" / ".tensonde" / "runs" / "demo" / "rank0" / "bundles" / "step7" / "bundle.json"
     path.write_text(path.read_text().replace('"torch.Tensor.log"', '"torch.Tensor.exp"'))
     ran = cli("replay", cwd=tmp_path / "copy")
     assert ran.code == 1, ran.err
@@ -136,7 +136,7 @@ def wrong(folder: Path, *words: str | Path) -> str:
     ran = cli("replay", *words, cwd=folder)
     assert ran.code == 2, ran.out + ran.err
     assert "Traceback" not in ran.err
-    return ran.err.strip().removeprefix("sonde: ")
+    return ran.err.strip().removeprefix("tensonde: ")
 
 
 def test_wrong_use_is_one_sentence(project: Path, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_wrong_use_is_one_sentence(project: Path, tmp_path: Path) -> None:
     assert "there is no script absent.py" in wrong(project, "--script", "absent.py")
     assert "absent does not exist" in wrong(project, "absent")
     bundle = tmp_path / "step7"
-    shutil.copytree(project / ".sonde" / "runs" / "demo" / "rank0" / "bundles" / "step7", bundle)
+    shutil.copytree(project / ".tensonde" / "runs" / "demo" / "rank0" / "bundles" / "step7", bundle)
     assert "the script train.py is neither here nor in a folder above the bundle" in wrong(tmp_path, bundle)
 
 
@@ -162,12 +162,12 @@ def test_a_recording_without_a_bundle_says_why(tmp_path: Path, foundry: Foundry)
 
 def test_a_script_that_ends_too_early(project: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit(3)\n")
-    bundle = project / ".sonde" / "runs" / "demo"
+    bundle = project / ".tensonde" / "runs" / "demo"
     said = wrong(tmp_path, bundle, "--script", "train.py").splitlines()[-1]
     assert "`train.py --factor 2` ended with exit code 3 before it called the model of the bundle" in said
 
 
-def test_sonde_run_saves_a_step_and_replays_a_module(tmp_path: Path) -> None:
+def test_tensonde_run_saves_a_step_and_replays_a_module(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text("")

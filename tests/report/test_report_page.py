@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import sonde
-from sonde.cli.show import show
-from sonde.errors import UsageError
-from sonde.model.finding import Finding
-from sonde.model.moment import Phase
-from sonde.model.site import SourceLine
-from sonde.model.trace import OpRecord, TensorFact, Trace
-from sonde.page.chart import chart, thin
-from sonde.page.markup import number
-from sonde.page.notebook import View
-from sonde.page.page import _finding, report
-from sonde.store.reader import Recording
+import tensonde
+from tensonde.cli.show import show
+from tensonde.errors import UsageError
+from tensonde.model.finding import Finding
+from tensonde.model.moment import Phase
+from tensonde.model.site import SourceLine
+from tensonde.model.trace import OpRecord, TensorFact, Trace
+from tensonde.page.chart import chart, thin
+from tensonde.page.markup import number
+from tensonde.page.notebook import View
+from tensonde.page.page import _finding, report
+from tensonde.store.reader import Recording
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
 VOID = {"meta", "br", "path"}
@@ -116,14 +116,14 @@ def test_a_chart_marks_what_is_not_finite_and_thins_without_losing_extremes() ->
 
 
 def test_a_notebook_shows_it_in_a_frame_of_its_own(tmp_path: Path) -> None:
-    shown = sonde.view(GOLDEN)
+    shown = tensonde.view(GOLDEN)
     assert isinstance(shown, View)
     framed = shown._repr_html_()
     assert framed.startswith("<iframe srcdoc=")
     assert "sandbox" in framed
     assert read(shown.save(tmp_path / "page.html").read_text()) == read(shown.html)
     with pytest.raises(UsageError, match="was given a int"):
-        sonde.view(3)
+        tensonde.view(3)
 
 
 def test_a_trace_is_a_table_of_its_ops() -> None:
@@ -133,7 +133,7 @@ def test_a_trace_is_a_table_of_its_ops() -> None:
         OpRecord(index, op, f"net/{op}#0", "net", "Net", SourceLine("m.py", 3), (), (tensor,), phase=Phase.FORWARD)
         for index, (op, tensor) in enumerate([("exp", good), ("log", bad)])
     )
-    words = read(sonde.view(Trace(4, "first", ops)).html)
+    words = read(tensonde.view(Trace(4, "first", ops)).html)
     assert "2 ops, 1 with NaN or Inf" in words
     assert "net/log#0" in words
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sonde.adapters.torch.facts.alignment import apart
+from tensonde.adapters.torch.facts.alignment import apart
 
 APART = {
     "a permutation each": """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sonde.diagnose.path import amplifier
-from sonde.model.trace import OpRecord, TensorFact, Trace
+from tensonde.diagnose.path import amplifier
+from tensonde.model.trace import OpRecord, TensorFact, Trace
 
 
 def trace(*steps: tuple[str, float]) -> Trace:

@@ -8,7 +8,7 @@ import pytest
 from silent_trainings import marked, training
 
 from launch import Foundry
-from sonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.diagnose import diagnose
 
 SAVED = """
     ckpt = {"model": nn.DataParallel(Net()).state_dict()}

@@ -7,8 +7,8 @@ from pathlib import Path
 from silent_trainings import marked, training
 
 from launch import Foundry
-from sonde.diagnose.diagnose import diagnose
-from sonde.model.finding import Finding
+from tensonde.diagnose.diagnose import diagnose
+from tensonde.model.finding import Finding
 
 ADAM = """
     class Own(torch.optim.Optimizer):

@@ -9,7 +9,7 @@ import pytest
 from silent_trainings import marked, training
 
 from launch import Foundry
-from sonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.diagnose import diagnose
 
 DATA = """
     from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, WeightedRandomSampler

@@ -10,8 +10,8 @@ import silent_trainings
 from silent_trainings import marked, training
 
 from launch import Foundry, Ran
-from sonde.diagnose.diagnose import diagnose
-from sonde.model.finding import Finding
+from tensonde.diagnose.diagnose import diagnose
+from tensonde.model.finding import Finding
 
 BUGS = silent_trainings.BUGS | later_trainings.BUGS
 NEAR_MISSES = silent_trainings.NEAR_MISSES | later_trainings.NEAR_MISSES

@@ -7,7 +7,7 @@ from pathlib import Path
 from silent_trainings import marked, training
 
 from launch import Foundry
-from sonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.diagnose import diagnose
 
 DIVERGES = """
     model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8))

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from sonde.errors import UsageError
-from sonde.model.moment import Moment, Phase
-from sonde.model.site import Kind, Role, Site
-from sonde.model.stop import Resume, Stop
-from sonde.session.gate import Gate
+from tensonde.errors import UsageError
+from tensonde.model.moment import Moment, Phase
+from tensonde.model.site import Kind, Role, Site
+from tensonde.model.stop import Resume, Stop
+from tensonde.session.gate import Gate
 
 MOMENT = Moment(0, Phase.FORWARD)
 NUMBERS: Iterator[int] = iter(range(10_000))

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonde.session.policy import OWED, PATIENCE, SENTINEL_EVERY, UNSEEN, Level, Policy
+from tensonde.session.policy import OWED, PATIENCE, SENTINEL_EVERY, UNSEEN, Level, Policy
 
 
 def simulate(
     policy: Policy, costs: dict[Level, float], *, bare: float = 10e6, steps: int = 3000, noise: float = 0.0
 ) -> float:
-    """Trains so many steps at these costs, of which a part can be measured; the share of the bare time that Sonde took,
+    """Trains so many steps at these costs, of which a part can be measured; the share of the bare time that Tensonde took,
     after the first step."""
     chance = random.Random(0)
     spent = base = 0.0

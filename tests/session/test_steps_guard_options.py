@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from sonde.errors import UsageError
-from sonde.session.guard import Guard
-from sonde.session.options import ENVIRONMENT, Options, parse_budget
-from sonde.session.steps import ABSENT, Steps
+from tensonde.errors import UsageError
+from tensonde.session.guard import Guard
+from tensonde.session.options import ENVIRONMENT, Options, parse_budget
+from tensonde.session.steps import ABSENT, Steps
 
 # -- steps ---------------------------------------------------------------------------------------------
 
@@ -91,13 +91,13 @@ def test_without_optimizers_a_forward_after_a_backward_begins_a_step() -> None:
 
 @pytest.fixture(autouse=True)
 def lenient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SONDE_STRICT", raising=False)
+    monkeypatch.delenv("TENSONDE_STRICT", raising=False)
 
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(logging.getLogger("sonde"), "propagate", True)
-    caplog.set_level(logging.WARNING, "sonde")
+    monkeypatch.setattr(logging.getLogger("tensonde"), "propagate", True)
+    caplog.set_level(logging.WARNING, "tensonde")
     return caplog
 
 
@@ -132,7 +132,7 @@ def test_a_report_that_fails_as_well_is_contained(lines: pytest.LogCaptureFixtur
 
 
 def test_strict_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SONDE_STRICT", "1")
+    monkeypatch.setenv("TENSONDE_STRICT", "1")
     with pytest.raises(ValueError, match="broken"):
         Guard().contain("a place", ValueError("broken"))
 

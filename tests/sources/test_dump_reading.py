@@ -1,4 +1,4 @@
-"""Reading Sonde's dumps when something of them is missing, and the tensors of a recording."""
+"""Reading Tensonde's dumps when something of them is missing, and the tensors of a recording."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sonde.errors import RecordingError
-from sonde.store.dump.layout import claim_rank, create_dump
-from sonde.store.dump.writer import DumpWriter, Seen
-from sonde.store.sources import open_source
+from tensonde.errors import RecordingError
+from tensonde.store.dump.layout import claim_rank, create_dump
+from tensonde.store.dump.writer import DumpWriter, Seen
+from tensonde.store.sources import open_source
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
 

@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from sonde.errors import RecordingError
-from sonde.store.converting.convert import convert, format_of
-from sonde.store.sources import TensorSource, open_source
+from tensonde.errors import RecordingError
+from tensonde.store.converting.convert import convert, format_of
+from tensonde.store.sources import TensorSource, open_source
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -89,11 +89,11 @@ def test_odd_npy_files(tmp_path: Path) -> None:
     assert {entry.name: entry.dtype for entry in source.entries}["brain"] == "bfloat16"
 
 
-@pytest.mark.parametrize("target", ["t.npz", "t.safetensors", "t.parquet", "folder", "sonde"])
+@pytest.mark.parametrize("target", ["t.npz", "t.safetensors", "t.parquet", "folder", "tensonde"])
 def test_conversion_and_back_keeps_every_bit(tmp_path: Path, target: str) -> None:
     torch.save(tensors(), tmp_path / "a.pt")
     first = open_source(tmp_path / "a.pt")
-    form = "dump" if target == "sonde" else format_of(tmp_path / target, None)
+    form = "dump" if target == "tensonde" else format_of(tmp_path / target, None)
     convert(first, first.entries, tmp_path / target, form)
     second = open_source(tmp_path / target)
     check(second, tensors())

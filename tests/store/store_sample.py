@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from sonde.digest.layout import DTYPES, ROW
-from sonde.model.finding import Finding
-from sonde.model.moment import Moment, Phase
-from sonde.model.site import Kind, Role, Site, SourceLine
-from sonde.model.watchpoint import Hit
-from sonde.store.claim import claim_rank, create_run
-from sonde.store.writer import RecordingWriter
+from tensonde.digest.layout import DTYPES, ROW
+from tensonde.model.finding import Finding
+from tensonde.model.moment import Moment, Phase
+from tensonde.model.site import Kind, Role, Site, SourceLine
+from tensonde.model.watchpoint import Hit
+from tensonde.store.claim import claim_rank, create_run
+from tensonde.store.writer import RecordingWriter
 
 STEPS = 20
 FACTS = {

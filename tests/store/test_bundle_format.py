@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from launch import cli
-from sonde.errors import RecordingError
-from sonde.store.bundles import BUNDLE_VERSION, Stored, bundles_in, read_bundle, write_bundle
+from tensonde.errors import RecordingError
+from tensonde.store.bundles import BUNDLE_VERSION, Stored, bundles_in, read_bundle, write_bundle
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "bundle1"
 
@@ -45,7 +45,7 @@ def test_format_1_is_replayed() -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "newer": (lambda d: d.update(format=BUNDLE_VERSION + 1), "upgrade Sonde"),
+    "newer": (lambda d: d.update(format=BUNDLE_VERSION + 1), "upgrade Tensonde"),
     "no version": (lambda d: d.pop("format"), "its format is None"),
     "no calls": (lambda d: d.pop("calls"), "calls is missing"),
     "calls of text": (lambda d: d.update(calls=["x"]), "calls[0] is no object"),

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from store_sample import write_run
 
-from sonde.errors import RecordingError, UsageError
-from sonde.store.claim import claim_rank, create_run, default_name
-from sonde.store.reader import Recording
-from sonde.store.resolve import resolve
-from sonde.store.writer import RecordingWriter
+from tensonde.errors import RecordingError, UsageError
+from tensonde.store.claim import claim_rank, create_run, default_name
+from tensonde.store.reader import Recording
+from tensonde.store.resolve import resolve
+from tensonde.store.writer import RecordingWriter
 
 
 def test_a_run_states_its_facts(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_of_many_processes_each_gets_a_folder_of_its_own(tmp_path: Path) -> None
 
 
 def test_what_leads_to_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = tmp_path / ".sonde" / "runs"
+    runs = tmp_path / ".tensonde" / "runs"
     old = create_run(runs, "old", {"started": "2026-01-01T00:00:00+00:00"})
     new = create_run(runs, "new", {"started": "2026-01-02T00:00:00+00:00"})
     os.utime(old / "run.json", (2e9, 2e9))  # copied later, but not newer
@@ -90,8 +90,8 @@ def test_what_leads_to_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [rank.name for rank in Recording.open(new / "rank1").ranks] == ["rank1"]
     assert [rank.name for rank in Recording.open(new).ranks] == ["rank0", "rank1"]
     monkeypatch.chdir(tmp_path)
-    assert resolve("old")[0] == Path(".sonde/runs/old")
-    assert resolve(".") == (Path(".sonde/runs/new"), None)
+    assert resolve("old")[0] == Path(".tensonde/runs/old")
+    assert resolve(".") == (Path(".tensonde/runs/new"), None)
     monkeypatch.chdir(new / "rank1")
     assert resolve(".") == (new, "rank1")
 

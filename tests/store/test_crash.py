@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 from store_sample import SITES, rows, write_run
 
-from sonde.errors import RecordingError, SondeError, UsageError
-from sonde.store.query import query
-from sonde.store.reader import Rank, Recording
-from sonde.store.writer import RecordingWriter
+from tensonde.errors import RecordingError, TensondeError, UsageError
+from tensonde.store.query import query
+from tensonde.store.reader import Rank, Recording
+from tensonde.store.writer import RecordingWriter
 
 CHILD = f"""
 import os, sys, time
@@ -30,8 +30,8 @@ import numpy as np
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from store_sample import rows, SITES
-from sonde.model.moment import Moment, Phase
-from sonde.store.writer import RecordingWriter
+from tensonde.model.moment import Moment, Phase
+from tensonde.store.writer import RecordingWriter
 
 writer = RecordingWriter(Path(sys.argv[1]), {{"rank": 0}}, segment_bytes=400_000)
 for site in SITES:
@@ -165,7 +165,7 @@ def test_any_file_cut_anywhere_is_never_a_crash(sample: Path, tmp_path: Path) ->
             (tmp_path / "copy" / name).write_bytes(content[:offset])
             try:
                 _, problems = everything(tmp_path / "copy")
-            except SondeError:
+            except TensondeError:
                 assert name == "run.json", f"{name} cut at {offset} keeps the recording from opening"
             else:
                 closed = name.endswith((".parquet", ".safetensors", ".json"))
@@ -189,7 +189,7 @@ def test_any_file_with_any_bytes_changed_is_never_a_crash(sample: Path, tmp_path
                 everything(tmp_path / "copy")
                 if "digests/00" in name and attempt < 6:
                     query(Recording.open(tmp_path / "copy"), "SELECT sum(norm), max(name) FROM digests")
-            except SondeError:
+            except TensondeError:
                 assert name == "run.json", name
         (tmp_path / "copy" / name).write_bytes(content)
     assert everything(tmp_path / "copy") == (160, [])
@@ -231,7 +231,7 @@ def test_manifests_that_cannot_be_opened(tmp_path: Path) -> None:
     run = write_run(tmp_path)
     manifest = json.loads((run / "run.json").read_text())
     cases = {
-        json.dumps({**manifest, "format": 7}): r"format 7, and this Sonde reads up to 1; upgrade Sonde",
+        json.dumps({**manifest, "format": 7}): r"format 7, and this Tensonde reads up to 1; upgrade Tensonde",
         json.dumps({**manifest, "format": "x"}): "its format is 'x'",
         "{": "damaged",
         "[]": "holds a list where a dict belongs",

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from store_sample import SITES, rows
 
-from sonde.model.moment import Moment, Phase
-from sonde.store import files
-from sonde.store.reader import Rank
-from sonde.store.writer import RecordingWriter
+from tensonde.model.moment import Moment, Phase
+from tensonde.store import files
+from tensonde.store.reader import Rank
+from tensonde.store.writer import RecordingWriter
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_a_conversion_that_fails_leaves_the_stream(tmp_path: Path, monkeypatch: 
     def refuse(*_: object) -> None:
         raise OSError("not today")
 
-    monkeypatch.setattr("sonde.store.segments.write_parquet", refuse)
+    monkeypatch.setattr("tensonde.store.segments.write_parquet", refuse)
     writer = RecordingWriter(tmp_path, {})
     writer.digests(rows(0))
     writer.close()

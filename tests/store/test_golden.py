@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sonde.model.moment import Moment, Phase
-from sonde.model.site import Kind, Role, SourceLine
-from sonde.store.query import query
-from sonde.store.reader import Recording
+from tensonde.model.moment import Moment, Phase
+from tensonde.model.site import Kind, Role, SourceLine
+from tensonde.store.query import query
+from tensonde.store.reader import Recording
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 NUMBERS = {

@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_sample import SITES, rows, write_run
 
-from sonde.digest.layout import ROW
-from sonde.errors import UsageError
-from sonde.model.finding import Finding
-from sonde.model.moment import Moment, Phase
-from sonde.model.site import Kind, Role, Site, SourceLine
-from sonde.model.watchpoint import Hit
-from sonde.store.claim import claim_rank, create_run
-from sonde.store.format import DIGEST_FIELDS
-from sonde.store.reader import Rank, Recording
-from sonde.store.writer import RecordingWriter
+from tensonde.digest.layout import ROW
+from tensonde.errors import UsageError
+from tensonde.model.finding import Finding
+from tensonde.model.moment import Moment, Phase
+from tensonde.model.site import Kind, Role, Site, SourceLine
+from tensonde.model.watchpoint import Hit
+from tensonde.store.claim import claim_rank, create_run
+from tensonde.store.format import DIGEST_FIELDS
+from tensonde.store.reader import Rank, Recording
+from tensonde.store.writer import RecordingWriter
 
 text = st.text(max_size=20)
 numbers = st.dictionaries(text, st.floats(), max_size=3)
@@ -151,7 +151,7 @@ def test_full_segments_become_parquet_and_the_live_one_stays(tmp_path: Path) -> 
 
 
 def test_a_segment_of_many_small_batches_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sonde.store.segments.BATCHES", 3)
+    monkeypatch.setattr("tensonde.store.segments.BATCHES", 3)
     writer = RecordingWriter(tmp_path, {})
     for step in range(7):
         writer.digests(rows(step, 1))

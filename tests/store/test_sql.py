@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from store_sample import rows, write_run
 
-from sonde.digest.layout import COUNTS, STATS
-from sonde.errors import UsageError
-from sonde.model.site import Kind, Role, Site
-from sonde.store.claim import claim_rank, create_run
-from sonde.store.query import VIEWS, query
-from sonde.store.reader import Recording
-from sonde.store.writer import RecordingWriter
+from tensonde.digest.layout import COUNTS, STATS
+from tensonde.errors import UsageError
+from tensonde.model.site import Kind, Role, Site
+from tensonde.store.claim import claim_rank, create_run
+from tensonde.store.query import VIEWS, query
+from tensonde.store.reader import Recording
+from tensonde.store.writer import RecordingWriter
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from sonde.errors import RecordingError
-from sonde.model.moment import Moment, Phase
-from sonde.store.reader import Rank
-from sonde.store.values import encode_value, load_value, read_header
-from sonde.store.writer import RecordingWriter
+from tensonde.errors import RecordingError
+from tensonde.model.moment import Moment, Phase
+from tensonde.store.reader import Rank
+from tensonde.store.values import encode_value, load_value, read_header
+from tensonde.store.writer import RecordingWriter
 
 NOW = Moment(7, Phase.BACKWARD, 2)
 NUMPY = [

@@ -10,10 +10,10 @@ import pytest
 import torch
 from train_sample import by_hand, equal, parts, weights
 
-import sonde
+import tensonde
 from launch import Foundry, python
-from sonde.errors import UsageError
-from sonde.train import (
+from tensonde.errors import UsageError
+from tensonde.train import (
     Callback,
     EarlyStopping,
     LearningRateMonitor,
@@ -26,7 +26,7 @@ from sonde.train import (
     WatchMonitor,
     load_checkpoint,
 )
-from sonde.train.monitors import BadLoss
+from tensonde.train.monitors import BadLoss
 
 EVENTS = ["begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end"]
 
@@ -46,9 +46,9 @@ for _event in EVENTS:
     setattr(Log, _event, _method)
 
 
-def plain_loop(callbacks: Any, epochs: int = 2, **options: Any) -> tuple[list[torch.Tensor], sonde.train.loop.Loop]:  # type: ignore[name-defined]
+def plain_loop(callbacks: Any, epochs: int = 2, **options: Any) -> tuple[list[torch.Tensor], tensonde.train.loop.Loop]:  # type: ignore[name-defined]
     network, loss_fn, optimizer, loader = parts()
-    run = sonde.loop(loader, callbacks, epochs=epochs, **options)
+    run = tensonde.loop(loader, callbacks, epochs=epochs, **options)
     for x, y in run:
         optimizer.zero_grad()
         loss_fn(network(x), y).backward()
@@ -114,7 +114,7 @@ def test_the_loss_before_the_scaler() -> None:
     network, loss_fn, optimizer, loader = parts()
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     monitor, expected = LossMonitor(0), []
-    for x, y in sonde.loop(loader, monitor):
+    for x, y in tensonde.loop(loader, monitor):
         optimizer.zero_grad()
         loss = loss_fn(network(x), y)
         expected.append(loss.item())
@@ -139,7 +139,7 @@ def test_variables_of_ones_own_and_a_stop() -> None:
     in_model([Counting(), Log(log)])
     assert log == ["begin", "epoch_begin", *["step_begin", "step_end"] * 3, "epoch_end", "end"]
     with pytest.raises(AttributeError, match=r"no 'nothing'; it has .*cur_step_num"):
-        RunContext(sonde.train.context.arguments()).original_args().nothing  # noqa: B018
+        RunContext(tensonde.train.context.arguments()).original_args().nothing  # noqa: B018
 
 
 def test_an_exception_keeps_its_type_and_names_the_callback() -> None:
@@ -154,7 +154,7 @@ def test_an_exception_keeps_its_type_and_names_the_callback() -> None:
 
 @pytest.mark.parametrize("given", [LossMonitor, "loss", [object()]])
 def test_what_is_no_callback_is_refused(given: Any) -> None:
-    with pytest.raises(UsageError, match=r"is no sonde\.train\.Callback"):
+    with pytest.raises(UsageError, match=r"is no tensonde\.train\.Callback"):
         in_model([given] if not isinstance(given, list) else given)
 
 
@@ -259,15 +259,15 @@ def test_batches_that_are_no_pairs() -> None:
 def test_break_ends_the_run() -> None:
     log: list[str] = []
     _, _, _, loader = parts()
-    for _batch in sonde.loop(loader, Log(log)):
+    for _batch in tensonde.loop(loader, Log(log)):
         break
     assert log == ["begin", "epoch_begin", "step_begin", "end"]
 
 
 SCRIPT = """
-import sonde, torch
+import tensonde, torch
 from torch import nn
-from sonde.train import Model, WatchMonitor
+from tensonde.train import Model, WatchMonitor
 torch.manual_seed(0)
 network = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
@@ -282,19 +282,19 @@ print(len(monitor.hits) > 0, monitor.hits[0].moment.step, monitor.findings[0].se
 def test_watch_monitor_brings_hits_and_findings(tmp_path: Path) -> None:
     done = python("-c", SCRIPT, cwd=tmp_path)
     assert done.out == "True 3 error 3\n", done.err
-    assert "sonde: error: " in done.err
+    assert "tensonde: error: " in done.err
 
 
 LOOPS = """
-import hashlib, sys, torch, sonde
+import hashlib, sys, torch, tensonde
 from torch import nn
-from sonde.train import LossMonitor, WatchMonitor
+from tensonde.train import LossMonitor, WatchMonitor
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.2), nn.Linear(8, 1))
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 loader = torch.utils.data.DataLoader(torch.randn(32, 4), batch_size=8, shuffle=True)
 ours = len(sys.argv) > 1
-for batch in sonde.loop(loader, [LossMonitor(0), WatchMonitor()]) if ours else loader:
+for batch in tensonde.loop(loader, [LossMonitor(0), WatchMonitor()]) if ours else loader:
     loss = model(batch).pow(2).mean()
     optimizer.zero_grad()
     loss.backward()
@@ -302,13 +302,13 @@ for batch in sonde.loop(loader, [LossMonitor(0), WatchMonitor()]) if ours else l
 print(hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest(), loss.item())
 if ours:  # after the loop nothing is noted any more, though the session that began in it has wrapped what was ours
     import gc
-    from sonde.train.seen import Seen
+    from tensonde.train.seen import Seen
     (model(batch).sum()).backward()
     assert all(not seen.losses for seen in gc.get_objects() if isinstance(seen, Seen))
 """
 
 
-def test_a_plain_loop_with_callbacks_under_sonde_is_the_same_bit_for_bit(foundry: Foundry, tmp_path: Path) -> None:
+def test_a_plain_loop_with_callbacks_under_tensonde_is_the_same_bit_for_bit(foundry: Foundry, tmp_path: Path) -> None:
     bare = foundry.bare(LOOPS, tmp_path)
     assert bare.code == 0, bare.err
     assert foundry.bare(LOOPS, tmp_path, argv=["ours"]).out == bare.out
@@ -322,7 +322,7 @@ def test_watch_monitor_refuses_a_wrong_watchpoint() -> None:
 
 
 def test_import_stays_light(tmp_path: Path) -> None:
-    code = "import sonde, sonde.train, sys; print([m for m in ('torch', 'torchmetrics', 'optuna', 'rich') if m in sys.modules])"
+    code = "import tensonde, tensonde.train, sys; print([m for m in ('torch', 'torchmetrics', 'optuna', 'rich') if m in sys.modules])"
     assert python("-c", code, cwd=tmp_path).out == "[]\n"
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from train_sample import equal, parts, weights
 
-from sonde.errors import UsageError
-from sonde.train import CheckpointConfig, Model, ModelCheckpoint, load_checkpoint, save_checkpoint
+from tensonde.errors import UsageError
+from tensonde.train import CheckpointConfig, Model, ModelCheckpoint, load_checkpoint, save_checkpoint
 
 
 def test_the_newest_are_kept_and_the_last_step_is_there(tmp_path: Path) -> None:

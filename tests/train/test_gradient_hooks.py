@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-import sonde
+import tensonde
 from launch import Foundry
-from sonde.diagnose.diagnose import diagnose
-from sonde.errors import UsageError
+from tensonde.diagnose.diagnose import diagnose
+from tensonde.errors import UsageError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hooks.py"
 EXPECTED = """\
@@ -36,7 +36,7 @@ def test_the_examples_of_the_guide_and_what_the_recording_says_of_them(foundry: 
 
 def test_handles_are_removable() -> None:
     x = torch.ones(3, requires_grad=True)
-    handle = sonde.hook(x, lambda grad: grad * 10)
+    handle = tensonde.hook(x, lambda grad: grad * 10)
     (x * 2).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [20.0] * 3
@@ -47,11 +47,11 @@ def test_handles_are_removable() -> None:
     assert x.grad.tolist() == [2.0] * 3
     linear = nn.Linear(2, 2)
     calls: list[int] = []
-    with sonde.hook_backward(linear, lambda m, i, o: calls.append(1)):
+    with tensonde.hook_backward(linear, lambda m, i, o: calls.append(1)):
         linear(torch.ones(1, 2, requires_grad=True)).sum().backward()
     linear(torch.ones(1, 2, requires_grad=True)).sum().backward()
     assert calls == [1]
-    twice = sonde.HookBackward(lambda grad: grad * 2)
+    twice = tensonde.HookBackward(lambda grad: grad * 2)
     twice.remove()
     x.grad = None
     twice(x).sum().backward()
@@ -60,7 +60,7 @@ def test_handles_are_removable() -> None:
 
 def test_a_module_hook_may_change_the_gradient() -> None:
     relu = nn.ReLU()
-    sonde.hook_backward(relu, lambda m, grad_input, grad_output: (grad_input[0] * 3,))
+    tensonde.hook_backward(relu, lambda m, grad_input, grad_output: (grad_input[0] * 3,))
     x = torch.ones(2, requires_grad=True)
     relu(x * 1).sum().backward()
     assert x.grad is not None
@@ -70,7 +70,7 @@ def test_a_module_hook_may_change_the_gradient() -> None:
 @pytest.mark.parametrize("way", ["eager", "compiled", "functional"])
 def test_the_identity_in_eager_compiled_and_functional_code(way: str) -> None:
     seen: list[list[float]] = []
-    look, twice = sonde.HookBackward(lambda g: seen.append(g.tolist())), sonde.HookBackward(lambda g: g * 2)
+    look, twice = tensonde.HookBackward(lambda g: seen.append(g.tolist())), tensonde.HookBackward(lambda g: g * 2)
 
     def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (twice(look(x * y)) * y).sum()
@@ -90,7 +90,7 @@ def test_the_identity_in_eager_compiled_and_functional_code(way: str) -> None:
 def test_a_tensor_hook_in_compiled_code_breaks_the_graph_and_works() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         z = x * 3
-        sonde.hook(z, lambda grad: grad * 2)
+        tensonde.hook(z, lambda grad: grad * 2)
         return z.sum()
 
     x = torch.ones(2, requires_grad=True)
@@ -101,10 +101,10 @@ def test_a_tensor_hook_in_compiled_code_breaks_the_graph_and_works() -> None:
 
 def test_wrong_use() -> None:
     with pytest.raises(UsageError, match="takes a tensor, and int"):
-        sonde.hook(3, print)  # type: ignore[arg-type]
+        tensonde.hook(3, print)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="needs no gradient"):
-        sonde.hook(torch.ones(2), print)
+        tensonde.hook(torch.ones(2), print)
     with pytest.raises(UsageError, match="takes a module, and str"):
-        sonde.hook_backward("relu", print)
+        tensonde.hook_backward("relu", print)
     with pytest.raises(UsageError, match="a hook is a function"):
-        sonde.HookBackward(3)  # type: ignore[arg-type]
+        tensonde.HookBackward(3)  # type: ignore[arg-type]

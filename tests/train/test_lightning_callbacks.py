@@ -12,8 +12,8 @@ pl = pytest.importorskip("lightning.pytorch", reason="lightning is not installed
 
 from train_sample import equal, parts, weights
 
-import sonde
-from sonde.train import (
+import tensonde
+from tensonde.train import (
     Callback,
     CheckpointConfig,
     EarlyStopping,
@@ -49,7 +49,7 @@ def fit(tmp_path: Path, *callbacks: Callback, epochs: int = 2, validate: bool = 
     net = Net()
     trainer = pl.Trainer(
         max_epochs=epochs, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, default_root_dir=str(tmp_path), callbacks=[sonde.lightning(*callbacks)],
+        enable_model_summary=False, default_root_dir=str(tmp_path), callbacks=[tensonde.lightning(*callbacks)],
     )  # fmt: skip
     trainer.fit(net, net.loader, net.loader if validate else None)
     return net

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from sonde.errors import UsageError
+from tensonde.errors import UsageError
 
 pytest.importorskip("torchmetrics")
 
 from train_sample import parts
 
-from sonde.train import Metric, Model
-from sonde.train.metrics import (
+from tensonde.train import Metric, Model
+from tensonde.train.metrics import (
     F1,
     MAE,
     MSE,

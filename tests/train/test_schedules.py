@@ -1,4 +1,4 @@
-"""Schedules: the seed's WarmUpLR, composition, playing one through without disturbing it, mistakes, and `sonde lr`."""
+"""Schedules: the seed's WarmUpLR, composition, playing one through without disturbing it, mistakes, and `tensonde lr`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch.optim import lr_scheduler as torch_schedules
 from train_sample import parts
 
 from launch import Foundry, cli
-from sonde.errors import UsageError
-from sonde.train import (
+from tensonde.errors import UsageError
+from tensonde.train import (
     LearningRateMonitor,
     LearningRateScheduler,
     Model,
@@ -127,7 +127,7 @@ def test_a_scheduler_in_model() -> None:
     assert [rate for (rate,) in rates.rates] == [0.01] * 4 + [0.005] * 4
 
 
-def test_sonde_lr(tmp_path: Path) -> None:
+def test_tensonde_lr(tmp_path: Path) -> None:
     ran = cli("lr", "--epochs", "10", EXAMPLE, cwd=tmp_path)
     assert ran.code == 1, ran.err
     assert "CosineAnnealingLR, group 0, stepped every batch" in ran.out
@@ -139,9 +139,9 @@ def test_sonde_lr(tmp_path: Path) -> None:
 
 
 def rehearsed(foundry: Foundry, tmp_path: Path, text: str, **wanted: Any) -> dict[str, Any]:
-    """What `sonde lr` learns inside of the script."""
+    """What `tensonde lr` learns inside of the script."""
     place = tmp_path / "rates.json"
-    foundry.watched(text, tmp_path, env={"SONDE_LR": json.dumps({"file": str(place), **wanted})}, recommended=False)
+    foundry.watched(text, tmp_path, env={"TENSONDE_LR": json.dumps({"file": str(place), **wanted})}, recommended=False)
     (scheduler,) = json.loads(place.read_text())["schedulers"]
     return scheduler  # type: ignore[no-any-return]
 
@@ -167,7 +167,7 @@ def test_one_that_goes_by_a_metric(foundry: Foundry, tmp_path: Path) -> None:
     assert "goes by a metric" in rehearsed(foundry, tmp_path, text)["unknown"]
 
 
-def test_sonde_lr_without_a_training(tmp_path: Path) -> None:
+def test_tensonde_lr_without_a_training(tmp_path: Path) -> None:
     (tmp_path / "none.py").write_text("print('hello')\n")
     ran = cli("lr", "none.py", cwd=tmp_path)
     assert ran.code == 2

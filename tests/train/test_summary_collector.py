@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from train_sample import parts
 
-from sonde.errors import UsageError
-from sonde.train import LossMonitor, Model, SummaryCollector
+from tensonde.errors import UsageError
+from tensonde.train import LossMonitor, Model, SummaryCollector
 
 events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
 
@@ -32,5 +32,5 @@ def test_without_tensorboard_one_sentence_says_what_to_do(monkeypatch: pytest.Mo
     import sys
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UsageError, match=r"SummaryCollector needs .*pip install 'sonde\[train\]'"):
+    with pytest.raises(UsageError, match=r"SummaryCollector needs .*pip install 'tensonde\[train\]'"):
         SummaryCollector()

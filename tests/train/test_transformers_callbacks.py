@@ -15,8 +15,8 @@ accelerate = pytest.importorskip("accelerate", reason="accelerate is not install
 
 from train_sample import equal, parts, weights
 
-import sonde
-from sonde.train import Callback, EarlyStopping, LossMonitor, ModelCheckpoint, RunContext, SaveBest
+import tensonde
+from tensonde.train import Callback, EarlyStopping, LossMonitor, ModelCheckpoint, RunContext, SaveBest
 
 pytestmark = [pytest.mark.slow, pytest.mark.companions]
 
@@ -45,7 +45,7 @@ def fit(tmp_path: Path, *callbacks: Callback, epochs: int = 2, accumulate: int =
     trainer = transformers.Trainer(
         model=bert(), args=args, train_dataset=samples(), eval_dataset=samples() if evaluate else None,
         compute_metrics=lambda given: {"accuracy": float((given.predictions.argmax(1) == given.label_ids).mean())},
-        callbacks=[sonde.transformers(*callbacks)],
+        callbacks=[tensonde.transformers(*callbacks)],
     )  # fmt: skip
     trainer.train()
     return trainer
@@ -99,7 +99,7 @@ def test_accelerate_in_a_plain_loop(mixed: str) -> None:
         accelerator = accelerate.Accelerator(cpu=True, mixed_precision=mixed)
         network, optimizer, loader = accelerator.prepare(network, optimizer, loader)
         losses = []
-        for x, y in loader if monitor is None else sonde.loop(loader, monitor):
+        for x, y in loader if monitor is None else tensonde.loop(loader, monitor):
             optimizer.zero_grad()
             loss = loss_fn(network(x), y)
             accelerator.backward(loss)

@@ -1,4 +1,4 @@
-"""`sonde tune` on real scripts: without torch where torch is not the point, for it takes seconds to import."""
+"""`tensonde tune` on real scripts: without torch where torch is not the point, for it takes seconds to import."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pytest
 
 pytest.importorskip("optuna")
 
-import sonde
+import tensonde
 from launch import Ran, cli, environment
-from sonde.errors import UsageError
-from sonde.train import tune
+from tensonde.errors import UsageError
+from tensonde.train import tune
 
 BOWL = """
-import argparse, os, sonde, sys, time
+import argparse, os, tensonde, sys, time
 parser = argparse.ArgumentParser()
 parser.add_argument("--x", type=float)
 parser.add_argument("--kind", default="plain")
@@ -29,7 +29,7 @@ parser.add_argument("--wait", type=float, default=0)
 options = parser.parse_args()
 x = options.x if options.x is not None else float(os.environ["X"])
 for step in range(20):
-    sonde.report("loss", (x - 3) ** 2 + 1 / (step + 1), step)
+    tensonde.report("loss", (x - 3) ** 2 + 1 / (step + 1), step)
     time.sleep(options.wait / 20)
 print("score:", -(x - 3) ** 2)
 if options.kind == "fails":
@@ -57,7 +57,7 @@ def test_arguments_choices_and_the_page(tmp_path: Path) -> None:
             tail = sum(1 / (k + 1) for k in range(10, 20)) / 10
             assert trial["value"] == pytest.approx((trial["params"]["x"] - 3) ** 2 + tail)
     assert found["best"]["value"] == min(t["value"] for t in found["trials"] if t["value"] is not None)
-    page = (tmp_path / ".sonde" / "studies" / "bowl" / "report.html").read_text()
+    page = (tmp_path / ".tensonde" / "studies" / "bowl" / "report.html").read_text()
     for title in ("Best so far", "Parallel coordinates", "Importance of the parameters"):
         assert f"<h2>{title}</h2>" in page
     assert "cdn.plot.ly" not in page.split("<script")[0], "the page needs no network"
@@ -87,7 +87,7 @@ def test_a_function_of_a_file(tmp_path: Path) -> None:
 def begin(tmp_path: Path) -> subprocess.Popen[str]:
     (tmp_path / "bowl.py").write_text(BOWL)
     return subprocess.Popen(
-        [sys.executable, "-m", "sonde", "tune", "bowl.py", "--param", "x=float:0:6", "--trials", "6", "--pruner", "none",
+        [sys.executable, "-m", "tensonde", "tune", "bowl.py", "--param", "x=float:0:6", "--trials", "6", "--pruner", "none",
          "--json", "--", "--wait", "0.6"],
         cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -143,7 +143,7 @@ def test_on_a_terminal_it_shows_what_runs(tmp_path: Path) -> None:
     import pexpect
 
     (tmp_path / "bowl.py").write_text(BOWL)
-    words = ["-m", "sonde", "tune", "bowl.py", "--param", "x=float:0:6", "--trials", "1", "--", "--wait", "1.5"]
+    words = ["-m", "tensonde", "tune", "bowl.py", "--param", "x=float:0:6", "--trials", "1", "--", "--wait", "1.5"]
     shown = pexpect.spawn(
         sys.executable, words, cwd=str(tmp_path), env={**environment(), "TERM": "xterm"}, encoding="utf-8", dimensions=(24, 100)
     )  # fmt: skip
@@ -177,7 +177,7 @@ def test_wrong_use(tmp_path: Path, words: list[str], sentence: str) -> None:
     ran = cli("tune", *words, cwd=tmp_path)
     assert ran.code == 2
     assert sentence in ran.err
-    assert not (tmp_path / ".sonde").exists()
+    assert not (tmp_path / ".tensonde").exists()
 
 
 NAN = """
@@ -213,7 +213,7 @@ def test_a_trial_that_goes_to_nan_ends_early_with_its_cause(tmp_path: Path) -> N
 def test_a_function_in_this_process(tmp_path: Path) -> None:
     def objective(x: float, kind: int) -> float | None:
         for step in range(15):
-            sonde.report("loss", float("nan") if x > 1.8 else (x - 1) ** 2 + kind + 1 / (step + 1))
+            tensonde.report("loss", float("nan") if x > 1.8 else (x - 1) ** 2 + kind + 1 / (step + 1))
         return None
 
     space = {"x": "float:0:2", "kind": "choice:0,1"}
@@ -234,7 +234,7 @@ def test_on_ray(tmp_path: Path) -> None:
     (tmp_path / "bowl.py").write_text(BOWL)
     words = ["--param", "x=float:0:6", "--trials", "2", "--jobs", "2", "--engine", "ray", "--pruner", "none", "--json"]
     ran = subprocess.run(
-        [sys.executable, "-m", "sonde", "tune", "bowl.py", *words],
+        [sys.executable, "-m", "tensonde", "tune", "bowl.py", *words],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=170,
     )  # fmt: skip  # Ray takes its time to begin on a busy machine
     assert ran.returncode == 0, ran.stderr

@@ -1,4 +1,4 @@
-"""The words of `sonde tune`: spaces, metrics, settings; and what a script is started with."""
+"""The words of `tensonde tune`: spaces, metrics, settings; and what a script is started with."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sonde.errors import UsageError
-from sonde.model import reported
-from sonde.train.tuning.metric import Metric, worth_telling
-from sonde.train.tuning.settings import Settings
-from sonde.train.tuning.space import Parameter
-from sonde.train.tuning.trial import command_of
+from tensonde.errors import UsageError
+from tensonde.model import reported
+from tensonde.train.tuning.metric import Metric, worth_telling
+from tensonde.train.tuning.settings import Settings
+from tensonde.train.tuning.space import Parameter
+from tensonde.train.tuning.trial import command_of
 
 
 @pytest.mark.parametrize(

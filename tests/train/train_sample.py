@@ -28,7 +28,7 @@ def equal(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
 
 
 def by_hand(epochs: int = 2) -> tuple[list[torch.Tensor], list[float]]:
-    """The loop that one would write, without anything of Sonde's: final weights and losses."""
+    """The loop that one would write, without anything of Tensonde's: final weights and losses."""
     network, loss_fn, optimizer, loader = parts()
     losses = []
     network.train()

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from watch_rows import row, rows
 
-from sonde.model.site import Kind, Role, Site
-from sonde.model.watchpoint import Watchpoint
-from sonde.watch.conditions import CONDITIONS
-from sonde.watch.conditions import parse as condition
-from sonde.watch.document import markdown
-from sonde.watch.engine import Engine
-from sonde.watch.parse import loads, watchpoint
-from sonde.watch.pattern import Pattern
+from tensonde.model.site import Kind, Role, Site
+from tensonde.model.watchpoint import Watchpoint
+from tensonde.watch.conditions import CONDITIONS
+from tensonde.watch.conditions import parse as condition
+from tensonde.watch.document import markdown
+from tensonde.watch.engine import Engine
+from tensonde.watch.parse import loads, watchpoint
+from tensonde.watch.pattern import Pattern
 
 SITES = {
     "loss": Site(0, "loss", Role.OUT, Kind.LOSS),
@@ -236,7 +236,7 @@ def test_a_nan_does_not_disable_a_check(one):
 
 def test_the_documentation_is_generated():
     page = Path(__file__).parents[2] / "docs" / "conditions.md"
-    assert page.read_text() == markdown(), "run: python -m sonde.watch.document > docs/conditions.md"
+    assert page.read_text() == markdown(), "run: python -m tensonde.watch.document > docs/conditions.md"
 
 
 def test_every_example_of_the_language_page_parses():

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from watch_rows import row, rows
 
-from sonde.errors import SyntaxProblem, UsageError
-from sonde.model.moment import Moment, Phase
-from sonde.model.site import Kind, Role, Site
-from sonde.model.watchpoint import Watchpoint
-from sonde.watch.engine import MAX_HITS, Engine
-from sonde.watch.parse import watchpoint
-from sonde.watch.recommended import recommended
+from tensonde.errors import SyntaxProblem, UsageError
+from tensonde.model.moment import Moment, Phase
+from tensonde.model.site import Kind, Role, Site
+from tensonde.model.watchpoint import Watchpoint
+from tensonde.watch.engine import MAX_HITS, Engine
+from tensonde.watch.parse import watchpoint
+from tensonde.watch.recommended import recommended
 
 SITES = [
     Site(0, "loss", Role.OUT, Kind.LOSS),

@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from watch_rows import row, rows
 
-from sonde.errors import SyntaxProblem
-from sonde.watch.conditions import parse as condition
-from sonde.watch.expression import Expression
+from tensonde.errors import SyntaxProblem
+from tensonde.watch.conditions import parse as condition
+from tensonde.watch.expression import Expression
 
 FIELDS = ("norm", "mean", "std", "absmax")
 number = st.sampled_from(["0", "1", "2.5", "-3", "1e2", *FIELDS])

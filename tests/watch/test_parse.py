@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.errors import SyntaxProblem, UsageError
-from sonde.model.watchpoint import Watchpoint
-from sonde.watch.parse import load, loads, watchpoint
+from tensonde.errors import SyntaxProblem, UsageError
+from tensonde.model.watchpoint import Watchpoint
+from tensonde.watch.parse import load, loads, watchpoint
 
 
 def test_first_space_splits():
@@ -32,7 +32,7 @@ def test_problems_point_into_the_whole_text(text, position, words):
 
 
 def test_toml(tmp_path):
-    path = tmp_path / "sonde.toml"
+    path = tmp_path / "tensonde.toml"
     path.write_text('budget = "5%"\n[[watch]]\nsites = "**:grad"\ncondition = "nan"\non_hit = "stop"\n')
     assert load(path, first_id=3) == [Watchpoint(3, "**:grad", "nan", "stop")]
     assert loads("") == []
@@ -41,7 +41,7 @@ def test_toml(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("watch = 3", "sonde.toml: watch is a list"),
+        ("watch = 3", "tensonde.toml: watch is a list"),
         ("watch = [3]", "watch entry 1 is not a table"),
         ('[[watch]]\nsites = "**"', "watch entry 1 has no condition"),
         ('[[watch]]\nsites = "**"\ncondition = "nan"\naction = "stop"', "unknown key 'action'"),
@@ -61,7 +61,7 @@ def test_toml_problems_name_file_and_entry(text, words):
     with pytest.raises(UsageError) as caught:
         loads(text)
     assert words in str(caught.value)
-    assert "sonde.toml" in str(caught.value)
+    assert "tensonde.toml" in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):

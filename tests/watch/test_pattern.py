@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sonde.errors import SyntaxProblem
-from sonde.model.site import Kind, Role, Site
-from sonde.watch.pattern import Pattern
-from sonde.watch.suggest import nearest
+from tensonde.errors import SyntaxProblem
+from tensonde.model.site import Kind, Role, Site
+from tensonde.watch.pattern import Pattern
+from tensonde.watch.suggest import nearest
 
 
 def site(name, role="out", index=None):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from watch_rows import row, rows
 
-from sonde.model.moment import Phase
-from sonde.model.site import Kind, Role, Site
-from sonde.watch.engine import Engine
-from sonde.watch.recommended import recommended
+from tensonde.model.moment import Phase
+from tensonde.model.site import Kind, Role, Site
+from tensonde.watch.engine import Engine
+from tensonde.watch.recommended import recommended
 
 
 class Watched:

@@ -1,11 +1,11 @@
-"""Digest rows for the tests of the watch layer, made by numpy from the definition in sonde.digest.layout."""
+"""Digest rows for the tests of the watch layer, made by numpy from the definition in tensonde.digest.layout."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from sonde.digest.layout import EXPONENT_BINS, EXPONENT_SAMPLE, ROW
-from sonde.model.moment import Phase
+from tensonde.digest.layout import EXPONENT_BINS, EXPONENT_SAMPLE, ROW
+from tensonde.model.moment import Phase
 
 
 def row(values, site=0, step=0, call=0, phase=Phase.FORWARD):

@@ -8,7 +8,7 @@ void app.start();
 
 // For tests: the graph is a canvas, so what it shows is told here.
 Object.assign(window, {
-  __sonde: {
+  __tensonde: {
     app,
     boxes: () => app.place?.graph?.boxes() ?? [],
     graph: () => app.place?.graph ?? null,

@@ -23,7 +23,7 @@ async function take<T>(pending: Promise<Answer<T>>): Promise<T> {
   try {
     answer = await pending;
   } catch {
-    throw new Refusal(0, 'The hub does not answer. A training goes on without it; start the hub again with sonde ui.');
+    throw new Refusal(0, 'The hub does not answer. A training goes on without it; start the hub again with tensonde ui.');
   }
   if (answer.response.ok) return answer.data as T;
   const said = (answer.error as { error?: string } | undefined)?.error;

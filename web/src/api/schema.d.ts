@@ -773,7 +773,7 @@ export interface components {
         };
         /**
          * Comparison
-         * @description As `sonde compare --json`, and how the difference spreads in `step`.
+         * @description As `tensonde compare --json`, and how the difference spreads in `step`.
          */
         Comparison: {
             /** A */
@@ -1864,8 +1864,8 @@ export interface components {
         };
         /** Version */
         Version: {
-            /** Sonde */
-            sonde: string;
+            /** Tensonde */
+            tensonde: string;
         };
         /**
          * Watchpoint

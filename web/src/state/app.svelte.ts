@@ -91,7 +91,7 @@ class App {
 
   setTheme(theme: Theme): void {
     this.theme = theme;
-    localStorage.setItem('sonde.theme', theme);
+    localStorage.setItem('tensonde.theme', theme);
     this.showTheme();
   }
 
@@ -171,7 +171,7 @@ class App {
 }
 
 function storedTheme(): Theme {
-  const known = localStorage.getItem('sonde.theme');
+  const known = localStorage.getItem('tensonde.theme');
   if (known === 'light' || known === 'dark') return known;
   return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
 }

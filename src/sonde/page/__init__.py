@@ -1,1 +1,0 @@
-"""A recording, or one traced call, as a page that needs nothing else: `sonde show --html` and `sonde.view`."""

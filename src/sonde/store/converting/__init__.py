@@ -1,1 +1,0 @@
-"""Tensors from any source into another format: npy, npz, safetensors, Parquet, or a dump of Sonde's."""

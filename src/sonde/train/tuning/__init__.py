@@ -1,1 +1,0 @@
-"""Hyperparameters: a script or a function tried many times, on Optuna or Ray Tune, each trial under Sonde's eyes."""

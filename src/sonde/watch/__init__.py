@@ -1,4 +1,0 @@
-"""The watch language and the engine: site patterns, conditions, watchpoints, and from digests to hits.
-
-Kept empty: `sonde.watch` is also the function that a script calls, which takes the name in `sonde/__init__.py`.
-"""

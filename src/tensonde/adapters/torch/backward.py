@@ -1,0 +1,53 @@
+"""Backward passes: the phase is backward meanwhile, and what is differentiated is a loss."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.compiler import is_dynamo_compiling
+
+from tensonde.model.moment import Phase
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.eager import Eager
+
+Current = Callable[[], "Eager | None"]
+
+
+def observe_backward(begun: Current) -> None:
+    """Once in a process. `begun` gives the adapter, and begins to watch where that is yet to be done."""
+    torch.autograd.backward = _observing(torch.autograd.backward, begun, losses=True)
+    torch.autograd.grad = _observing(torch.autograd.grad, begun, losses=False)
+
+
+def _observing(original: Callable[..., Any], begun: Current, *, losses: bool) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        if is_dynamo_compiling():
+            return original(*args, **kwargs)
+        eager = begun()
+        if eager is None or eager.thread != get_ident():
+            return original(*args, **kwargs)
+        before = eager.phase
+        try:
+            given = args[0] if args and losses else kwargs.get("tensors") if losses else ()
+            eager.backward_begins(given)
+            if losses and before is not Phase.BACKWARD:
+                eager.set_phase(before)
+                eager.replay.loss(given, args[1] if len(args) > 1 else kwargs.get("grad_tensors"))
+                eager.set_phase(Phase.BACKWARD)
+        except Exception as problem:
+            eager.session.guard.contain("observing a loss", problem)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            try:
+                eager.backward_ends(before)
+            except Exception as problem:
+                eager.session.guard.contain("ending a backward pass", problem)
+
+    return observed

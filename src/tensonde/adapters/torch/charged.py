@@ -1,0 +1,21 @@
+"""What Tensonde does beside the training, on its own account: its failures stay Tensonde's, its time is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.eager import Eager
+
+
+def charged(eager: Eager, what: str, act: Callable[..., Any], *args: Any) -> Any:
+    """`what` it is, for the note of a failure; None is given then."""
+    mark = eager.session.clock()
+    try:
+        return act(*args)
+    except Exception as problem:
+        eager.session.guard.contain(what, problem)
+        return None
+    finally:
+        eager.session.spent_since(mark)

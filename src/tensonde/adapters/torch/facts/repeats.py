@@ -1,0 +1,68 @@
+"""Containers that hold one and the same module, with parameters, in several places, and how the program wrote that.
+
+`[nn.Linear(8, 8)] * 3` makes one layer and holds it three times. A module that has a name first (`[layer] * 3`,
+`[layer for _ in range(3)]`) may be shared on purpose, so that the two are told apart.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import nn
+
+from tensonde.adapters.torch.entry import Entry
+from tensonde.adapters.torch.facts import syntax
+from tensonde.adapters.torch.facts.origins import KNOWN, line, line_at
+
+MOST = 16
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
+
+
+def repeated(roots: Iterable[nn.Module], entries: Mapping[int, Entry]) -> list[dict[str, Any]]:
+    """As it stands in the facts."""
+    found: list[dict[str, Any]] = []
+    for root in roots:
+        for container in root.modules():
+            if not isinstance(container, _CONTAINERS) or id(container) not in entries or len(found) >= MOST:
+                continue
+            held = [part for part in container._modules.values() if part is not None]
+            times = Counter(id(part) for part in held)
+            found += [
+                _fact(container, part, times[id(part)], len(held), entries)
+                for part in {id(part): part for part in held}.values()
+                if times[id(part)] > 1 and any(True for _ in part.parameters()) and id(part) in entries
+            ]
+    return found
+
+
+def _fact(container: nn.Module, part: nn.Module, times: int, of: int, entries: Mapping[int, Entry]) -> dict[str, Any]:
+    place = KNOWN.made.place(part)
+    number = multiplied(place[0].co_filename, place[1]) if place is not None else None
+    return {
+        "container": entries[id(container)].name,
+        "type": type(container).__name__,
+        "part": entries[id(part)].name,
+        "part_type": type(part).__name__,
+        "times": times,
+        "of": of,
+        "multiplied": line_at(place[0].co_filename, number) if place is not None and number else None,
+        "line": line(KNOWN.made.place(container)) or line(place),
+    }
+
+
+def multiplied(path: str, number: int) -> int | None:
+    """The line of `[Layer(...), ...] * n` around a line that makes a layer: what is multiplied has no other name."""
+    parsed = syntax.tree(path)
+    for node in ast.walk(parsed) if parsed is not None else ():
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            for side in (node.left, node.right):
+                if (
+                    isinstance(side, ast.List | ast.Tuple)
+                    and side.lineno <= number <= (side.end_lineno or side.lineno)
+                    and any(isinstance(part, ast.Call) for part in side.elts)
+                ):
+                    return side.lineno
+    return None

@@ -1,0 +1,91 @@
+"""The exception that ended the training, described and with Tensonde's frames taken out."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from types import TracebackType
+from typing import Any
+
+from tensonde.adapters.torch.eager import Eager
+from tensonde.adapters.torch.explain.facts import facts_of
+from tensonde.adapters.torch.explain.traceback import Failure, as_json
+from tensonde.adapters.torch.frames import is_ours
+
+
+def describe(problem: BaseException, trace: TracebackType | None, eager: Eager) -> dict[str, Any]:
+    """Facts for the event `exception`; plain JSON, which keeps nothing of the program alive."""
+    failure = Failure(problem, trace, eager)
+    return {
+        "type": type(problem).__name__,
+        "message": str(problem)[:2000],
+        "source": as_json(failure.user[-1].source) if failure.user else None,
+        "module": failure.calls[-1].name if failure.calls else None,
+        "step": eager.step,
+        "phase": _phase(failure),
+        **({} if isinstance(problem, KeyboardInterrupt) else facts_of(failure)),
+    }
+
+
+def concerns_training(problem: BaseException, trace: TracebackType | None) -> bool:
+    """Raised through torch from the user's own code: of a program that only imports torch, Tensonde says nothing.
+
+    Launchers are programs of that kind; they stand among the environment's scripts.
+    """
+    scripts = sysconfig.get_path("scripts") + os.sep
+    places = Failure.places_of(trace)
+    mine = [place for place in places if place.is_user and not os.path.abspath(place.path).startswith(scripts)]
+    return (
+        bool(mine)
+        and isinstance(problem, Exception)
+        and any("torch" in place.path for place in places if not place.is_user)
+    )
+
+
+def _phase(failure: Failure) -> str:
+    """By the traceback: the adapter has left the pass by the time that the exception is noted."""
+    if any(place.function == "_engine_run_backward" for place in failure.places):
+        return "backward"
+    return "optimizer" if failure.inside("torch/optim/") else "forward"
+
+
+def trim(problem: BaseException) -> None:
+    """Takes Tensonde's frames out of an exception's traceback, and of those that it came from."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [problem]
+    while waiting:
+        found = waiting.pop()
+        if found is None or id(found) in seen:
+            continue
+        seen.add(id(found))
+        found.__traceback__ = without_our_frames(found.__traceback__)
+        waiting += [found.__cause__, found.__context__]
+        if isinstance(found, BaseExceptionGroup):
+            waiting += found.exceptions
+
+
+def without_our_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The same traceback, less the frames that Tensonde put between the user and torch, and less the detour through
+    torch's override protocol that a function takes because a mode of ours is on."""
+    frames: list[TracebackType] = []
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
+    kept: list[TracebackType] = []
+    for place, frame in enumerate(frames):
+        code = frame.tb_frame.f_code
+        if not is_ours(code):
+            kept.append(frame)
+        elif place and kept and kept[-1] is frames[place - 1] and _overriding(kept[-1]):
+            kept.pop()
+            again = next((later for later in frames[place:] if not is_ours(later.tb_frame.f_code)), None)
+            if kept and again is not None and kept[-1].tb_frame.f_code is again.tb_frame.f_code:
+                kept.pop()
+    for frame, following in zip(kept, [*kept[1:], None], strict=True):
+        frame.tb_next = following
+    return kept[0] if kept else None
+
+
+def _overriding(trace: TracebackType) -> bool:
+    code = trace.tb_frame.f_code
+    return code.co_name == "handle_torch_function" and code.co_filename.endswith("overrides.py")

@@ -1,0 +1,94 @@
+"""`tensonde.inspect` of compiled code: the nodes of its graphs, forward and backward, as the compiler gets them.
+
+The code is captured once more with a backend that runs node by node; the compiled code itself is called, too, and the
+two results are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule, Node
+
+from tensonde.adapters.torch.graph.compiled import CompiledGraph
+from tensonde.adapters.torch.graph.graphs import copy_of, returned_outputs
+from tensonde.adapters.torch.graph.interpret import NodeByNode
+from tensonde.adapters.torch.graph.names import Names
+from tensonde.adapters.torch.graph.retrace import Retrace
+from tensonde.adapters.torch.graph.rounding import apart
+from tensonde.adapters.torch.graph.verify import TOLERANCE
+from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.model.site import Role
+
+KEPT_BYTES = 256 << 20
+
+
+def original_of(fn: Any) -> Any:
+    """What was compiled; None where nothing was."""
+    if isinstance(fn, nn.Module):
+        return getattr(fn, "_orig_mod", None)
+    return getattr(fn, "_torchdynamo_orig_callable", None)
+
+
+class Capture:
+    """Every node of the graphs of one compiled call, with its value."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        self.ops = Retrace(names)
+        self.values: dict[tuple[int, Role, int], Tensor] = {}
+        self.count = 0
+        self._left = KEPT_BYTES
+
+    def call(self, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from torch._dynamo.backends.common import aot_autograd
+        from torch._inductor.decomposition import select_decomp_table
+
+        names = Names(lambda variable: "", lambda variable: "" if variable in ("self", "s") else variable)
+
+        def compiler(*, backward: bool) -> Any:
+            def compile(gm: GraphModule, inputs: Any) -> Any:
+                plain = copy_of(gm)
+                named = names.of(plain, backward=backward, returned=returned_outputs())
+                graph = CompiledGraph(None, None, self.count, plain, named, backward=backward)
+                self.count += 1
+
+                def run(given: list[Any]) -> Any:
+                    return self._run(graph, given)
+
+                run._boxed_call = True  # type: ignore[attr-defined]
+                return run
+
+            return compile
+
+        backend = aot_autograd(
+            fw_compiler=compiler(backward=False),
+            bw_compiler=compiler(backward=True),
+            decompositions=select_decomp_table(),
+        )
+        return torch.compile(original, backend=backend)(*args, **kwargs)
+
+    def _run(self, graph: CompiledGraph, given: list[Any]) -> Any:
+        args = list(given)
+        given.clear()
+        self.ops.enter(graph, args)
+
+        def visit(node: Node, value: Any) -> None:
+            index = self.ops.record(graph, node, value)
+            if index is not None and isinstance(value, Tensor) and value.numel() * value.element_size() <= self._left:
+                self._left -= value.numel() * value.element_size()
+                self.values[index, Role.OUT, 0] = value.detach().clone()
+
+        with torch.no_grad(), torch._C._DisableAutocast():
+            return NodeByNode(graph.plain, visit).run(*args)
+
+
+def difference(right: Any, got: Any) -> str:
+    """Whether the compiled result is that of the graph, in words; "" where it is."""
+    for a, b in zip(tensors_in(right), tensors_in(got), strict=False):
+        distance, largest, _ = apart(a, b)
+        if distance > TOLERANCE.get(a.dtype, 0.0):
+            return f"the compiled result departs from that of its own graph by {distance:.2g} of its norm (at most {largest:.4g})"
+    return ""

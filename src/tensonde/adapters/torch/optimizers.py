@@ -1,0 +1,203 @@
+"""Optimizers and the scaler: where gradients and parameters are looked at, and where a step of the training ends."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from tensonde.adapters.torch.charged import charged
+from tensonde.adapters.torch.facts.patches import made
+from tensonde.model.moment import Phase
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.eager import Eager
+
+Current = Callable[[], "Eager | None"]
+
+known_optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+
+
+def observe_optimizers(current: Current, begun: Current) -> None:
+    """Once in a process. `current` gives the adapter; `begun` also begins to watch where that is yet to be done."""
+
+    def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        eager = begun()
+        if eager is not None and eager.thread == get_ident():
+            _before(eager, optimizer, args, kwargs)
+
+    def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        eager = current()
+        if eager is not None and eager.thread == get_ident():
+            _after(eager, optimizer, args, kwargs)
+
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+    _wrap_init(current)
+    _wrap_zero_grad(current)
+    _wrap_scaler(current)
+
+
+def note_optimizer(optimizer: Optimizer, eager: Eager | None) -> None:
+    """It was just made, or handed over by the script."""
+    known_optimizers.add(optimizer)
+    made(optimizer)
+    if eager is not None:
+        expect(eager, optimizer)
+        if eager.thread == get_ident():
+            eager.replay.tracing.stage_begins()
+
+
+def catch_up(eager: Eager) -> None:
+    """The training begins: these optimizers were made before."""
+    for optimizer in list(known_optimizers):
+        expect(eager, optimizer)
+
+
+def expect(eager: Eager, optimizer: Optimizer) -> None:
+    key = id(optimizer)
+    try:
+        eager.session.steps.optimizer_exists(key)
+    except Exception as problem:
+        eager.session.guard.contain("noticing an optimizer", problem)
+
+    def gone() -> None:
+        eager.session.steps.optimizer_gone(key)
+        eager.parameters.plans.pop(key, None)
+
+    weakref.finalize(optimizer, gone).atexit = False
+
+
+# -- its step --------------------------------------------------------------------------------------
+
+
+def _before(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    mark = eager.session.clock()
+    try:
+        if eager.session.steps.before_optimizer(id(optimizer)):
+            eager.finish_step(behind=True)
+        if not eager.resting:
+            eager.replay.before_optimizer()
+            eager.parameters.before(optimizer, _has_closure(args, kwargs))
+            eager.weigh("gradient")
+            eager.facts.before_optimizer(optimizer, _has_closure(args, kwargs))
+        eager.replay.gradients()
+    except Exception as problem:
+        eager.session.guard.contain("observing gradients", problem)
+    if eager.dump is not None and eager.dump.on:
+        charged(eager, "dumping gradients", eager.dump.before_optimizer, optimizer, _has_closure(args, kwargs))
+    eager.session.spent_since(mark)
+
+
+def _after(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    mark = eager.session.clock()
+    try:
+        eager.optimizer_steps += 1
+        if eager.resting:
+            eager.facts.optimizer_stepped(optimizer)
+        else:
+            eager.parameters.after(optimizer, _has_closure(args, kwargs))
+            eager.weigh("after")
+            eager.facts.after_optimizer(optimizer)
+    except Exception as problem:
+        eager.session.guard.contain("observing parameters", problem)
+    if eager.dump is not None and eager.dump.on:
+        charged(eager, "dumping parameters", eager.dump.after_optimizer, optimizer, _has_closure(args, kwargs))
+    eager.session.spent_since(mark)
+    _stepped(eager, optimizer)
+    if not eager.resting:
+        eager.replay.after_optimizer()
+
+
+def _stepped(eager: Eager, optimizer: Optimizer, *, skipped: bool = False) -> None:
+    try:
+        eager.set_phase(Phase.FORWARD)
+        if eager.session.steps.after_optimizer(id(optimizer)):
+            scalars = {f"lr/{k}": float(g["lr"]) for k, g in enumerate(optimizer.param_groups) if _plain(g.get("lr"))}
+            if skipped:
+                scalars["skipped"] = 1.0
+            eager.finish_step(scalars=scalars)
+        else:
+            eager.mark()
+    except Exception as problem:
+        eager.session.guard.contain("ending a step", problem)
+
+
+def _plain(lr: Any) -> bool:
+    return isinstance(lr, float | int) or (isinstance(lr, torch.Tensor) and lr.device.type == "cpu")
+
+
+def _has_closure(args: Any, kwargs: Any) -> bool:
+    """`args` of the hook hold the optimizer first, then what `step` was called with."""
+    given = [value for value in args if not isinstance(value, Optimizer)]
+    return kwargs.get("closure") is not None or any(callable(value) for value in given)
+
+
+# -- what else is wrapped --------------------------------------------------------------------------
+
+
+def _wrap_init(current: Current) -> None:
+    original = Optimizer.__init__
+
+    @functools.wraps(original)
+    def init(self: Optimizer, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        note_optimizer(self, current())
+
+    Optimizer.__init__ = init
+
+
+def _wrap_zero_grad(current: Current) -> None:
+    """Clearing gradients is no part of a step that would have to be run again."""
+    original = Optimizer.zero_grad
+
+    @functools.wraps(original)
+    def zero_grad(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        eager = current()
+        if eager is None or not eager.replay.tape.live or eager.thread != get_ident():
+            return original(self, *args, **kwargs)
+        tape = eager.replay.tape
+        recording = tape.recording
+        tape.rest()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            tape.resume()
+            tape.recording = tape.recording and recording
+
+    Optimizer.zero_grad = zero_grad
+
+
+def _wrap_scaler(current: Current) -> None:
+    """A scaler may skip the optimizer's step, and scales the loss: both must be seen as what they are."""
+    scaler = torch.amp.GradScaler
+    step, scale = scaler.step, scaler.scale
+
+    @functools.wraps(step)
+    def observed_step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        eager = current()
+        if eager is None or eager.thread != get_ident():
+            return step(self, optimizer, *args, **kwargs)
+        done = eager.optimizer_steps
+        result = step(self, optimizer, *args, **kwargs)
+        if eager.optimizer_steps == done:
+            _stepped(eager, optimizer, skipped=True)
+        return result
+
+    @functools.wraps(scale)
+    def observed_scale(self: Any, outputs: Any) -> Any:
+        result = scale(self, outputs)
+        eager = current()
+        if eager is not None:
+            eager.session.engine.loss_scaling = self.is_enabled()
+        if isinstance(result, torch.Tensor) and result is not outputs:
+            result._tensonde_unscaled = outputs
+        return result
+
+    scaler.step, scaler.scale = observed_step, observed_scale

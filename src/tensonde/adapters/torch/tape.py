@@ -1,0 +1,326 @@
+"""What the current step did so far, so that it can be run again: calls of root modules and the ops between them.
+
+The tape keeps what came from outside (data, parameters) by reference and nothing that it can make again, so it
+costs no memory worth the name. Its mode sees only code outside of modules: it is taken off for the time of
+a root's call, of the optimizer's step, and where a compiler may look at the stack of modes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from tensonde.adapters.torch.modes import push, remove, transforming
+from tensonde.adapters.torch.taped import Entry, Slot
+from tensonde.adapters.torch.tapemode import MOST_UNLEARNED, TapeMode
+from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.model.moment import Phase
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.eager import Eager
+
+MOST_ENTRIES = 2000
+MOST_ROOTS = 256
+_FRESH = frozenset(
+    {
+        "zeros",
+        "ones",
+        "full",
+        "eye",
+        "arange",
+        "linspace",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+    }
+)
+"""Make the same again from nothing; a loss may be added up in what they give."""
+_grad_enabled = torch.is_grad_enabled
+_generator = torch.default_generator
+_hidden = torch._C.DisableTorchFunction
+_length = torch._C._len_torch_function_stack
+_OPEN = contextlib.nullcontext()
+
+
+class _Made(weakref.ref[Tensor]):
+    __slots__ = ("key", "slot")
+    key: int
+    slot: Slot
+
+
+class Tape:
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.mode = TapeMode(self)
+        self.recording = False
+        self.live = False
+        """The mode is on the stack, and no module runs."""
+        self.wanted = False
+        """May be recorded at all in this step."""
+        self.trouble = ""
+        """Why this step cannot be run again exactly, if it cannot."""
+        self.entries: list[Entry] = []
+        self.losses: list[tuple[Slot, Slot, Any]] = []
+        """What was differentiated so far, the same without loss scaling, and the gradients given."""
+        self.asked: Callable[[Tensor], None] = lambda tensor: None
+        """The script looks whether a value of the tape is finite, and it is not."""
+        self.before_root: Callable[[Entry, nn.Module], None] = lambda entry, module: None
+        self.after_root: Callable[[nn.Module], None] = lambda module: None
+        self._made: dict[int, _Made] = {}
+        self._given: dict[int, tuple[Tensor, int]] = {}
+        self.cost_ns = 0
+        """Spent on the tape since somebody last set this to 0."""
+        self._slots = 0
+        self._roots = 0
+        self._unlearned = 0
+        self._uses = 0
+        self._dead = self._gone
+
+    # -- on and off ------------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """From here on, what happens outside of modules is recorded."""
+        if not self.wanted or self.trouble:
+            return
+        if not self.live:
+            if not self.mode.inside:  # else torch puts it back by itself
+                push(self.mode)
+            self.live = True
+        self.recording = True
+
+    def pause(self) -> None:
+        """The mode may stay on the stack for now: torch hides it while an op of its own runs, such as `backward`."""
+        self.recording = False
+
+    def rest(self) -> None:
+        """Off, for the time of something that is not the step's computation."""
+        self.recording = False
+        if self.live and not self.mode.inside:
+            remove(self.mode)
+            self.live = False
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Off for a while, and then as before."""
+        recording = self.recording
+        self.rest()
+        try:
+            yield
+        finally:
+            if self.wanted and not self.trouble:
+                self.resume()
+                self.recording = self.recording and recording
+
+    def stop(self, why: str) -> None:
+        """Nothing of this step is worth keeping."""
+        self.trouble = why
+        self.recording = False
+        self._forget()
+
+    def clear(self) -> None:
+        """The step is over, or an optimizer changed what the step was computed with."""
+        self.trouble = ""
+        self._forget()
+        self._unlearned = 0
+
+    def _forget(self) -> None:
+        self.entries = []
+        self.losses = []
+        self._made = {}
+        self._given = {}
+        self._slots = self._roots = 0
+
+    # -- what happens ----------------------------------------------------------------------------
+
+    def root(self, call: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A module is called and no other one runs: calls it with the mode off."""
+        began = perf_counter_ns()
+        popped = remove(self.mode)
+        was_recording = self.recording
+        self.live = self.recording = False
+        entry: Entry | None = None
+        forward = self.eager.phase is not Phase.BACKWARD  # else a checkpoint is recomputed
+        if forward and self.wanted and not self.trouble and not transforming() and self._worthwhile():
+            try:
+                with _hidden() if _length() else _OPEN:  # also from modes of the user's
+                    entry = self._root(module, args, kwargs)
+            except Exception as problem:
+                self.eager.session.guard.contain("taping a module", problem)
+        self.cost_ns += perf_counter_ns() - began
+        try:
+            out = call(module, *args, **kwargs)
+        finally:
+            if popped:
+                push(self.mode)
+            self.live = True
+            self.recording = (was_recording or entry is not None) and not self.trouble
+        if entry is not None:
+            began = perf_counter_ns()
+            try:
+                with _hidden():
+                    self.after_root(module)
+                    self.entries.append(entry)
+                    entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
+            except Exception as problem:
+                self.eager.session.guard.contain("taping a module", problem)
+            self.cost_ns += perf_counter_ns() - began
+        return out
+
+    def _worthwhile(self) -> bool:
+        """Without gradients a module may compute targets, or be evaluated over and over, which is no part of
+        the step."""
+        if _grad_enabled():
+            return True
+        self._unlearned += 1
+        if self._unlearned == MOST_UNLEARNED:
+            self._forget()
+        return self._unlearned < MOST_UNLEARNED
+
+    def _root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+        self._roots += 1
+        if self._roots > MOST_ROOTS:
+            self.stop(f"the step calls modules more than {MOST_ROOTS} times")
+            return None
+        entry = Entry(
+            module, self._hold(args), self._hold(kwargs) if kwargs else kwargs, _generator.get_state(), sys._getframe(3)
+        )
+        self.before_root(entry, module)
+        return entry
+
+    def note(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, random: Tensor | None
+    ) -> None:
+        """An op outside of modules ran."""
+        name: str = func.__name__
+        if out is None and name != "__setitem__":
+            return
+        if in_place(name) or "out" in kwargs:
+            target = kwargs.get("out", args[0] if args else None)
+            if isinstance(target, Tensor) and id(target) not in self._made:
+                self._changed(target)
+                return
+        if len(self.entries) >= MOST_ENTRIES:
+            self.stop(f"the step has more than {MOST_ENTRIES} ops outside of modules")
+            return
+        some = self._uses
+        held = [self._hold(value) for value in args]
+        named = self._hold(kwargs) if kwargs else kwargs
+        if (self._uses == some or name.endswith("_like") or name.startswith("new_")) and name not in _FRESH:
+            return  # made from nothing, at random maybe: a value from outside
+        entry = Entry(func, held, named, random, sys._getframe(3))
+        self.entries.append(entry)
+        if type(out) is Tensor:
+            entry.outputs = (self._make(out),)
+        elif out is not None:
+            entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
+
+    def differentiate(self, loss: Tensor, plain: Tensor, gradient: Any) -> None:
+        """The backward pass begins at `loss`, which is `plain` but for its scale."""
+        made = self._made.get(id(loss))
+        if made is not None:
+            known = self._made.get(id(plain), made)
+            self.losses.append((made.slot, known.slot, gradient))
+
+    def slot(self, tensor: Tensor) -> Slot | None:
+        made = self._made.get(id(tensor))
+        return made.slot if made is not None else None
+
+    def alive(self, slots: list[Slot]) -> list[tuple[Slot, Tensor]]:
+        """The tensors of these slots that the training still holds."""
+        held = [(made.slot, made()) for made in list(self._made.values()) if made.slot in slots]
+        return [(slot, value) for slot, value in held if value is not None]
+
+    def unchanged(self) -> bool:
+        """Whether everything that came from outside still holds the values of then."""
+        return all(version < 0 or tensor._version == version for tensor, version in self._given.values())
+
+    def _hold(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            self._uses += 1
+            key = id(value)
+            made = self._made.get(key)
+            if made is not None:
+                return made.slot
+            if key not in self._given:
+                try:
+                    self._given[key] = (value, value._version)
+                except RuntimeError:  # an inference tensor, which has no version and is never changed
+                    self._given[key] = (value, -1)
+            return value
+        kind = type(value)
+        if kind is tuple or kind is list:
+            return kind([self._hold(item) for item in value])
+        if kind is dict:
+            return {name: self._hold(item) for name, item in value.items()}
+        if isinstance(value, tuple) and hasattr(kind, "_fields"):  # a packed sequence, for one
+            return tuple.__new__(kind, [self._hold(item) for item in value])
+        return value
+
+    def _make(self, tensor: Tensor) -> Slot:
+        key = id(tensor)
+        made = _Made(tensor, self._dead)
+        made.key, made.slot = key, Slot(self._slots)
+        self._slots += 1
+        self._made[key] = made
+        self._given.pop(key, None)
+        return made.slot
+
+    def _gone(self, made: weakref.ref[Tensor]) -> None:
+        if isinstance(made, _Made) and self._made.get(made.key) is made:
+            del self._made[made.key]
+
+    def _changed(self, target: Tensor) -> None:
+        """Something from outside is written to: what used it before would see the new value."""
+        if id(target) in self._given and not self._settle(target):
+            self.stop("a tensor that the step had used was changed in place")
+
+    def _settle(self, target: Tensor) -> bool:
+        """Takes what was made from `target` so far as values from outside, as long as it is only data being prepared."""
+        alive = {made.slot: made() for made in self._made.values()}
+        settled: set[int] = set()
+        kept: list[Entry] = []
+        for entry in self.entries:
+            used = list(_leaves((entry.args, entry.kwargs)))
+            if not any(item is target or (isinstance(item, Slot) and item in settled) for item in used):
+                kept.append(entry)
+                continue
+            results = [alive.get(slot) for slot in entry.outputs]
+            if isinstance(entry.call, nn.Module) or any(made is not None and made.requires_grad for made in results):
+                return False
+            settled.update(entry.outputs)
+        self.entries = kept
+        self._given.pop(id(target), None)
+        for key, made in list(self._made.items()):
+            if made.slot in settled:
+                del self._made[key]
+                value = made()
+                if value is not None:
+                    self._given[key] = (value, value._version)
+        return True
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, Tensor | Slot):
+        yield value
+
+
+def in_place(name: str) -> bool:
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__", "__index__", "__int__"))
+    return name.endswith("_")

@@ -1,0 +1,104 @@
+"""The mode through which the tape sees ops outside of modules, and the script's own looks at a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.tape import Tape
+
+DISPATCH_NS = 1500
+"""What torch takes to hand an op to a mode."""
+MOST_UNLEARNED = 8
+"""Calls of modules without gradients in one step, from which on they are an evaluation."""
+_RANDOM = frozenset(
+    {
+        "dropout",
+        "dropout_",
+        "alpha_dropout",
+        "feature_dropout",
+        "feature_alpha_dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "bernoulli",
+        "bernoulli_",
+        "multinomial",
+        "normal",
+        "normal_",
+        "uniform_",
+        "rrelu",
+        "gumbel_softmax",
+        "poisson",
+        "random_",
+        "exponential_",
+        "scaled_dot_product_attention",
+        "multi_head_attention_forward",
+    }
+)
+_QUESTIONS = frozenset({"isnan", "isfinite", "isinf"})
+_grad_enabled = torch.is_grad_enabled
+_functorch_level = torch._C._functorch.maybe_current_level
+_jit_state = torch._C._get_tracing_state
+_generator = torch.default_generator
+
+
+class TapeMode(TorchFunctionMode):  # type: ignore[misc]
+    def __init__(self, tape: Tape) -> None:
+        super().__init__()
+        self.tape = tape
+        self.inside = 0
+        """How many ops run now from which torch has hidden this mode."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.inside += 1
+        try:
+            return self._pass(func, args, kwargs)
+        finally:
+            self.inside -= 1
+
+    def _pass(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        tape = self.tape
+        if not tape.recording or _jit_state() is not None:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        name: str = getattr(func, "__name__", "")
+        random = _generator.get_state() if name in _RANDOM else None
+        out = func(*args, **kwargs) if kwargs else func(*args)
+        if not tape.recording or name == "backward" or (tape._unlearned >= MOST_UNLEARNED and not _grad_enabled()):
+            return out
+        try:
+            if type(out) is Tensor or isinstance(out, Tensor | tuple | list) or name == "__setitem__":
+                if name == "__get__" and getattr(getattr(func, "__self__", None), "__name__", "") in ("grad", "shape"):
+                    return out
+                if _functorch_level() is not None:
+                    tape.stop("torch.func is used outside of modules")
+                    return out
+                began = perf_counter_ns()
+                tape.note(func, args, kwargs or {}, out, random)
+                tape.cost_ns += perf_counter_ns() - began + DISPATCH_NS
+                if name in _QUESTIONS and isinstance(out, Tensor) and isinstance(args[0], Tensor):
+                    _answered(tape, args[0])
+            elif name == "item" and type(out) is float and not isfinite(out):
+                _answered(tape, args[0])
+        except Exception as problem:
+            tape.eager.session.guard.contain("taping an op", problem)
+        return out
+
+
+def _answered(tape: Tape, tensor: Tensor) -> None:
+    """The script looks at a loss: so do we, where that costs nothing."""
+    if tensor.device.type != "cpu" or tensor.numel() != 1 or not tensor.requires_grad or tape.slot(tensor) is None:
+        return
+    with torch._C.DisableTorchFunction():
+        finite = bool(torch.isfinite(tensor.detach()))
+    if not finite:
+        tape.asked(tensor)

@@ -1,0 +1,129 @@
+"""What a training script may call. Under `tensonde run` the session is there; otherwise the first call opens one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from tensonde.errors import UsageError
+
+
+def attach(*things: Any, **named: Any) -> None:
+    """Tells Tensonde about modules and optimizers, so that nothing is guessed: `attach(model, optimizer)`, `attach(G=gen, D=disc)`.
+
+    Modules given by keyword go by that name. Without `tensonde run`, this begins a recording under `.tensonde/runs`.
+    """
+    eager = _session(begin=True)
+    if eager is not None:
+        from tensonde.adapters.torch.attach import attach_all
+
+        attach_all(eager, things, named)
+
+
+def watch(sites: str, condition: str, *, on_hit: str | None = None) -> None:
+    """Adds a watchpoint: `watch("**:grad", "norm > 1e3")`. `on_hit` is report, stop or pause."""
+    if on_hit not in (None, "report", "stop", "pause"):
+        raise UsageError(f"on_hit is {on_hit!r}; it may be report, stop or pause.")
+    from tensonde.watch.parse import watchpoint
+
+    watchpoint(f"{sites} {condition}", id=1)  # wrong use is the script's to hear about, whoever runs it
+    eager = _session(begin=True)
+    if eager is not None:
+        eager.session.watch(sites, condition, on_hit)
+
+
+def breakpoint() -> None:
+    """Stops here if a debugger is attached; does nothing otherwise."""
+    eager = _session(begin=False)
+    if eager is not None and eager.session.gate.controller is not None:
+        from tensonde.model.stop import Stop
+
+        eager.stops.hit(Stop("code", eager.session.moment, frame=sys._getframe(1)))
+
+
+def view(thing: Any = ".", *, height: int = 640) -> Any:
+    """A recording (its path, its name, or opened) or a trace, to look at in a notebook: `view(".tensonde/runs/demo")`.
+
+    The last expression of a cell shows it; `.save("report.html")` writes the same page to a file.
+    """
+    from tensonde.page.notebook import view as show
+
+    return show(thing, height=height)
+
+
+def launch_blocking() -> None:
+    """Makes every op synchronous from now on, on any device, so that an error surfaces at the line that caused it; slow.
+
+    On a CPU ops are synchronous anyway, and this only says so. `tensonde run --blocking` does the same from the start.
+    """
+    from tensonde.adapters.torch.blocking import launch_blocking as begin
+
+    begin()
+
+
+def report(name: str, value: float, step: int | None = None) -> None:
+    """Notes a number of the training's own, such as an accuracy: in the recording, and for `tensonde tune`.
+
+    `step` is the optimizer step that it belongs to (default: the current one). Without a recording it does nothing.
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"report({name!r}, ...) was given {value!r}, which is no number.") from None
+    eager = _session(begin="TENSONDE_OPTIONS" in os.environ and "torch" in sys.modules)
+    if eager is not None:
+        session = eager.session
+        try:
+            session.writer.scalars(session.steps.step if step is None else int(step), {str(name): number})
+        except Exception as problem:
+            session.guard.contain("writing the recording", problem)
+        if step is None:
+            step = session.steps.step
+    from tensonde.model.reported import note
+
+    note(str(name), number, step)
+
+
+def current() -> Any:
+    """The adapter of this process, if a session is open; its `session` holds hits and watchpoints."""
+    return _session(begin=False)
+
+
+def print(*things: Any, sep: str = " ", precision: int = 4, most: int = 1000, gradient: bool = False) -> Any:
+    """Prints strings and tensors, also from compiled code (in program order, without a graph break), forward or backward.
+
+    A tensor of more than `most` elements is shown by its corners and its digest. Goes to standard output, as it is
+    the script's own. With `gradient=True` nothing is printed now: what comes back is the tensor (a tuple of them),
+    passed on unchanged, and its gradient is printed in the backward pass: `h = tensonde.print("grad of h", h, gradient=True)`.
+    """
+    from tensonde.adapters.torch.printing import show
+
+    return show(*things, sep=sep, precision=precision, most=most, gradient=gradient)
+
+
+def inspect(fn: Any, *args: Any, wrt: Any = None, **kwargs: Any) -> Any:
+    """Calls an op, a function or a module and gives back every op of the call, with values, digests, source lines and gradients.
+
+    `inspect(torch.mul, x, y, wrt="all").gradients`; `print(inspect(model, batch))`. `wrt` names the inputs whose gradients are
+    wanted (by name, by position, the tensor itself, or "all"); those of parameters always come. No session is needed.
+    """
+    from tensonde.adapters.torch.inspection import inspect as look
+
+    return look(fn, args, kwargs, wrt, sys._getframe(1))
+
+
+def _session(*, begin: bool) -> Any:
+    """The adapter of this process; opened, or begun on the spot, where `begin` asks for it."""
+    if "torch" not in sys.modules and not begin:
+        return None
+    from tensonde.adapters.torch import install
+
+    found = install.current()
+    if found is None and begin:
+        if not install.installed():
+            from tensonde.cli.child import start_here
+
+            start_here()
+        found = install.begin()
+    return found

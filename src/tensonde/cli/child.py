@@ -1,0 +1,237 @@
+"""Inside a watched process: waits for torch, opens the session when the training begins, closes it at the end.
+
+Imported at the start of every Python process of a run, most of which never train: nothing heavy up here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tensonde.log import set_up_log
+from tensonde.session.options import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tensonde.adapters.torch.eager import Eager
+    from tensonde.session.agent import Agent
+
+_failure: dict[str, Any] | None = None
+
+
+def start(options: Options | None = None) -> None:
+    """Never raises: whatever goes wrong here, the user's program runs."""
+    try:
+        options = options or Options.from_environment()
+        if options is None:
+            return
+        set_up_log()
+        import wrapt
+
+        chosen = options
+        wrapt.register_post_import_hook(lambda _: _install(chosen), "torch")
+    except Exception as problem:
+        print(f"tensonde: could not start ({problem}); the program runs unwatched.", file=sys.stderr)
+
+
+def start_here() -> None:
+    """Begins in a running program that was not started by `tensonde run`: a script's or a notebook's own choice."""
+    from pathlib import Path
+
+    from tensonde.store.claim import create_run
+
+    set_up_log()
+    options = Options.from_environment()
+    if options is None:
+        script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "notebook"
+        run = create_run(Path(".tensonde") / "runs", None, {"script": script, "argv": sys.argv})
+        options = Options(run=str(run.absolute()), dump=_dump_by_environment(run))
+    _install(options)
+
+
+def _dump_by_environment(run: Path) -> dict[str, Any] | None:
+    from tensonde.cli.dumping import dump_of
+
+    return dump_of((), None, None, run)
+
+
+def _install(options: Options) -> None:
+    if options.replay is not None:
+        if options.factory is None:
+            replay(options)
+        return
+    try:
+        from tensonde.adapters.torch.install import install
+
+        install(lambda: _open(options))
+        sys.excepthook = _noting_early(sys.excepthook)
+        if os.environ.get("TENSONDE_BLOCKING") == "1":
+            from tensonde.adapters.torch.blocking import launch_blocking
+
+            launch_blocking()
+        if os.environ.get("TENSONDE_LR"):
+            from tensonde.train.rehearsal import rehearse
+
+            rehearse()
+    except Exception as problem:
+        logging.getLogger("tensonde").warning(
+            "could not be installed into torch (%s); the program runs unwatched", problem
+        )
+
+
+def replay(options: Options | None = None) -> None:
+    """This process is only to build the model, by its script or by a factory; it must not train, whatever happens."""
+    try:
+        from tensonde.adapters.torch.bundle.perform import Performance
+
+        chosen = options or Options.from_environment()
+        assert chosen is not None
+        performance = Performance(chosen, (lambda eager: _attach_console(eager, chosen)) if chosen.debug else None)
+        if chosen.factory is None:
+            performance.wait()
+        else:
+            performance.build(chosen.factory)
+    except Exception as problem:
+        print(f"tensonde: the bundle cannot be replayed here: {problem}", file=sys.stderr, flush=True)
+        os._exit(2)
+
+
+def _open(options: Options) -> Eager | None:
+    """The training begins."""
+    try:
+        from tensonde.adapters.torch.opening import open_eager
+
+        eager = open_eager(options)
+        agent = _attach_agent(eager, options)
+        if agent is None and (
+            options.debug or options.on_hit == "pause" or any(action == "pause" for *_, action in options.watches)
+        ):
+            _attach_console(eager, options)
+        pid = os.getpid()
+        atexit.register(_close, eager, pid, agent)
+        sys.excepthook = _noting(sys.excepthook, eager)
+        return eager
+    except Exception as problem:
+        if os.environ.get("TENSONDE_STRICT") == "1":
+            raise
+        logging.getLogger("tensonde").warning(
+            "could not begin (%s: %s); the program runs unwatched", type(problem).__name__, problem
+        )
+        return None
+
+
+def _attach_agent(eager: Eager, options: Options) -> Agent | None:
+    """To the hub that was asked for by `--ui` or in the environment; None where none was."""
+    if not (options.hub or os.environ.get("TENSONDE_HUB") or os.environ.get("ENABLE_MS_DEBUGGER")):
+        return None
+    try:
+        from tensonde.adapters.torch.inspect import TorchInspector
+        from tensonde.cli.debugger.remote import RemoteConsole
+        from tensonde.protocol.address import Address, from_environment
+        from tensonde.session.agent import Agent
+
+        address = Address.parse(options.hub) if options.hub else from_environment()
+        if address is None:
+            return None
+        inspector = TorchInspector(eager)
+        agent = Agent(inspector, address, RemoteConsole(inspector), epoch=lambda: eager.epoch)
+        agent.start()
+        eager.entry_pending = options.debug
+        if options.debug:
+            agent.link.wait(10.0)
+        eager.refresh()
+        return agent
+    except Exception as problem:
+        eager.session.guard.contain("joining the hub", problem)
+        return None
+
+
+def _attach_console(eager: Eager, options: Options) -> None:
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return
+    from tensonde.adapters.torch.inspect import TorchInspector
+    from tensonde.cli.debugger.console import Console
+
+    eager.session.gate.controller = Console(TorchInspector(eager))
+    eager.entry_pending = options.debug
+    eager.refresh()
+
+
+def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
+    if os.getpid() != pid:
+        return
+    from tensonde.adapters.torch import install
+    from tensonde.adapters.torch.coverage import coverage
+
+    install.close()
+    try:
+        if eager.dump is not None:
+            eager.session.note("dump", **eager.dump.close())
+        eager.facts.write(ended=True)
+        eager.session.close(exit={"exception": _failure}, coverage=coverage(eager))
+    except Exception as problem:
+        eager.session.guard.contain("closing the recording", problem)
+    try:
+        if agent is not None:
+            agent.close({"exception": _failure})
+    except Exception as problem:
+        eager.session.guard.contain("leaving the hub", problem)
+
+
+def _noting(hook: Any, eager: Eager) -> Any:
+    """Prints the traceback of the exception that ends the program, without Tensonde's frames, and then notes it."""
+
+    def excepthook(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+        _note(hook, eager, kind, problem, trace)
+
+    return excepthook
+
+
+def _noting_early(hook: Any) -> Any:
+    """The same for a program that fails before its training begins, in an optimizer's or a loader's arguments, say."""
+
+    def excepthook(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+        from tensonde.adapters.torch import install
+
+        eager = None
+        try:
+            from tensonde.adapters.torch.failure import concerns_training
+
+            if install.current() is None and concerns_training(problem, trace):
+                eager = install.begin()
+        except Exception as second:
+            logging.getLogger("tensonde").debug("the exception could not be noted: %s", second)
+        if eager is None:
+            hook(kind, problem, trace)
+        else:
+            _note(hook, eager, kind, problem, trace)
+
+    return excepthook
+
+
+def _note(
+    hook: Any, eager: Eager, kind: type[BaseException], problem: BaseException, trace: TracebackType | None
+) -> None:
+    """The traceback comes first: what there is to find out may take a forward pass."""
+    global _failure
+    whole = trace
+    try:
+        from tensonde.adapters.torch.failure import describe, trim
+
+        trim(problem)
+        trace = problem.__traceback__
+    except Exception as second:
+        eager.session.guard.contain("describing an exception", second)
+    hook(kind, problem, trace)
+    try:
+        if _failure is None:
+            _failure = describe(problem, whole, eager)
+            eager.session.writer.event("exception", **_failure)
+            eager.facts.write()
+    except Exception as second:
+        eager.session.guard.contain("describing an exception", second)

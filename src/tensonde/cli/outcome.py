@@ -1,0 +1,186 @@
+"""After a run: diagnosis, report in the recording, and a summary on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from tensonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.report import report
+from tensonde.errors import RecordingError
+from tensonde.model.finding import Finding
+from tensonde.page.excerpt import excerpt
+from tensonde.store.bundles import bundles_in
+from tensonde.store.claim import note_exit
+from tensonde.store.reader import Recording
+from tensonde.store.writer import write_findings
+
+_COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_MOST_FACTS = 8
+
+
+def finish(folder: Path, code: int, *, quiet: bool, verbose: bool = False) -> dict[str, Any]:
+    """The report of a run that ended with this exit code."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        recording = Recording.open(folder)
+    except RecordingError as problem:
+        console.print(f"tensonde: {problem}", markup=False)
+        return {"exit": {"code": code, "exception": None}, "findings": []}
+    findings = diagnose(recording)
+    outcome = report(recording, findings, exit_code=code)
+    try:
+        note_exit(folder, code)
+        for rank in recording.ranks:
+            write_findings(rank.folder, [finding for finding in findings if finding.rank == rank.rank])
+        (folder / "report.json").write_text(json.dumps(outcome, indent=2) + "\n")
+    except (OSError, ValueError) as problem:
+        console.print(f"tensonde: the report could not be kept in the recording: {problem}", markup=False)
+    if not quiet:
+        show(console, recording, findings, verbose=verbose)
+    return outcome
+
+
+def show(console: Console, recording: Recording, findings: list[Finding], *, verbose: bool = False) -> None:
+    where = os.path.relpath(recording.path)
+    if not recording.ranks:
+        console.print(
+            f"tensonde: no training was seen: no module was called and no optimizer stepped. Recording: {where}",
+            markup=False,
+        )
+        return
+    session = recording.ranks[0].session
+    steps, overhead = session.get("steps"), session.get("overhead") or {}
+    line = f"tensonde: {steps if steps is not None else '?'} steps watched"
+    if overhead.get("steps_measured"):
+        budget = overhead.get("budget")
+        share = max(0.0, overhead["ratio"] - 1)
+        line += f", overhead {share * 100:.1f} %"
+        if budget is None:
+            line += " (budget off)"
+        elif share > budget and isinstance(overhead.get("ms_per_step"), int | float):
+            # On steps of a millisecond or two, what never sleeps is more than the budget; say how little it is.
+            line += f" = {overhead['ms_per_step']:.2f} ms a step (budget {budget * 100:g} %)"
+        else:
+            line += f" (budget {budget * 100:g} %)"
+        levels = overhead.get("levels") or {}
+        total = sum(levels.values())
+        if total and levels.get("full", 0) < total:
+            line += f", every module in {levels.get('full', 0)} of {total} steps"
+        if levels.get("rest"):
+            line += f", only the loss in {levels['rest']}"
+    coverage = session.get("coverage") or {}
+    if coverage.get("modules"):
+        line += f", {coverage['modules_watched']}/{coverage['modules']} modules"
+    console.print(line, markup=False)
+    for name, why in list((coverage.get("not_watched") or {}).items())[:3]:
+        console.print(f"tensonde: not watched: {name} ({why})", markup=False)
+    for problem in recording.problems[:3]:
+        console.print(f"tensonde: {problem}", markup=False)
+    show_findings(console, findings, verbose=verbose)
+    if not findings:
+        console.print("tensonde: no problem found", markup=False)
+    saved = [bundle for rank in recording.ranks for bundle in bundles_in(rank.folder)]
+    if saved:
+        console.print(
+            f"tensonde: step {saved[0].name.removeprefix('step')} is saved; `tensonde replay {where}` runs it again",
+            style="dim",
+            markup=False,
+        )
+    console.print(f"tensonde: recording {where}  (tensonde show {where})", style="dim", markup=False)
+
+
+def show_findings(console: Console, findings: list[Finding], *, verbose: bool = False) -> None:
+    """The first one large; the others as a line each, consequences under their cause, the tail folded."""
+    if not findings:
+        return
+    show_finding(console, findings[0])
+    rest = grouped(findings)
+    rest = [entry for entry in rest if entry[0] is not findings[0]]
+    shown = rest if verbose else [entry for entry in rest if entry[1] == 0 and entry[0].severity != "info"][:2]
+    for finding, depth in shown:
+        if verbose:
+            show_finding(console, finding, indent=2 * depth)
+        else:
+            show_line(console, finding)
+    folded = len(rest) - len(shown)
+    if folded:
+        console.print(
+            f"       and {folded} more that follow or matter less (--verbose, or tensonde diagnose, shows all)",
+            style="dim",
+            markup=False,
+        )
+
+
+def grouped(findings: list[Finding]) -> list[tuple[Finding, int]]:
+    """Each cause with what follows from it right after, and how deep it stands under its cause."""
+    found: list[tuple[Finding, int]] = []
+
+    def add(index: int, depth: int) -> None:
+        if all(entry[0] is not findings[index] for entry in found):
+            found.append((findings[index], depth))
+            for k, other in enumerate(findings):
+                if other.caused_by == index and k != index:
+                    add(k, depth + 1)
+
+    for k, finding in enumerate(findings):
+        if finding.caused_by is None:
+            add(k, 0)
+    for k in range(len(findings)):  # whatever a broken reference left out
+        add(k, 0)
+    return found
+
+
+def show_finding(console: Console, finding: Finding, *, indent: int = 0) -> None:
+    """With an excerpt of the source, where the file is there."""
+    margin = " " * indent
+    console.print(_head(finding, margin))
+    if finding.source is not None:
+        lines = excerpt(finding.source)
+        console.print(
+            f"{margin}    {finding.source}    {finding.source.code if not lines else ''}".rstrip(),
+            style="cyan",
+            markup=False,
+        )
+        for number, text, marked in lines:
+            mark = "→" if marked else " "
+            style = "bold" if marked else "dim"
+            console.print(f"{margin}  {mark} {number:>5} │ {text}", style=style, markup=False)
+    facts = [f"{name} {_fact(value)}" for name, value in finding.evidence.items() if _short(value)]
+    if facts:
+        console.print(f"{margin}    {', '.join(facts[:_MOST_FACTS])}", style="dim", markup=False)
+    console.print(f"{margin}    {finding.advice}", markup=False)
+
+
+def show_line(console: Console, finding: Finding) -> None:
+    """Folded to one line, and the place."""
+    console.print(_head(finding, ""))
+    if finding.source is not None:
+        console.print(f"    {finding.source}    {finding.source.code}", style="cyan", markup=False)
+
+
+def _head(finding: Finding, margin: str) -> Text:
+    head = Text(margin)
+    head.append(f"{finding.severity}: ", style=_COLOURS[finding.severity])
+    head.append(finding.title, style="bold")
+    if finding.step is not None:
+        head.append(f"  (step {finding.step}{f', {finding.phase}' if finding.phase else ''})")
+    return head
+
+
+def _short(value: Any) -> bool:
+    """Worth a place on the line: numbers, shapes, short words."""
+    if isinstance(value, bool | int | float):
+        return True
+    return isinstance(value, list | tuple | str) and 0 < len(str(value)) <= 32
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, int | float) else str(value)

@@ -1,0 +1,78 @@
+"""All findings of a recording, the most likely root cause first."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+
+import tensonde.diagnose.rules  # noqa: F401  registers them
+from tensonde.diagnose.rule import RULES, Case, Rule
+from tensonde.model.finding import Finding
+from tensonde.store.reader import Recording
+
+log = logging.getLogger("tensonde.diagnose")
+
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+def diagnose(recording: Recording) -> list[Finding]:
+    """Findings in order of severity, then of time; what a finding explains comes after it with `caused_by`.
+
+    A rule gives `caused_by` as an index into its own findings.
+    """
+    findings: list[Finding] = []
+    for rank in recording.ranks:
+        case = Case(rank)
+        for known in RULES:
+            own = _checked(known, case)
+            base = len(findings)
+            findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
+    _link(findings)
+    numbered = sorted(enumerate(findings), key=lambda pair: (*_weight(pair[1]), pair[0]))
+    place = {old: new for new, (old, _) in enumerate(numbered)}
+    return [f if f.caused_by is None else replace(f, caused_by=place[f.caused_by]) for _, f in numbered]
+
+
+def _checked(known: Rule, case: Case) -> list[Finding]:
+    """A rule that fails costs its own findings, not those of the others."""
+    try:
+        return list(known.check(case))
+    except Exception as problem:
+        if os.environ.get("TENSONDE_STRICT") == "1":
+            raise
+        log.warning("the rule %s failed (%s: %s); please report this.", known.name, type(problem).__name__, problem)
+        return []
+
+
+_ORIGINS = (
+    "divergence", "exploding-gradients", "lbfgs-without-line-search", "nan-in-data", "nan-in-optimizer",
+    "nan-in-weights", "nan-origin",
+)  # fmt: skip
+
+
+_CHECKS = ("AssertionError", "ValueError", "RuntimeError", "FloatingPointError", "Exception", "ArithmeticError")
+
+
+def _link(findings: list[Finding]) -> None:
+    """Where the origin of NaN is known, what a watchpoint saw of it follows from that."""
+    for rank in {finding.rank for finding in findings}:
+        origin = next(
+            (k for k, f in enumerate(findings) if f.rank == rank and f.rule in _ORIGINS and f.caused_by is None), None
+        )
+        if origin is None:
+            continue
+        for k, finding in enumerate(findings):
+            checked = finding.rule == "exception" and finding.evidence.get("type") in _CHECKS
+            if finding.rank == rank and checked and finding.step == findings[origin].step:
+                findings[k] = replace(finding, caused_by=origin)  # the script looked, and gave up
+            elif finding.rank == rank and finding.rule in ("nonfinite", "watchpoint") and finding.severity != "info":
+                since = findings[origin].step
+                if finding.rule == "nonfinite" or since is None or (finding.step is not None and finding.step >= since):
+                    findings[k] = replace(finding, caused_by=origin)
+
+
+def _weight(finding: Finding) -> tuple[int, int, int]:
+    """What is to be read first: causes before what follows from them, errors before warnings, early before late."""
+    group = 2 if finding.severity == "info" else 1 if finding.caused_by is not None else 0
+    return group, _ORDER[finding.severity], finding.step if finding.step is not None else -1

@@ -1,0 +1,175 @@
+"""How exceptions are explained: families, each a rule, that read one event and name the cause where the facts leave
+no doubt.
+
+The finding of a family stands first; the exception itself, at the line that raised, follows as its consequence. What
+no family explains is reported by the rule `exception` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.told import backward_line
+from tensonde.model.finding import Finding
+from tensonde.model.site import SourceLine
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What a family found out. `line` is the user's line that must change, as in the event; None: the one that
+    raised."""
+
+    title: str
+    advice: str
+    line: Mapping[str, Any] | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    module: str | None = None
+    op: str | None = None
+    confidence: float = 0.8
+
+
+Explain = Callable[[Event], Cause | None]
+
+FAMILIES: list[tuple[str, Explain]] = []
+
+
+def family(name: str) -> Callable[[Explain], Explain]:
+    """Registers a family as a rule of that name; its docstring is the rule's reasoning."""
+
+    def register(explain: Explain) -> Explain:
+        FAMILIES.append((name, explain))
+
+        def check(case: Case) -> list[Finding]:
+            event = raised(case)
+            found = explanation(event) if event is not None else None
+            if event is None or found is None or found[0] != name:
+                return []
+            return [cause_finding(case, event, *found), exception_finding(case, event, caused_by=0)]
+
+        check.__doc__ = explain.__doc__
+        rule(name)(check)
+        return explain
+
+    return register
+
+
+def raised(case: Case) -> dict[str, Any] | None:
+    """The exception that ended the training, with what is known of loss scaling until then. One that the user made
+    (Ctrl-C) is none."""
+    for event in case.events:
+        if event.get("kind") == "exception" and event.get("type") not in ("KeyboardInterrupt", "SystemExit"):
+            line = backward_line(case)
+            return {
+                **event,
+                "scaling": case.facts.get("clipping") or {},
+                "backward": {"file": line.file, "line": line.line, "code": line.code} if line else None,
+            }
+    return None
+
+
+def explanation(event: Event) -> tuple[str, Cause] | None:
+    """The first family that recognises the event."""
+    for name, explain in FAMILIES:
+        try:
+            cause = explain(event)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            continue  # an event of an older Tensonde, or one whose facts could not be had
+        if cause is not None:
+            return name, cause
+    return None
+
+
+def line_of(entry: Mapping[str, Any] | None) -> SourceLine | None:
+    return SourceLine(str(entry["file"]), int(entry["line"]), str(entry.get("code", ""))) if entry else None
+
+
+def cause_finding(case: Case, event: Event, name: str, cause: Cause) -> Finding:
+    module = cause.module if cause.module is not None else event.get("module")
+    return Finding(
+        rule=name,
+        severity="error",
+        title=cause.title,
+        advice=cause.advice,
+        step=event.get("step"),
+        phase=event.get("phase"),
+        rank=case.rank.rank,
+        site=f"{module}:out" if module else None,
+        op=cause.op or event.get("op"),
+        source=line_of(cause.line) or line_of(event.get("source")),
+        evidence={**inputs_of(event), **cause.evidence},
+        confidence=cause.confidence,
+    )
+
+
+def exception_finding(case: Case, event: Event, *, caused_by: int | None = None) -> Finding:
+    module, kind = event.get("module"), event.get("class")
+    where = f" in {module}" if module else ""
+    first_line = str(event.get("message", "")).strip().split("\n")[0]
+    return Finding(
+        rule="exception",
+        severity="error",
+        title=f"{event['type']}{where}: {first_line[:200]}",
+        advice=_advice(event),
+        step=event.get("step"),
+        phase=event.get("phase"),
+        rank=case.rank.rank,
+        site=f"{module}:out" if module else None,
+        op=event.get("op"),
+        source=line_of(event.get("source")),
+        evidence={
+            "type": event["type"],
+            "message": str(event.get("message", ""))[:500],
+            **({"class": kind} if kind else {}),
+            **inputs_of(event),
+        },
+        confidence=0.5,
+        caused_by=caused_by,
+    )
+
+
+def _advice(event: Event) -> str:
+    op, kind = event.get("op"), event.get("class")
+    shapes = ", ".join(f"{name} {shape_text(fact)}" for name, fact in (event.get("inputs") or {}).items())
+    if kind in ("forward op", "backward op") and op:
+        return (
+            f"`{op}` was given {shapes}; compare with what this line means to pass."
+            if shapes
+            else f"`{op}` raised here; see the traceback."
+        )
+    if kind == "data loading":
+        data = event.get("data") or {}
+        which = f" for item {data['index']}" if "index" in data else ""
+        return f"The data set {data.get('dataset', '')} raised this{which}; load that item alone to see it."
+    if kind == "optimizer":
+        return "The optimizer raised this; compare what it was given with the model's parameters."
+    return "Raised by the program's own code at this line."
+
+
+def inputs_of(event: Event) -> dict[str, str]:
+    """`in.weight: [10, 128] float32`, for every tensor that the failing op took."""
+    return {f"in.{name}": shape_text(fact) for name, fact in (event.get("inputs") or {}).items()}
+
+
+def shape_text(fact: Mapping[str, Any]) -> str:
+    device = fact.get("device", "cpu")
+    return f"{list(fact['shape'])} {fact['dtype']}" + (f" on {device}" if device != "cpu" else "")
+
+
+def message(event: Event) -> str:
+    return str(event.get("message", ""))
+
+
+def innermost(event: Event) -> Mapping[str, Any]:
+    """The module that was running."""
+    modules = event.get("modules") or [{}]
+    found: Mapping[str, Any] = modules[-1]
+    return found
+
+
+def code(line: Mapping[str, Any] | None) -> str:
+    return f"`{line['code']}`" if line and line.get("code") else "this line"

@@ -1,0 +1,65 @@
+"""Where values come from and go to in a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tensonde.model.trace import OpRecord, TensorFact, Trace
+
+PASSING = frozenset(
+    (
+        "view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "getitem", "expand", "view_as",
+        "contiguous", "clone",
+        "permute", "transpose", "T", "mT", "t", "movedim", "swapaxes",
+        "float", "to", "double", "half", "bfloat16", "type", "type_as",
+    )
+)  # fmt: skip
+"""Ops that pass values on as they are, in another shape or dtype."""
+
+
+def producer(trace: Trace, fact: TensorFact) -> OpRecord | None:
+    return trace.ops[fact.producer] if fact.producer is not None and fact.producer < len(trace.ops) else None
+
+
+def made_by(trace: Trace, fact: TensorFact, passing: frozenset[str] = PASSING) -> OpRecord | None:
+    """The op that computed these values, looking through what merely passes them on."""
+    op = producer(trace, fact)
+    for _ in range(32):
+        if op is None or op.op not in passing or not op.inputs:
+            return op
+        op = producer(trace, op.inputs[0])
+    return op
+
+
+def consumers(trace: Trace, fact: TensorFact) -> list[OpRecord]:
+    """Ops that take this very tensor, as it was given."""
+    first = fact.producer if fact.producer is not None else -1
+    return [op for op in trace.ops[first + 1 :] if any(given.id == fact.id for given in op.inputs)]
+
+
+def parameters_behind(trace: Trace, facts: Iterable[TensorFact]) -> set[str]:
+    """Names of parameters that these values were computed from."""
+    found: set[str] = set()
+    seen: set[int] = set()
+    waiting = list(facts)
+    while waiting:
+        fact = waiting.pop()
+        if fact.name:
+            found.add(fact.name)
+        if fact.producer is not None and fact.producer not in seen:
+            seen.add(fact.producer)
+            waiting += trace.ops[fact.producer].inputs
+    return found
+
+
+def ancestors(trace: Trace, op: OpRecord) -> set[int]:
+    """Indices of the ops that an op was computed from, and its own."""
+    seen = {op.index}
+    waiting = [op]
+    while waiting:
+        for fact in waiting.pop().inputs:
+            made = producer(trace, fact)
+            if made is not None and made.index not in seen:
+                seen.add(made.index)
+                waiting.append(made)
+    return seen

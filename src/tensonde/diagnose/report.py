@@ -1,0 +1,41 @@
+"""The report: what a run found, as JSON for scripts (schema 1, see docs/report.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tensonde.model.finding import Finding
+from tensonde.store.codec import finding_out
+from tensonde.store.reader import Recording
+from tensonde.version import __version__
+
+SCHEMA = 1
+
+
+def report(recording: Recording, findings: Sequence[Finding], *, exit_code: int | None) -> dict[str, Any]:
+    ranks = recording.ranks
+    sessions = [rank.session for rank in ranks]
+    first = sessions[0] if sessions else {}
+    exception = next((s["exit"]["exception"] for s in sessions if (s.get("exit") or {}).get("exception")), None)
+    overhead = first.get("overhead") or {}
+    return {
+        "tensonde": __version__,
+        "schema": SCHEMA,
+        "run": {
+            "id": recording.manifest.get("id", recording.name),
+            "script": recording.manifest.get("script", ""),
+            "framework": first.get("framework"),
+            "ranks": len(ranks),
+            "recording": str(recording.path),
+        },
+        "exit": {"code": exit_code, "exception": exception},
+        "steps": first.get("steps"),
+        "overhead": {
+            "ratio": overhead.get("ratio"),
+            "budget": overhead.get("budget"),
+            "levels": overhead.get("levels"),
+        },
+        "coverage": first.get("coverage"),
+        "findings": [finding_out(finding) for finding in findings],
+    }

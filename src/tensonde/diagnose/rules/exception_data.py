@@ -1,0 +1,111 @@
+"""Exceptions that the data cause: last batches, uneven items, workers."""
+
+from __future__ import annotations
+
+import re
+
+from tensonde.diagnose.exceptions import Cause, Event, family, innermost, message
+
+
+@family("batchnorm-batch-of-one")
+def batchnorm_batch_of_one(event: Event) -> Cause | None:
+    """Batch normalisation cannot train on one value a channel. When the data set's length leaves a remainder of one
+    sample, the last batch of each epoch is that sample: the loader's length and batch size say so, and the finding
+    names the line that builds the loader."""
+    if not re.search(r"more than 1 (value per channel|spatial element)", message(event)):
+        return None
+    layer = innermost(event)
+    shape = next((given["shape"] for given in layer.get("inputs") or () if given["shape"]), None)
+    name, kind = layer.get("name"), layer.get("type")
+    for loader in event.get("loaders") or ():
+        length, size = loader.get("length"), loader.get("batch_size")
+        if not length or not size:
+            continue
+        evidence = {"length": length, "batch_size": size, "drop_last": loader.get("drop_last"), "layer.input": shape}
+        if size == 1:
+            return Cause(
+                title=f"{name} ({kind}) is trained with batch_size=1: no statistics can be taken of one value",
+                advice="Use larger batches, or GroupNorm / LayerNorm.",
+                line=loader.get("line"),
+                evidence=evidence,
+                confidence=0.9,
+            )
+        if length % size == 1 and not loader.get("drop_last"):
+            return Cause(
+                title=f"the last batch of an epoch has one sample ({length} % {size} = 1), which {name} ({kind}) "
+                "cannot normalise",
+                advice="Give the loader drop_last=True, or another batch size.",
+                line=loader.get("line"),
+                evidence=evidence,
+                confidence=0.95,
+            )
+    return Cause(
+        title=f"{name} ({kind}) is given one value a channel: input {shape}",
+        advice="Batch normalisation in training needs more than one value a channel: larger batches, or eval() for "
+        "inference.",
+        evidence={"layer.input": shape},
+        confidence=0.7,
+    )
+
+
+@family("uneven-items")
+def uneven_items(event: Event) -> Cause | None:
+    """The items of a batch have different shapes and cannot be stacked; the finding names the line of the data set
+    that makes the part that differs. Items that are sequences, of one length each, differ by nature: there the loader lacks a
+    `collate_fn` that pads, and its line is named. One or two lengths, or images of several sizes, are not taken for that."""
+    facts = event.get("items")
+    if facts is None:
+        return None
+    shapes = facts.get("shapes") or []
+    sequences = _sequences(shapes) and facts.get("loader") is not None
+    others = {"items_made_at": facts.get("line")} if sequences else {"loader_made_at": facts.get("loader")}
+    return Cause(
+        title=f"items of {facts.get('dataset', 'the data set')} have different "
+        f"{'lengths' if sequences else 'shapes'} and cannot be stacked: {', '.join(map(str, shapes[:4]))}",
+        advice="Give the loader a collate_fn that pads them (torch.nn.utils.rnn.pad_sequence)."
+        if sequences
+        else "Bring them to one shape (crop, pad), or give the loader a collate_fn that does.",
+        line=facts.get("loader") if sequences else facts.get("line"),
+        evidence={name: facts[name] for name in ("part", "shapes") if name in facts}
+        | {name: f"{line['file']}:{line['line']}" for name, line in others.items() if line},
+        confidence=0.9,
+    )
+
+
+def _sequences(shapes: list[list[int]]) -> bool:
+    """Vectors, or rows of vectors, that differ in one dimension only and have three lengths or more."""
+    if not shapes or len(shapes[0]) > 2 or any(len(shape) != len(shapes[0]) for shape in shapes):
+        return False
+    lengths = [set(sizes) for sizes in zip(*shapes, strict=True) if len(set(sizes)) > 1]
+    return len(lengths) == 1 and len(lengths[0]) >= 3
+
+
+@family("item-is-none")
+def item_is_none(event: Event) -> Cause | None:
+    """An item of a data set is None, which no batch can be made of: its `__getitem__` returns nothing for some items."""
+    facts = event.get("missing_item")
+    if not facts:
+        return None
+    which = f" for item {facts['index']}" if facts.get("index") is not None else ""
+    return Cause(
+        title=f"{facts['dataset']}.__getitem__ returns None{which}",
+        advice="Leave such items out when the data set is built, or filter them in a collate_fn.",
+        line=facts.get("line"),
+        evidence={name: facts[name] for name in ("dataset", "index") if facts.get(name) is not None},
+        confidence=0.93,
+    )
+
+
+@family("data-worker")
+def data_worker(event: Event) -> Cause | None:
+    """A worker process of a loader failed: the traceback that it sent names the line of the data set."""
+    facts = event.get("worker")
+    if not facts or not facts.get("line"):
+        return None
+    return Cause(
+        title=f"a DataLoader worker failed in {facts.get('function')}: {str(facts.get('message'))[:160]}",
+        advice="Set num_workers=0 to see it in the main process, or load that item alone.",
+        line=facts["line"],
+        evidence={"type": facts.get("type")},
+        confidence=0.9,
+    )

@@ -1,0 +1,79 @@
+"""Exceptions of calls that were given something of another kind: the line that made it so."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.exceptions import Cause, Event, family
+
+
+@family("not-a-tensor")
+def not_a_tensor(event: Event) -> Cause | None:
+    """A call takes a tensor and is given a tuple, a dictionary or None. What the variable holds was given to it on
+    another line: a recurrent layer returns its output and its state, a forward without `return` gives None."""
+    found = event.get("not_a_tensor")
+    if not found:
+        return None
+    name, kind = found["name"], found["type"]
+    maker = f"{found['module']} ({found['module_type']})" if found.get("module") else "that line"
+    missing = bool(found.get("forward"))
+    return Cause(
+        title=f"the forward of {maker} returns nothing"
+        if missing
+        else f"`{name}` is a {kind}, not a tensor: {maker} gives one",
+        advice="Return the output at the end of forward."
+        if missing
+        else f"Take the part that is meant: {name}, _ = ... (a recurrent layer returns its output and its state)."
+        if kind in ("tuple", "list")
+        else f"Look at what gives `{name}` its value.",
+        line=found["line"],
+        module=found.get("module") if missing else None,
+        evidence={"variable": name, "type": kind},
+        confidence=0.9,
+    )
+
+
+@family("loss-is-a-number")
+def loss_is_a_number(event: Event) -> Cause | None:
+    """backward() is called on a plain number: `.item()` or `float()` took it out of the graph on the way."""
+    found = event.get("number")
+    if not found:
+        return None
+    return Cause(
+        title=f"`{found['name']}` is a plain {found['type']} without a graph, so it has no backward()",
+        advice="Sum the tensors themselves, and take .item() of the result for printing only.",
+        line=found["line"],
+        evidence={"variable": found["name"], "type": found["type"]},
+        confidence=0.93,
+    )
+
+
+@family("inference-tensor")
+def inference_tensor(event: Event) -> Cause | None:
+    """A tensor made under `torch.inference_mode()` cannot be part of a graph, not even as a constant input of a layer
+    that is trained: `no_grad()` makes tensors that can."""
+    found = event.get("inference")
+    if not found:
+        return None
+    return Cause(
+        title="a tensor made under inference_mode goes into what is trained",
+        advice="Use torch.no_grad() there (or clone() the tensor outside of the block).",
+        line=found["line"],
+        confidence=0.9,
+    )
+
+
+@family("optimizer-state-mismatch")
+def optimizer_state(event: Event) -> Cause | None:
+    """The state of an optimizer was saved with other groups of parameters than it has now: the model has changed, or
+    the optimizer is built in another way than the one that was saved."""
+    found = event.get("optimizer_state")
+    if not found:
+        return None
+    now, saved = found["groups"], found["saved"]
+    return Cause(
+        title=f"the saved state has parameter groups of {saved} parameters, {found['type']} has {now}",
+        advice="Build the optimizer as the saved one was built, over the same parameters in the same groups; or leave "
+        "its state out and start it anew.",
+        line=found["line"],
+        evidence={"groups": now, "saved": saved},
+        confidence=0.9,
+    )

@@ -1,0 +1,301 @@
+"""Exceptions about shapes: what was expected, what came, and where it got that shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tensonde.diagnose.exceptions import Cause, Event, code, family, innermost, message
+
+
+@family("batch-size-changed")
+def batch_size_changed(event: Event) -> Cause | None:
+    """Two tensors of one batch have different numbers of rows, and one of them is the output of a module whose input
+    had the right number. Running that module's forward once more finds the op on the way from its input to its output
+    that changed the number of rows: mostly `view(-1, N)` with an N that does not fit, which moves surplus elements
+    into the batch dimension without a word. Silent when the forward keeps the number of rows, for then the data
+    disagree."""
+    batch = event.get("batch")
+    if not batch or not batch.get("line"):
+        return None
+    ratio = f"{batch['batch']} samples become {batch['rows']} rows"
+    before, after = batch["from"], batch["to"]
+    per_sample = 1
+    for n in before[1:]:
+        per_sample *= n
+    advice = f"Keep the batch dimension: `{batch['op']}` should give {batch['batch']} rows"
+    if before and before[0] == batch["batch"] and len(after) == 2 and after[1] != per_sample:
+        advice += f" of {per_sample} values (e.g. x.flatten(1)),"
+        advice += f" and the layer after it must take {per_sample}, not {after[1]}"
+    return Cause(
+        title=f"`{batch['op']}` in {batch.get('module') or 'the forward'} changes the batch size: {ratio}",
+        advice=f"{advice}.",
+        line=batch["line"],
+        module=batch.get("module"),
+        op=batch["op"],
+        evidence={
+            "op.in": before, "op.out": after, "batch": batch["batch"], "rows": batch["rows"],
+            "how": "found by running the root's forward again after the exception",
+        },
+        confidence=0.95,
+    )  # fmt: skip
+
+
+_SIZES = {"Linear": "in_features", "Conv": "in_channels", "BatchNorm": "num_features", "InstanceNorm": "num_features"}
+
+
+_CLASSES = re.compile(r"Expected target size \[([\d, ]+)\], got \[([\d, ]+)\]")
+
+
+@family("class-dimension")
+def class_dimension(event: Event) -> Cause | None:
+    """cross_entropy takes the classes in dimension 1. An output of shape [batch, time, classes] with labels [batch,
+    time] is the usual mistake; the two shapes tell it."""
+    inputs: Mapping[str, Any] = event.get("inputs") or {}
+    if not _CLASSES.search(message(event)) or "input" not in inputs or "target" not in inputs:
+        return None
+    given, target = inputs["input"]["shape"], inputs["target"]["shape"]
+    last = len(given) > 2 and given[:-1] == target
+    return Cause(
+        title=f"{event.get('op')} takes the classes in dimension 1, but is given input {given} for labels {target}",
+        advice="Give it output.transpose(1, -1), or output.flatten(0, -2) with labels.flatten()."
+        if last
+        else "The labels must have the input's shape without dimension 1.",
+        confidence=0.95 if last else 0.7,
+    )
+
+
+_HIDDEN = re.compile(r"Expected hidden(?:\[\d\])? size \((\d+), (\d+), (\d+)\), got \[(\d+), (\d+), (\d+)\]")
+
+
+@family("state-batch-size")
+def state_batch_size(event: Event) -> Cause | None:
+    """The state given to a recurrent layer was made for another batch size than the input has: mostly a constant,
+    which the last, smaller batch of an epoch does not have. The finding names the line that makes the state."""
+    found = _HIDDEN.search(message(event))
+    if not found or found[2] == found[5]:
+        return None
+    inputs: Mapping[str, Any] = event.get("inputs") or {}
+    states = [fact for name, fact in inputs.items() if fact["shape"] == [int(found[k]) for k in (4, 5, 6)]]
+    line = next((fact.get("line") or (fact.get("origin") or {}).get("line") for fact in states), None)
+    return Cause(
+        title=f"the state has a batch of {found[5]}, the input of {innermost(event).get('name', 'the layer')} one "
+        f"of {found[2]}",
+        advice="Make the state of the input's size (x.size(0)), or leave it out; drop_last=True hides it for the "
+        "last batch.",
+        line=line,
+        evidence={"state.batch": int(found[5]), "input.batch": int(found[2])},
+        confidence=0.9,
+    )
+
+
+_SMALL = re.compile(
+    r"Output size is too small|Kernel size can't be greater than actual input size|is too small for|smaller than kernel"
+)
+
+
+@family("feature-map-too-small")
+def feature_map_too_small(event: Event) -> Cause | None:
+    """A convolution or a pooling gets a feature map smaller than its kernel: too many strides and poolings before it
+    for the size of the input."""
+    layer = innermost(event)
+    if not _SMALL.search(message(event)) or not layer.get("inputs"):
+        return None
+    return Cause(
+        title=f"{layer['name']} ({layer['type']}) is given a map of {layer['inputs'][0]['shape']}, smaller than its "
+        "kernel",
+        advice="Use larger inputs, padding, or fewer strides and poolings before it.",
+        line=layer.get("made"),
+        module=layer["name"],
+        confidence=0.85,
+    )
+
+
+@family("view-of-strided")
+def view_of_strided(event: Event) -> Cause | None:
+    """view cannot join dimensions that do not lie one after the other in memory, as after a transpose."""
+    if "view size is not compatible with input tensor's size and stride" not in message(event):
+        return None
+    return Cause(
+        title="`view` of a tensor whose dimensions were exchanged (transpose, permute)",
+        advice="Use reshape, or contiguous() before view; and check that the order of the dimensions is the one "
+        "that is meant.",
+        confidence=0.9,
+    )
+
+
+_DIMENSION = re.compile(
+    r"Expected (\d)D \(unbatched\) or (\d)D \(batched\) input to (\w+), but got input of size: (\[[^\]]*\])"
+)
+
+
+@family("layer-input-size")
+def layer_input_size(event: Event) -> Cause | None:
+    """A layer was built for another size than it is given: in_features of a linear layer, in_channels of a
+    convolution, the features of a normalisation, input_size of a recurrent layer. The layer's own configuration is
+    compared with the shape of the tensor that reached it, so the finding can say which of the two numbers is which;
+    it names the line that builds the layer."""
+    layer = innermost(event)
+    kind, configuration = str(layer.get("type", "")), layer.get("configuration") or {}
+    given = (layer.get("inputs") or [None])[0]
+    if given is None or event.get("type") not in ("RuntimeError", "ValueError", "AssertionError"):
+        return None
+    if _DIMENSION.search(message(event)):
+        return None  # a dimension is missing: which of those left is which cannot be said
+    shape = given["shape"]
+    name, expected, actual = _compare(kind, configuration, shape)
+    if name is None or expected == actual:
+        return None
+    made = layer.get("made")
+    return Cause(
+        title=f"{layer['name']} ({kind}) takes {_text(expected)} ({name}), but is given {_text(actual)}: input {shape}",
+        advice=f"Make {name} {_text(actual)} where the layer is built, or change what reaches it; with flattened "
+        "features the number "
+        "depends on the size of the input.",
+        line=made or event.get("source"),
+        module=layer["name"],
+        evidence={f"layer.{name}": expected, "layer.input": shape, "given": actual},
+        confidence=0.9,
+    )
+
+
+def _compare(kind: str, configuration: Mapping[str, Any], shape: list[int]) -> tuple[str | None, Any, Any]:
+    if not shape:
+        return None, None, None
+    if "in_features" in configuration:
+        return "in_features", configuration["in_features"], shape[-1]
+    if "in_channels" in configuration:
+        unbatched = int(kind[4:5]) + 1 if kind[4:5].isdigit() else 0
+        channels = shape[0] if len(shape) == unbatched else shape[1] if len(shape) > 1 else None
+        return "in_channels", configuration["in_channels"], channels
+    if "num_features" in configuration and len(shape) > 1:
+        return "num_features", configuration["num_features"], shape[1]
+    if "normalized_shape" in configuration:
+        expected = list(configuration["normalized_shape"])
+        return "normalized_shape", expected, shape[-len(expected) :]
+    if "input_size" in configuration:
+        return "input_size", configuration["input_size"], shape[-1]
+    if "embed_dim" in configuration and "num_heads" in configuration:
+        return "embed_dim", configuration["embed_dim"], shape[-1]
+    return None, None, None
+
+
+def _text(size: Any) -> str:
+    return str(size)
+
+
+_PAIR = re.compile(
+    r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)"
+)
+_MATMUL = re.compile(r"shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
+_TARGET = re.compile(r"target size \(torch\.Size\((\[[^)]*\])\)\).*input size \(torch\.Size\((\[[^)]*\])\)\)")
+_CAT = re.compile(
+    r"Sizes of tensors must match except in dimension (\d+)\. "
+    r"Expected size (\d+) but got size (\d+) for tensor number (\d+)"
+)
+_VIEW = re.compile(r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)")
+
+
+@family("shape-mismatch")
+def shape_mismatch(event: Event) -> Cause | None:
+    """The tensors of one op do not fit each other: element-wise ops, matmul, cat, view, a loss. The message says
+    which dimension, the frame's variables say which tensor is which and where it comes from. Of tensors that are
+    joined, the finding names the line that made the one that differs from those before it."""
+    text = message(event)
+    inputs: Mapping[str, Any] = event.get("inputs") or {}
+    names = " and ".join(f"{name} {fact['shape']}" for name, fact in inputs.items())
+    of = f": {names}" if names else ""
+    op = event.get("op") or "the op"
+    if found := _PAIR.search(text):
+        return Cause(
+            title=f"`{op}` of tensors that differ in dimension {found[3]}, {found[1]} against {found[2]}{of}",
+            advice="Bring both to one shape where they are made, or add the dimension along which one is to be "
+            "repeated.",
+            evidence={"dimension": int(found[3])},
+            line=_maker(event, inputs),
+        )
+    if found := _MATMUL.search(text):
+        return Cause(
+            title=f"`{op}` multiplies {found[1]}x{found[2]} by {found[3]}x{found[4]}: {found[2]} and {found[3]} "
+            f"should be equal{of}",
+            advice="Transpose one of them, or correct the size of the weight.",
+        )
+    if found := _TARGET.search(text):
+        squeeze = _only_ones(found[1], found[2])
+        return Cause(
+            title=f"the loss is given a target of shape {found[1]} and an input of shape {found[2]}",
+            advice="Squeeze the input's last dimension, or unsqueeze the target."
+            if squeeze
+            else "Bring both to one shape.",
+            confidence=0.9,
+        )
+    if found := _CAT.search(text):
+        return Cause(
+            title=f"tensor number {found[4]} of `{op}` has {found[3]} where the others have {found[2]}, in another "
+            f"dimension than {found[1]}",
+            advice="All sizes but that of the joined dimension must be equal: check strides, padding and cropping "
+            "of what is joined.",
+            line=_joined(inputs, int(found[4])),
+            evidence={"dimension": int(found[1]), "expected": int(found[2]), "given": int(found[3])},
+        )
+    if found := _VIEW.search(text):
+        return Cause(
+            title=f"`{op}` to [{found[1]}] of {found[2]} values{of}",
+            advice="The sizes must multiply to the number of values: take the batch size from the tensor "
+            "(x.size(0)), not from a constant, "
+            "for the last batch may be smaller.",
+            evidence={"values": int(found[2])},
+        )
+    if "batch_size" in text or "to match target" in text:
+        return Cause(
+            title=f"input and target of the loss differ in the number of samples{of}",
+            advice="Both must come from the same batch; check what reshapes them on the way.",
+        )
+    return None
+
+
+def _only_ones(a: str, b: str) -> bool:
+    strip = [[n for n in re.findall(r"\d+", text) if n != "1"] for text in (a, b)]
+    return strip[0] == strip[1]
+
+
+def _joined(inputs: Mapping[str, Any], number: int) -> Mapping[str, Any] | None:
+    """Where the tensor that differs is made, if it is a variable of the user's."""
+    facts = list(inputs.values())
+    fact = facts[number] if number < len(facts) else {}
+    line: Mapping[str, Any] | None = (fact.get("origin") or {}).get("line")
+    return line
+
+
+def _maker(event: Event, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A tensor that an object keeps has the shape that the line setting it gave; otherwise the raising line says it
+    best."""
+    kept = [fact["line"] for fact in inputs.values() if fact.get("attribute") and fact.get("line")]
+    return kept[0] if len(kept) == 1 else None
+
+
+@family("input-dimensions")
+def input_dimensions(event: Event) -> Cause | None:
+    """A layer takes tensors with a certain number of dimensions and gets one more or less: mostly the batch or the
+    channel dimension is missing."""
+    text = message(event)
+    layer = innermost(event)
+    if found := _DIMENSION.search(text):
+        return Cause(
+            title=f"{layer.get('name', found[3])} takes {found[2]} dimensions (with the batch), but is given "
+            f"{found[4]}",
+            advice="Add the missing dimension (x.unsqueeze(1) for one channel, x.unsqueeze(0) for a batch of one) "
+            "or drop the extra one.",
+            evidence={"layer.input": found[4]},
+            confidence=0.85,
+        )
+    if "dimension" in text and ("expected" in text.lower()) and layer.get("inputs"):
+        return Cause(
+            title=f"{layer['name']} ({layer['type']}) is given a tensor with the wrong number of dimensions: "
+            f"{layer['inputs'][0]['shape']}",
+            advice=f"See the documentation of {layer['type']} for the shape that it takes; the tensor comes from "
+            f"{code(event.get('source'))}.",
+            confidence=0.6,
+        )
+    return None

@@ -1,0 +1,239 @@
+"""What optimizers do to the parameters that they hold: nothing, too much, or with settings that nobody means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.told import parameters, place, stepping
+from tensonde.model.finding import Finding
+
+
+@rule("weights-reset")
+def weights_reset(case: Case) -> list[Finding]:
+    """All weight matrices of an optimizer are given random values again (`nn.init`, `reset_parameters()`) after it has
+    stepped, more than once, and it goes on stepping: what was learnt until then is lost each time. A run for each fold or
+    seed makes a new optimizer as well; resetting one layer now and then is a method.
+    """
+    found = []
+    for reset in case.facts.get("refilled", []):
+        optimizer = case.facts["optimizers"][reset["optimizer"]]
+        if reset["times"] < 2 or reset["matrices"] < reset["of"] or optimizer["steps"] <= reset["last_after_steps"]:
+            continue
+        found.append(
+            Finding(
+                rule="weights-reset",
+                severity="error",
+                title=f"All weights of {optimizer['type']} are initialised again {reset['times']} times while it trains them",
+                advice="Initialise once, before the training loop.",
+                site=None,
+                source=place(reset["line"]),
+                evidence={
+                    "times": reset["times"],
+                    "weight_matrices": reset["matrices"],
+                    "optimizer_steps": optimizer["steps"],
+                },
+                confidence=0.93,
+            )
+        )
+    return found[:1]
+
+
+@rule("optimizer-never-steps")
+def never_steps(case: Case) -> list[Finding]:
+    """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped. Steps
+    that a gradient scaler skips are another matter (`scaler-skips-all`)."""
+    facts = case.facts
+    if case.series("skipped") or _renewed(case):  # others, gone by now, step on its parameters
+        return []
+    backwards = facts.get("sequence", {}).get("backwards", 0)
+    found = []
+    busy = {k for k, optimizer in enumerate(facts.get("optimizers", [])) if optimizer["steps"]}
+    alone = {
+        k for fact in parameters(case).values() if not busy.intersection(fact["optimizers"]) for k in fact["optimizers"]
+    }
+    for k, optimizer in enumerate(facts.get("optimizers", [])):
+        if backwards >= 10 and optimizer["steps"] == 0 and optimizer["had_gradients"] and k in alone:
+            found.append(
+                Finding(
+                    rule="optimizer-never-steps",
+                    severity="error",
+                    title=(
+                        f"{optimizer['type']} is never stepped: {backwards} backward passes changed nothing in its "
+                        f"{optimizer['parameters']} parameters"
+                    ),
+                    advice="Call optimizer.step() after backward().",
+                    source=place(optimizer["made"]),
+                    evidence={"backwards": backwards, "steps": 0},
+                    confidence=0.9,
+                )
+            )
+    return found
+
+
+def _renewed(case: Case) -> list[dict[str, Any]]:
+    """Lines that made an optimizer for (nearly) every step."""
+    return [
+        made for made in case.facts.get("renewed", []) if made["count"] >= 10 and made["steps"] < 1.2 * made["count"]
+    ]
+
+
+@rule("optimizer-made-every-step")
+def made_every_step(case: Case) -> list[Finding]:
+    """A new optimizer is made for every step on the same parameters: what it remembers (momentum, Adam's moments) starts
+    from zero each time, so that Adam becomes sign descent and momentum has no effect.
+
+    Plain SGD remembers nothing and is not meant, nor are inner loops that take several steps with each.
+    """
+    return [
+        Finding(
+            rule="optimizer-made-every-step",
+            severity="error",
+            title=f"A new {made['type']} is made for every step: {made['count']} of them, none remembers anything",
+            advice="Make the optimizer once, before the loop.",
+            step=0,
+            phase="optimizer",
+            source=place(made["line"]),
+            evidence={"made": made["count"], "steps": made["steps"]},
+            confidence=0.93,
+        )
+        for made in _renewed(case)
+        if made["remembers"]
+    ][:1]
+
+
+@rule("learning-rate-zero")
+def learning_rate_zero(case: Case) -> list[Finding]:
+    """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt. Where a scheduler
+    turns a rate above 0 into that, it is the scheduler that is named."""
+    found = []
+    for k, optimizer in enumerate(stepping(case)[:1]):
+        place_in_list = case.facts["optimizers"].index(optimizer)
+        scheduler = next(
+            (
+                s
+                for s in case.facts.get("schedulers", [])
+                if s["optimizer"] == place_in_list and any(rate > 0 for rate in s["base_lrs"])
+            ),
+            None,
+        )
+        for g, group in enumerate(optimizer["groups"][:8]):
+            series = [value for _, value in case.series(f"lr/{g}")]
+            if len(series) >= 5 and all(value == 0 for value in series) and group["parameters"]:
+                found.append(
+                    Finding(
+                        rule="learning-rate-zero",
+                        severity="error",
+                        title=f"The learning rate of {optimizer['type']} is 0 in all {len(series)} steps",
+                        advice="Give the optimizer a learning rate above 0, or look at the scheduler that sets it.",
+                        source=place(scheduler["made"]) if scheduler else place(optimizer["made"]),
+                        evidence={
+                            "group": g,
+                            "steps": len(series),
+                            "optimizer": k,
+                            "scheduler": scheduler["type"] if scheduler else None,
+                        },
+                        confidence=0.95,
+                    )
+                )
+    return found[:1]
+
+
+@rule("weight-decay-dominates")
+def weight_decay(case: Case) -> list[Finding]:
+    """Weight decay pulls harder than the gradient from the start, and the weights shrink towards zero.
+
+    With decay coupled to the gradient (SGD, Adam) the two are compared as they are added, wd * |w| against |g|; with
+    decoupled decay (AdamW) a step shrinks weights by lr * wd, and more than 0.2 % a step is out of all custom.
+    """
+    found = []
+    for optimizer in stepping(case):
+        for group in optimizer["groups"]:
+            decay, lr = float(group.get("weight_decay") or 0), float(group.get("initial_lr", group.get("lr") or 0))
+            decoupled = optimizer["type"] in ("AdamW", "Lion") or group.get("decoupled_weight_decay") is True
+            if decay <= 0:
+                continue
+            shrunk = _shrinking(case, decay)
+            if len(shrunk) < 1:
+                continue
+            if decoupled and lr * decay < 2e-3:
+                continue
+            if not decoupled and decay < 0.02:
+                continue
+            name, shrink, ratio = shrunk[0]
+            momentum = group.get("momentum")
+            swapped = isinstance(momentum, float) and 0 < momentum < 0.05 and decay >= 0.1
+            found.append(
+                Finding(
+                    rule="weight-decay-dominates",
+                    severity="error",
+                    title=(
+                        f"weight_decay={decay:g} of {optimizer['type']} outweighs the gradient: weights decay towards 0"
+                    ),
+                    advice=(
+                        f"momentum={momentum:g} and weight_decay={decay:g} look exchanged: swap them."
+                        if swapped
+                        else "Use a far smaller weight decay (1e-4 to 1e-2 is usual)."
+                    ),
+                    step=0,
+                    site=f"{name}:value",
+                    source=place(optimizer["made"]),
+                    evidence={
+                        "weight_decay": decay,
+                        "lr": lr,
+                        "momentum": momentum,
+                        "decay_over_gradient": ratio,
+                        "norm_left": shrink,
+                        "weights_shrinking": len(shrunk),
+                    },
+                    confidence=0.9,
+                )
+            )
+            break
+    return found
+
+
+def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
+    """(name, share of the norm left, decay over gradient) of weight matrices that decay; empty unless most of them
+    do.
+    """
+    found, matrices = [], 0
+    for name, fact in parameters(case).items():
+        if len(fact["shape"]) < 2 or not fact["optimizers"]:
+            continue
+        values = case.digests(f"{name}:value", ("step", "norm"))
+        gradients = {row["step"]: row["norm"] for row in case.digests(f"{name}:grad", ("step", "norm"))}
+        if len(values) < 8 or values[0]["norm"] <= 0:
+            continue
+        matrices += 1
+        ratios = sorted(
+            decay * row["norm"] / gradients[row["step"]] for row in values if gradients.get(row["step"], 0) > 0
+        )
+        left = values[-1]["norm"] / values[0]["norm"]
+        middle = ratios[len(ratios) // 2] if ratios else float("inf")
+        if left < 0.5 and middle > 0.5:
+            found.append((name, left, middle))
+    return found if matrices and len(found) >= 0.6 * matrices else []
+
+
+@rule("betas-exchanged")
+def betas(case: Case) -> list[Finding]:
+    """Adam with a first beta of 0.99 and more, above the second: the two look exchanged."""
+    for optimizer in stepping(case):
+        for group in optimizer["groups"]:
+            given = group.get("betas")
+            if isinstance(given, list) and len(given) == 2 and given[0] >= 0.99 and given[0] > given[1]:
+                return [
+                    Finding(
+                        rule="betas-exchanged",
+                        severity="warning",
+                        title=f"betas=({given[0]:g}, {given[1]:g}) of {optimizer['type']} look exchanged",
+                        advice="The first is of the mean (0.9), the second of the square (0.999).",
+                        step=0,
+                        phase="optimizer",
+                        source=place(optimizer["made"]),
+                        evidence={"betas": given},
+                        confidence=0.85,
+                    )
+                ]
+    return []

@@ -1,0 +1,246 @@
+"""Numbers too coarse or too small: updates that round away, clipping in the wrong units, steps that are all skipped."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.told import backward_line, parameters, place
+from tensonde.model.finding import Finding
+
+_LOW = ("bfloat16", "float16")
+
+
+@rule("update-rounds-away")
+def underflow(case: Case) -> list[Finding]:
+    """Most weights with a gradient are bit for bit the same after the step: the update is smaller than the
+    weights' resolution.
+
+    Counted on the weights themselves, around real steps with a learning rate above 0. In bfloat16 a weight has 8
+    significant bits, so an update below 1/512 of it is lost; nothing accumulates.
+    """
+    total = unchanged = 0.0
+    worst: tuple[float, str] = (0.0, "")
+    low = looks = 0
+    for name, fact in parameters(case).items():
+        steps = fact.get("steps")
+        if not steps or not steps["elements"]:
+            continue
+        share = steps["unchanged"] / steps["elements"]
+        total += steps["elements"]
+        unchanged += steps["unchanged"]
+        looks = max(looks, steps["looks"])
+        low += fact["dtype"] in _LOW
+        if len(fact["shape"]) >= 2 and share > worst[0]:
+            worst = (share, name)
+    if looks < 3 or not total or unchanged / total < (0.6 if low else 0.9) or not worst[1]:
+        return []
+    fact = parameters(case)[worst[1]]
+    coarse = fact["dtype"] in _LOW
+    optimizer = case.facts["optimizers"][fact["optimizers"][0]] if fact["optimizers"] else None
+    module = case.facts.get("modules", {}).get(fact["owner"], {})
+    share = unchanged / total
+    source = (place(module.get("cast")) if coarse else None) or (place(optimizer["made"]) if optimizer else None)
+    return [
+        Finding(
+            rule="update-rounds-away",
+            severity="error",
+            title=(
+                f"{share:.0%} of the weights do not change in a step: updates are below the resolution of "
+                f"{fact['dtype']}"
+                if coarse
+                else f"{share:.0%} of the weights do not change in a step: the update is too small for them"
+            ),
+            advice=(
+                "Keep the weights in float32 and compute in bfloat16 with torch.autocast, or use an optimizer "
+                "with float32 master weights."
+                if coarse
+                else "Raise the learning rate; look at gradient scaling and clipping before the step."
+            ),
+            step=0,
+            phase="optimizer",
+            site=f"{worst[1]}:value",
+            source=source,
+            evidence={
+                "unchanged_share": round(share, 4),
+                "dtype": fact["dtype"],
+                "lr": optimizer["groups"][0].get("lr") if optimizer else None,
+                "steps_looked_at": looks,
+            },
+            confidence=0.93,
+        )
+    ]
+
+
+@rule("clipped-while-scaled")
+def clip_scaled(case: Case) -> list[Finding]:
+    """Gradients are clipped while they still carry the loss scale: `unscale_` was not called, so the limit means
+    something tens of thousands of times smaller, and every step is clipped.
+    """
+    clip = case.facts.get("clipping", {})
+    looked = clip.get("looked_at", 0)
+    if looked < 2 or clip["scaled"] < 0.8 * looked:
+        return []
+    scale, limit = clip["scale"], clip["limit"]
+    return [
+        Finding(
+            rule="clipped-while-scaled",
+            severity="error",
+            title=f"{clip['kind']} clips gradients that are still scaled by {scale:g}: unscale_ is missing",
+            advice="Call scaler.unscale_(optimizer) after backward() and before clipping.",
+            step=0,
+            phase="optimizer",
+            op=clip["kind"],
+            source=place(clip["line"]),
+            evidence={
+                "scale": scale,
+                "limit": limit,
+                "effective_limit": limit / scale if scale and scale > 0 else None,
+                "norm_before": clip["median_norm"],
+                "calls": looked,
+            },
+            confidence=0.97,
+        )
+    ]
+
+
+@rule("step-on-scaled-gradients")
+def step_scaled(case: Case) -> list[Finding]:
+    """The loss was scaled, and the optimizer is stepped directly, without the scaler and without `unscale_`."""
+    clip = case.facts.get("clipping", {})
+    if clip.get("steps_on_scaled_gradients", 0) < 2:
+        return []
+    return [
+        Finding(
+            rule="step-on-scaled-gradients",
+            severity="error",
+            title=f"The optimizer steps on gradients that are still scaled by {clip['scale']:g}",
+            advice="Call scaler.step(optimizer) and scaler.update() instead of optimizer.step().",
+            step=0,
+            phase="optimizer",
+            source=place(clip["step_line"]),
+            evidence={"scale": clip["scale"], "steps": clip["steps_on_scaled_gradients"]},
+            confidence=0.95,
+        )
+    ]
+
+
+@rule("clip-without-effect")
+def clip_idle(case: Case) -> list[Finding]:
+    """Gradients are clipped when no backward pass has run since the last optimizer step: before backward() or
+    after step(), where clipping has no effect on the update.
+    """
+    clip = case.facts.get("clipping", {})
+    looked = clip.get("looked_at", 0)
+    if looked < 4 or clip["without_backward"] < 0.9 * looked:
+        return []
+    return [
+        Finding(
+            rule="clip-without-effect",
+            severity="warning",
+            title=f"{clip['kind']} is called where it has no effect: not between backward() and step()",
+            advice="Clip after backward() and before optimizer.step().",
+            step=0,
+            phase="optimizer",
+            op=clip["kind"],
+            source=place(clip["line"]),
+            evidence={"calls": looked, "without_backward_before": clip["without_backward"]},
+            confidence=0.9,
+        )
+    ]
+
+
+@rule("scaler-skips-all")
+def skips(case: Case) -> list[Finding]:
+    """The gradient scaler skips (nearly) every optimizer step because gradients are never finite."""
+    skipped = len(case.series("skipped"))
+    if case.steps < 10 or skipped < 0.8 * case.steps:
+        return []
+    optimizer = next(iter(case.facts.get("optimizers", [])), None)
+    return [
+        Finding(
+            rule="scaler-skips-all",
+            severity="error",
+            title=f"The gradient scaler skips {skipped} of {case.steps} steps: gradients are never finite",
+            advice=(
+                "Look for the first op with Inf or NaN in backward; a smaller init_scale helps only if it is the "
+                "scale that overflows."
+            ),
+            phase="optimizer",
+            source=place(optimizer["made"]) if optimizer else None,
+            evidence={"skipped": skipped, "steps": case.steps},
+            confidence=0.85,
+        )
+    ]
+
+
+@rule("clip-limit-tiny")
+def clip_tiny(case: Case) -> list[Finding]:
+    """Clipping cuts gradients to less than a thousandth of their norm at nearly every step, and the optimizer
+    (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale.
+    """
+    clip = case.facts.get("clipping", {})
+    optimizer = next((o for o in case.facts.get("optimizers", []) if o["steps"]), None)
+    limit, norm = clip.get("limit"), clip.get("median_norm")
+    if (
+        not limit
+        or not norm
+        or optimizer is None
+        or optimizer["type"] != "SGD"
+        or clip["scaled"]
+        or norm < 1000 * limit
+    ):
+        return []
+    return [
+        Finding(
+            rule="clip-limit-tiny",
+            severity="warning",
+            title=f"{clip['kind']} cuts gradients of norm {norm:.3g} down to {limit:g}",
+            advice="Clip near the usual norm of the gradients, so that only outliers are cut.",
+            step=0,
+            phase="optimizer",
+            op=clip["kind"],
+            source=place(clip["line"]),
+            evidence={"limit": limit, "median_norm": norm, "calls": clip["calls"]},
+            confidence=0.75,
+        )
+    ]
+
+
+@rule("float16-without-scaling")
+def unscaled(case: Case) -> list[Finding]:
+    """The forward pass runs in float16 by autocast, no scaler is used, and a large part of the gradients is
+    exactly zero: what is below 6e-8 is lost.
+    """
+    trace = case.first
+    if trace is None or not any(op.autocast == "float16" for op in trace.ops):
+        return []
+    if any(scaler["enabled"] for scaler in case.facts.get("clipping", {}).get("scalers", [])):
+        return []
+    lost = []
+    for name, fact in parameters(case).items():
+        if len(fact["shape"]) < 2 or not fact["optimizers"]:
+            continue
+        rows = case.digests(f"{name}:grad", ("count", "zero"))
+        shares = sorted(row["zero"] / row["count"] for row in rows if row["count"])
+        if shares and shares[len(shares) // 2] > 0.3:
+            lost.append((name, shares[len(shares) // 2]))
+    if not lost:
+        return []
+    first = next(op for op in trace.ops if op.autocast == "float16")
+    return [
+        Finding(
+            rule="float16-without-scaling",
+            severity="error",
+            title=f"float16 without loss scaling: {lost[0][1]:.0%} of the gradient of {lost[0][0]} is lost to zero",
+            advice="Use torch.amp.GradScaler around backward and step, or autocast to bfloat16.",
+            step=0,
+            phase="backward",
+            site=f"{lost[0][0]}:grad",
+            source=backward_line(case) or first.source,
+            evidence={
+                "zero_share": {name: round(share, 3) for name, share in lost[:10]},
+                "scaler": None,
+                "first_float16_op": str(first.source),
+            },
+            confidence=0.8,
+        )
+    ]

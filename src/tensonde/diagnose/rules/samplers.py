@@ -1,0 +1,43 @@
+"""Samples that can never be drawn."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.told import place
+from tensonde.model.finding import Finding
+
+PART = 4
+"""A data set may count its samples several times over."""
+
+
+@rule("sampler-weights-too-few")
+def too_few_weights(case: Case) -> list[Finding]:
+    """A WeightedRandomSampler has far fewer weights than its data set has samples (a quarter at most), as when it is given one weight
+    for each class. It draws numbers below the number of its weights: only the first few samples of the data set are
+    ever seen, and they are learnt by heart."""
+    found = []
+    for loader in case.facts.get("loaders", []):
+        drawn, length = loader.get("weighted"), loader.get("length")
+        if not drawn or not length or not loader["steps"] or drawn["weights"] * PART > length:
+            continue
+        found.append(
+            Finding(
+                rule="sampler-weights-too-few",
+                severity="error",
+                title=(
+                    f"WeightedRandomSampler has {drawn['weights']} weights for {length} samples: only the first "
+                    f"{drawn['weights']} are ever drawn"
+                ),
+                advice="Give one weight for each sample: class_weights[labels], not one for each class.",
+                phase="data",
+                source=place(drawn["line"]) or place(loader["made"]),
+                evidence={
+                    "weights": drawn["weights"],
+                    "samples": length,
+                    "draws_in_a_pass": drawn["draws"],
+                    "dataset": loader["dataset"],
+                },
+                confidence=0.96,
+            )
+        )
+    return found[:1]

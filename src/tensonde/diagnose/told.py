@@ -1,0 +1,62 @@
+"""What rules share: reading places from facts, and short lists of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tensonde.diagnose.rule import Case
+from tensonde.model.site import SourceLine
+
+
+def place(given: Mapping[str, Any] | None) -> SourceLine | None:
+    """A line as the facts have it."""
+    return SourceLine(given["file"], given["line"], given.get("code", "")) if given else None
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`."""
+    found = list(names)
+    rest = len(found) - most
+    return ", ".join(found[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def common(names: Iterable[str]) -> str:
+    """The module path that all these parameters have in common, "" if none."""
+    paths = [name.split(".")[:-1] for name in names]
+    if not paths:
+        return ""
+    shared = paths[0]
+    for path in paths[1:]:
+        k = 0
+        while k < min(len(shared), len(path)) and shared[k] == path[k]:
+            k += 1
+        shared = shared[:k]
+    return ".".join(shared)
+
+
+def parameters(case: Case) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = case.facts.get("parameters", {})
+    return found
+
+
+def ended_by_itself(case: Case) -> bool:
+    """The training came to its own end: not stopped early by the user, an exception or a kill."""
+    session = case.rank.session
+    failure = (session.get("exit") or {}).get("exception")
+    return bool(session.get("closed")) and not session.get("ended") and not failure
+
+
+def gradient_rows(case: Case, name: str) -> list[dict[str, Any]]:
+    return case.digests(f"{name}:grad", ("step", "count", "zero", "norm", "absmax", "absmean"))
+
+
+def backward_line(case: Case) -> SourceLine | None:
+    """Where the training calls `backward()`."""
+    loss = case.sites.get("loss:value")
+    return loss.source if loss is not None else None
+
+
+def stepping(case: Case) -> list[dict[str, Any]]:
+    """Optimizers that step."""
+    return [o for o in case.facts.get("optimizers", []) if o["steps"]]

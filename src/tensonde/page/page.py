@@ -1,0 +1,145 @@
+"""The report of a recording as one page: what it was, what went wrong and where, its curves, its hits, its modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensonde.model.finding import Finding
+from tensonde.model.watchpoint import Hit
+from tensonde.page.chart import chart
+from tensonde.page.excerpt import excerpt
+from tensonde.page.markup import mark, number, table, tag, text
+from tensonde.page.style import STYLE
+from tensonde.page.tree import module_tree
+from tensonde.store.reader import Rank, Recording
+from tensonde.version import __version__
+
+HITS = 300
+"""Hits in the table; the rest is counted."""
+
+_LEVEL = {"error": "bad", "warning": "warn", "info": "ok"}
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""A browser that is given the page fetches and runs nothing, whatever a recording holds."""
+
+
+def report(recording: Recording) -> str:
+    ranks = recording.ranks
+    several = len(ranks) > 1
+    parts = [_head(recording), _findings([finding for rank in ranks for finding in rank.findings], recording.live)]
+    for rank in ranks:
+        title = f" of {rank.name}" if several else ""
+        parts += [
+            _charts(rank, title),
+            _hits(rank, title),
+            tag("h2", text(f"Modules{title}")),
+            tag("div", module_tree(rank), class_="tree"),
+        ]
+    if recording.problems:
+        parts += [tag("h2", "Damage"), *(tag("p", text(problem)) for problem in recording.problems)]
+    parts.append(tag("footer", text(f"Made by tensonde {__version__} from {recording.path.name}.")))
+    return document(recording.name, "".join(parts))
+
+
+def document(title: str, body: str) -> str:
+    head = (
+        '<meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">'
+        + tag("title", text(f"{title} · Tensonde"))
+        + tag("style", STYLE)
+    )
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+
+
+def _head(recording: Recording) -> str:
+    first = recording.ranks[0].session if recording.ranks else {}
+    overhead = first.get("overhead")
+    ratio = overhead.get("ratio") if isinstance(overhead, dict) else None
+    facts = {
+        "script": " ".join(
+            map(str, [recording.manifest.get("script") or "?", *(recording.manifest.get("argv") or [])])
+        ),
+        "state": recording.state,
+        "steps": first.get("steps"),
+        "ranks": len(recording.ranks),
+        "framework": " ".join(str(first[key]) for key in ("framework", "framework_version") if first.get(key)),
+        "device": first.get("device"),
+        "started": str(recording.manifest.get("started") or "")[:19].replace("T", " "),
+        "overhead": f"{(ratio - 1) * 100:.1f} %" if isinstance(ratio, (int, float)) else None,
+        "hits": len(recording.hits),
+        "findings": len(recording.findings),
+    }
+    shown = "".join(
+        tag("div", tag("dt", text(name)) + tag("dd", text(value)))
+        for name, value in facts.items()
+        if value not in (None, "")
+    )
+    return tag("h1", text(recording.name)) + tag("dl", shown, class_="facts")
+
+
+def _findings(findings: list[Finding], live: bool) -> str:
+    if not findings:
+        said = "The run still goes on; it is diagnosed when it ends." if live else "No problem found."
+        return tag("h2", "Findings") + tag("p", said, class_="dim")
+    return tag("h2", "Findings") + "".join(_finding(finding) for finding in findings)
+
+
+def _finding(finding: Finding) -> str:
+    when = [f"step {finding.step}" if finding.step is not None else "", finding.phase or "", finding.rule]
+    head = mark(_LEVEL.get(finding.severity, "ok")) + tag("h3", text(finding.title))
+    if finding.caused_by is not None:
+        head += tag("span", f"follows from {finding.caused_by + 1}", class_="badge")
+    head += tag("span", text(" · ".join(part for part in when if part)), class_="dim")
+    body = tag("header", head)
+    if finding.site:
+        body += tag("p", tag("code", text(finding.site)))
+    body += tag("p", text(finding.advice))
+    if finding.evidence:
+        pairs = "".join(
+            tag("dt", text(name)) + tag("dd", text(_value(value))) for name, value in finding.evidence.items()
+        )
+        body += tag("dl", pairs, class_="evidence mono")
+    if finding.source is not None:
+        lines = excerpt(finding.source, 3) or [(finding.source.line, finding.source.code, True)]
+        code = "".join(
+            tag("span", f"<i>{line}</i>{text(content) or ' '}", class_="on" if marked else None)
+            for line, content, marked in lines
+        )
+        body += tag("p", text(finding.source), class_="mono dim") + tag("pre", code)
+    follows = " follows" if finding.caused_by is not None else ""
+    return tag("article", body, class_=f"card {finding.severity}{follows}")
+
+
+def _value(value: Any) -> str:
+    return number(value) if isinstance(value, (int, float)) else str(value)
+
+
+def _charts(rank: Rank, title: str) -> str:
+    table_ = rank.scalars()
+    series: dict[str, list[tuple[int, float]]] = {}
+    for step, name, value in zip(*(table_[column].to_pylist() for column in ("step", "name", "value")), strict=True):
+        series.setdefault(name, []).append((step, float("nan") if value is None else value))
+    if not series:
+        return ""
+    order = sorted(series, key=lambda name: (name != "loss", not name.startswith("lr"), name.endswith("seconds"), name))
+    return tag("h2", text(f"Curves{title}")) + tag(
+        "div", "".join(chart(name, series[name]) for name in order[:24]), class_="charts"
+    )
+
+
+def _hits(rank: Rank, title: str) -> str:
+    if not rank.hits:
+        return ""
+    rows = [_hit(hit) for hit in rank.hits[:HITS]]
+    more = f" (the first {HITS} of {len(rank.hits)})" if len(rank.hits) > HITS else ""
+    head = ["Step", "Phase", "Site", "Condition", "Set", "Seen"]
+    return tag("h2", text(f"Hits{title}{more}")) + tag("div", table(head, rows), class_="scroll")
+
+
+def _hit(hit: Hit) -> list[str]:
+    preset = ", ".join(f"{name} {number(value)}" for name, value in hit.preset.items())
+    actual = ", ".join(f"{name} = {number(value)}" for name, value in hit.actual.items())
+    cells = [str(hit.moment.step), str(hit.moment.phase)]
+    return [text(cell) for cell in cells] + [
+        tag("code", text(cell)) for cell in (hit.site, hit.condition, preset, actual)
+    ]

@@ -1,0 +1,161 @@
+"""What an agent has yet to send: bounded, and with an order of importance.
+
+Hits, stops and events are kept until the hub has acknowledged them, and longer, so that a hub that was started anew gets them again. Digests,
+scalars and the state are only of use while they are fresh: newer ones take the place of what was not sent in time, which is counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+
+from tensonde.digest.layout import ROW
+from tensonde.protocol.messages import Digests, Kept, Message, Scalars, Sites, State
+
+MOST_KEPT = 100_000
+MOST_SCALARS = 4096
+BATCH = 1000
+SITES_A_FRAME = 10_000
+Array = np.ndarray[Any, Any]
+
+
+class Outbox:
+    """Any thread. `take` blocks until there is something to send; all else returns at once."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._kept: deque[Kept] = deque(maxlen=MOST_KEPT)
+        self._seq = 0
+        self._sent = 0
+        """The last `seq` that was given out to be sent on this connection."""
+        self._replies: deque[Message] = deque()
+        self._sites: list[dict[str, Any]] = []
+        self._sites_sent = 0
+        self._rows: Array = np.empty(0, ROW)
+        self._ords: Array = np.empty(0, np.int64)
+        self._scalars: dict[str, list[tuple[int, float]]] = {}
+        self._state: State | None = None
+        self._last_state: State | None = None
+        self._open = False
+        self.dropped = 0
+        self.acknowledged = 0
+
+    # -- filling ---------------------------------------------------------------------------------
+
+    def keep(self, kind: Any, **fields: Any) -> int:
+        """A message that must arrive."""
+        with self._changed:
+            self._seq += 1
+            self._kept.append(kind(seq=self._seq, **fields))
+            self._changed.notify_all()
+            return self._seq
+
+    def reply(self, message: Message) -> None:
+        with self._changed:
+            self._replies.append(message)
+            self._changed.notify_all()
+
+    def site(self, entry: dict[str, Any]) -> None:
+        with self._changed:
+            self._sites.append(entry)
+            self._changed.notify_all()
+
+    def digests(self, rows: Array, first: int) -> None:
+        """Copies the latest row of each site."""
+        sites = rows["site"]
+        last = np.full(int(sites.max(initial=-1)) + 1, -1, np.int64)
+        last[sites] = np.arange(len(rows))
+        chosen = np.sort(last[last >= 0])
+        newest, ords = rows[chosen], chosen + first
+        with self._changed:
+            if len(self._rows):
+                stale = np.isin(self._rows["site"], newest["site"])
+                self.dropped += int(stale.sum())
+                newest = np.concatenate([self._rows[~stale], newest])
+                ords = np.concatenate([self._ords[~stale], ords])
+            self._rows, self._ords = newest, ords
+            if self._open:
+                self._changed.notify_all()
+
+    def scalars(self, step: int, values: dict[str, float]) -> None:
+        with self._changed:
+            for name, value in values.items():
+                series = self._scalars.setdefault(name, [])
+                series.append((step, float(value)))
+                if len(series) > MOST_SCALARS:
+                    del series[::2]
+                    self.dropped += MOST_SCALARS // 2
+
+    def state(self, state: State) -> None:
+        with self._changed:
+            if state != self._last_state:
+                self._state = self._last_state = state
+                self._changed.notify_all()
+
+    # -- emptying --------------------------------------------------------------------------------
+
+    def connected(self, ack: int) -> None:
+        """A hub that has seen everything up to `ack` listens now."""
+        with self._changed:
+            self._sent = ack
+            self._sites_sent = 0
+            self._state = self._last_state
+            self._open = True
+            self._changed.notify_all()
+
+    def disconnected(self) -> None:
+        with self._changed:
+            self._open = False
+            self._replies.clear()  # whoever asked is gone
+            self._changed.notify_all()
+
+    def acknowledge(self, seq: int) -> None:
+        with self._changed:
+            self.acknowledged = max(self.acknowledged, seq)
+            self._changed.notify_all()
+
+    def take(self, timeout: float | None = None) -> list[Message]:
+        """What is to be sent now; [] when the time is over or the hub is gone. What was observed comes before what was made of it."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._open or self._has_more(), timeout) or not self._open:
+                return []
+            found: list[Message] = list(self._replies)
+            self._replies.clear()
+            if self._sites_sent < len(self._sites):
+                end = self._sites_sent + SITES_A_FRAME
+                found.append(Sites(sites=self._sites[self._sites_sent : end]))
+                self._sites_sent = min(end, len(self._sites))
+            if self._state is not None:
+                found.append(self._state)
+                self._state = None
+            if self._scalars:
+                found.append(Scalars(values=self._scalars))
+                self._scalars = {}
+            if len(self._rows):
+                found.append(Digests(ords=self._ords.tobytes(), rows=self._rows.tobytes(), dropped=self.dropped))
+                self._rows, self._ords = self._rows[:0], self._ords[:0]
+            if self._seq > self._sent:
+                waiting = list(takewhile(lambda message: message.seq > self._sent, reversed(self._kept)))
+                new = waiting[: -BATCH - 1 : -1]  # the oldest of them, in order
+                self._sent = new[-1].seq if new else self._seq
+                found += new
+            return found
+
+    def _has_more(self) -> bool:
+        return bool(
+            self._replies
+            or self._sites_sent < len(self._sites)
+            or self._seq > self._sent
+            or self._state
+            or len(self._rows)
+        )
+
+    def settled(self, seq: int, timeout: float) -> bool:
+        """Waits until the hub has acknowledged `seq`; False when it has not in time, or is gone."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.acknowledged >= seq or not self._open, timeout)
+            return self.acknowledged >= seq

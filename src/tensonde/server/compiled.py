@@ -1,0 +1,87 @@
+"""Compiled graphs of a recording, as sources of the graph endpoint and of node details.
+
+One source a compiled region: its forward graph and, where there is one, its backward graph. The recording holds them in
+the endpoint's own columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensonde.model.graph import GraphRecord
+from tensonde.server.place import Place
+
+Json = dict[str, Any]
+_COLUMNS = ("name", "kind", "type", "scope", "source", "phase", "op", "site")
+
+
+def regions(place: Place) -> dict[str, list[GraphRecord]]:
+    """By the id of the source, in the order compiled; the forward graph first."""
+    found: dict[str, list[GraphRecord]] = {}
+    for graph in place.recorded.graphs() if place.recorded is not None else []:
+        found.setdefault(f"compiled:{graph.region}", []).append(graph)
+    return {id: sorted(graphs, key=lambda graph: graph.phase == "backward") for id, graphs in found.items()}
+
+
+def label(graphs: list[GraphRecord]) -> str:
+    first = graphs[0]
+    where = f" {first.source}" if first.source else ""
+    again = ", compiled again" if first.reason else ""
+    return f"compiled{where} ({first.backend}{again})"
+
+
+def names(graph: GraphRecord) -> list[str]:
+    """As in eager mode where the node has an address (`1/relu#0`), else the compiler's own (`primals_1`)."""
+    pairs = zip(graph.nodes["site"], graph.nodes["name"], strict=True)
+    return [site.rpartition(":")[0] if site else name for site, name in pairs]
+
+
+def columns(graphs: list[GraphRecord], phase: str) -> Json:
+    """Nodes, edges and scopes of those of the graphs that belong to the phase, one after the other."""
+    nodes: dict[str, list[Any]] = {name: [] for name in (*_COLUMNS, "health")}
+    edges: dict[str, list[int]] = {"from": [], "to": []}
+    scopes: dict[str, list[Any]] = {"name": [], "type": [], "parent": []}
+    places: dict[str, int] = {}
+    for graph in graphs:
+        if phase not in ("all", graph.phase):
+            continue
+        base = len(nodes["name"])
+        scope_of = _scopes(graph, scopes, places)
+        for name in _COLUMNS:
+            nodes[name] += names(graph) if name == "name" else graph.nodes[name]
+        nodes["scope"][base:] = [scope_of[scope] if scope >= 0 else -1 for scope in graph.nodes["scope"]]
+        nodes["health"] += ["none"] * len(graph.nodes["name"])
+        for end in ("from", "to"):
+            edges[end] += [base + node for node in graph.edges[end]]
+    return {"nodes": nodes, "edges": edges, "scopes": scopes}
+
+
+def _scopes(graph: GraphRecord, into: dict[str, list[Any]], places: dict[str, int]) -> list[int]:
+    """Where the scopes of this graph are among all; one name is one scope."""
+    found: list[int] = []
+    for name, type, parent in zip(graph.scopes["name"], graph.scopes["type"], graph.scopes["parent"], strict=True):
+        if name not in places:
+            places[name] = len(into["name"])
+            into["name"].append(name)
+            into["type"].append(type)
+            into["parent"].append(found[parent] if 0 <= parent < len(found) else -1)
+        found.append(places[name])
+    return found
+
+
+def find(place: Place, name: str) -> tuple[GraphRecord, int] | None:
+    """The node of that name, in the first graph that has one."""
+    for graphs in regions(place).values():
+        for graph in graphs:
+            known = names(graph)
+            if name in known:
+                return graph, known.index(name)
+    return None
+
+
+def neighbours(graph: GraphRecord, node: int) -> tuple[list[str], list[str]]:
+    known = names(graph)
+    pairs = list(zip(graph.edges["from"], graph.edges["to"], strict=True))
+    before = dict.fromkeys(known[origin] for origin, target in pairs if target == node)
+    after = dict.fromkeys(known[target] for origin, target in pairs if origin == node)
+    return list(before), list(after)

@@ -1,0 +1,238 @@
+"""Live sessions: one for each rank whose agent has called, also while it is away.
+
+Everything here happens in the hub's event loop, except where it says "any thread".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+
+from tensonde.digest.layout import ROW
+from tensonde.model.site import Site
+from tensonde.model.watchpoint import Hit
+from tensonde.protocol import messages
+from tensonde.protocol.codec import BadFrame, encode
+from tensonde.server.livestore import LiveStore
+from tensonde.server.refusals import AgentGone, NotNow, Refusal
+from tensonde.store.codec import hit_in, site_in
+
+log = logging.getLogger("tensonde.hub")
+
+MOST_HITS = 100_000
+MOST_EVENTS = 10_000
+MOST_SITES = 1_000_000
+ANSWER_SECONDS = 30.0
+ACK_EVERY = 0.1
+Json = dict[str, Any]
+Array = np.ndarray[Any, Any]
+Send = Callable[[bytes], Awaitable[None]]
+
+
+class LiveRank:
+    """What the agent of one rank has said, and the way to ask it."""
+
+    def __init__(self, run: str, hello: messages.Hello, loop: asyncio.AbstractEventLoop) -> None:
+        self.run, self.name, self.rank = run, hello.rank_name, hello.rank
+        self.hello, self.session = hello, hello.session
+        self.loop = loop
+        self.facts = hello.facts
+        self.sites: dict[int, Site] = {}
+        self.hits: deque[Hit] = deque(maxlen=MOST_HITS)
+        self.hit_count = 0
+        self.addresses: dict[str, Site] = {}
+        self.hit_steps: Array = np.full(64, -1, np.int64)
+        """By site, the step of its last hit."""
+        self.events: deque[Json] = deque(maxlen=MOST_EVENTS)
+        self.event_count = 0
+        self.store = LiveStore()
+        self.state = messages.State(step=0)
+        self.stop: Json | None = None
+        self.finished = False
+        self.diagnosed = False
+        self.dropped = 0
+        self.seq = 0
+        self.seen_at = time.monotonic()
+        self._send: Send | None = None
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[messages.Reply]] = {}
+        self._acked = 0
+
+    @property
+    def connected(self) -> bool:
+        return self._send is not None
+
+    @property
+    def step(self) -> int:
+        return self.state.step
+
+    def scalars(self) -> dict[str, tuple[Array, Array]]:
+        """Any thread."""
+        return self.store.scalars()
+
+    @property
+    def stop_step(self) -> int | None:
+        return None if self.stop is None else int(self.stop["step"])
+
+    @property
+    def word(self) -> str:
+        if self.finished:
+            return "finished"
+        if not self.connected:
+            return "lost"
+        return "stopped" if self.stop is not None else "running"
+
+    # -- what the agent says ---------------------------------------------------------------------
+
+    def attach(self, send: Send, hello: messages.Hello) -> None:
+        self.hello, self.facts = hello, hello.facts
+        self._send, self.seen_at = send, time.monotonic()
+
+    def detach(self, send: Send) -> None:
+        """Its connection is gone; not if another one has taken its place."""
+        if self._send is not send:
+            return
+        self._send, self.seen_at = None, time.monotonic()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(
+                    AgentGone("the training's connection to the hub was lost; try again when it is back.")
+                )
+        self._waiting.clear()
+
+    def take(self, message: messages.FromAgent) -> Json | None:
+        """What changed, in words for those who look on; None if nothing did."""
+        self.seen_at = time.monotonic()
+        if isinstance(message, messages.Kept):
+            if message.seq <= self.seq:
+                return None  # sent again after a reconnect
+            self.seq = message.seq
+        match message:
+            case messages.Digests():
+                return self._digests(message)
+            case messages.State():
+                self.state = message
+                return {"type": "state"}
+            case messages.Scalars():
+                self.store.add_scalars(message.values)
+                return {
+                    "type": "scalars",
+                    "values": {name: pairs[-1] for name, pairs in message.values.items() if pairs},
+                }
+            case messages.Sites():
+                return self._sites(message)
+            case messages.Hit():
+                return self._hit(message)
+            case messages.Event():
+                self.events.append(message.event)
+                self.event_count += 1
+                return {"type": "event", "event": {**message.event, "ord": self.event_count - 1}}
+            case messages.Stopped():
+                self.stop = message.stop
+                return {"type": "stop", "stop": message.stop}
+            case messages.Resumed():
+                self.stop = None
+                return {"type": "state"}
+            case messages.Bye():
+                self.finished, self.stop = True, None
+                return {"type": "state"}
+            case messages.Reply():
+                future = self._waiting.pop(message.id, None)
+                if future is not None and not future.done():
+                    future.set_result(message)
+                return None
+            case messages.Hello():
+                raise BadFrame("a second hello on one connection.")
+        return None
+
+    def _digests(self, message: messages.Digests) -> Json | None:
+        if len(message.rows) % ROW.itemsize or len(message.ords) != len(message.rows) // ROW.itemsize * 8:
+            raise BadFrame(f"{len(message.rows)} bytes of rows with {len(message.ords)} bytes of places.")
+        rows = np.frombuffer(message.rows, ROW)
+        if len(rows) and not ((rows["site"] >= 0) & (rows["site"] < MOST_SITES)).all():
+            raise BadFrame("a digest of a site whose number is out of range.")
+        self.dropped = message.dropped
+        fresh = self.store.add(np.frombuffer(message.ords, np.int64), rows)
+        return {"type": "digests", "rows": fresh} if len(fresh) else None
+
+    def _sites(self, message: messages.Sites) -> Json | None:
+        try:
+            found = [site_in(entry) for entry in message.sites]
+        except (KeyError, TypeError, ValueError) as problem:
+            raise BadFrame(f"a site that cannot be read: {problem!r}.") from None
+        if any(not 0 <= site.id < MOST_SITES for site in found):
+            raise BadFrame("a site whose number is out of range.")
+        new = {site.id: site for site in found if site.id not in self.sites}
+        if not new:
+            return None
+        self.sites = {**self.sites, **new}  # readers in other threads keep the old ones
+        self.addresses = {**self.addresses, **{site.address: site for site in new.values()}}
+        return {"type": "sites", "count": len(self.sites)}
+
+    def _hit(self, message: messages.Hit) -> Json | None:
+        try:
+            hit = hit_in(message.hit)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise BadFrame(f"a hit that cannot be read: {problem!r}.") from None
+        self.hits.append(hit)
+        site = self.addresses.get(hit.site)
+        if site is not None:
+            if site.id >= len(self.hit_steps):
+                grown = np.full(2 * site.id + 2, -1, np.int64)
+                grown[: len(self.hit_steps)] = self.hit_steps
+                self.hit_steps = grown
+            self.hit_steps[site.id] = hit.moment.step
+        self.hit_count = max(self.hit_count, message.ord + 1)
+        return {"type": "hit", "ord": message.ord, "hit": hit}
+
+    async def send(self, frame: bytes) -> None:
+        """If it is there; a connection that breaks now is noticed by its reader."""
+        if self._send is not None:
+            with contextlib.suppress(OSError, RuntimeError):
+                await self._send(frame)
+
+    def to_acknowledge(self) -> int | None:
+        if self.seq == self._acked:
+            return None
+        self._acked = self.seq
+        return self.seq
+
+    # -- asking it -------------------------------------------------------------------------------
+
+    async def ask(
+        self, kind: messages.RequestKind, timeout: float = ANSWER_SECONDS, /, **arguments: Any
+    ) -> messages.Reply:
+        """Its answer. Raises a Refusal where it is away, does not answer in time, or refuses."""
+        if self._send is None:
+            raise NotNow("the training is not connected to this hub.")
+        number = next(self._numbers)
+        future: asyncio.Future[messages.Reply] = self.loop.create_future()
+        self._waiting[number] = future
+        try:
+            await self._send(encode(messages.Request(id=number, kind=kind, arguments=arguments)))
+            reply = await asyncio.wait_for(future, timeout)
+        except TimeoutError:
+            raise AgentGone(
+                f"the training did not answer within {timeout:g} s; it may be busy between two of its steps."
+            ) from None
+        except (OSError, RuntimeError):
+            raise AgentGone("the training's connection to the hub was lost; try again when it is back.") from None
+        finally:
+            self._waiting.pop(number, None)
+        if reply.error:
+            refusal = Refusal(reply.error)
+            refusal.status = reply.status
+            raise refusal
+        return reply
+
+    def ask_now(self, kind: messages.RequestKind, /, **arguments: Any) -> messages.Reply:
+        """The same from any thread but the loop's."""
+        return asyncio.run_coroutine_threadsafe(self.ask(kind, **arguments), self.loop).result()

@@ -1,0 +1,59 @@
+"""What was noticed: hits, findings and events, and what they point to."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict
+
+from tensonde.server.models.common import Model, Source
+from tensonde.server.models.runs import Hit
+
+
+class Hits(Model):
+    hits: list[Hit]
+    total: int
+
+
+class Finding(Model):
+    """As in the report."""
+
+    rule: str
+    severity: Literal["error", "warning", "info"]
+    title: str
+    advice: str
+    step: int | None = None
+    phase: str | None = None
+    rank: int = 0
+    site: str | None = None
+    op: str | None = None
+    source: Source | None = None
+    evidence: dict[str, Any] = {}
+    confidence: float = 1.0
+    caused_by: int | None = None
+
+
+class Event(Model):
+    model_config = ConfigDict(extra="allow")
+    ord: int
+    kind: str
+    time: str = ""
+
+
+class Events(Model):
+    events: list[Event]
+    total: int
+
+
+class Excerpt(Model):
+    """Lines of a source file, from `first` on."""
+
+    file: str
+    first: int
+    lines: list[str]
+    line: int
+
+
+class Settings(Model):
+    optimizers: list[dict[str, Any]]
+    modules: list[dict[str, Any]]

@@ -1,0 +1,165 @@
+"""Browsers and terminals that look on, each at its own pace.
+
+Hits, stops, findings and events are queued and never dropped: one who does not read them is told that it lags behind, and reads them again by
+their numbers. States, digests and scalars are only of use while fresh: of each place the latest waits, and what it replaces is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tensonde.model.site import Role
+from tensonde.server.live import LiveRank
+from tensonde.server.numbers import numbers
+from tensonde.server.reading import LARGE, hit_out
+
+Json = dict[str, Any]
+Array = np.ndarray[Any, Any]
+Key = tuple[str, str]
+TICK = 0.2
+"""Digests and scalars of a place go out at most so often."""
+MOST_WAITING = 10_000
+
+
+def encode(message: Json) -> str:
+    return msgspec.json.encode(message).decode()
+
+
+class Onlooker:
+    """One connection. In the event loop."""
+
+    def __init__(self) -> None:
+        self.places: set[Key] = set()
+        self.dropped = 0
+        self._queue: deque[str] = deque()
+        self._fresh: dict[tuple[str, Key], tuple[str, int]] = {}
+        self._wake = asyncio.Event()
+        self._lagged = False
+
+    def tell(self, text: str) -> None:
+        """What must arrive."""
+        if len(self._queue) >= MOST_WAITING:
+            self._queue.clear()
+            self._lagged = True
+        self._queue.append(text)
+        self._wake.set()
+
+    def show(self, kind: str, place: Key, text: str, size: int = 0) -> None:
+        """What is of use while it is fresh."""
+        before = self._fresh.pop((kind, place), None)
+        if before is not None:
+            self.dropped += before[1]
+        self._fresh[kind, place] = (text, size)
+        self._wake.set()
+
+    async def take(self) -> list[str]:
+        """What is to be sent now; waits for something."""
+        await self._wake.wait()
+        self._wake.clear()
+        found = [encode({"type": "lagged", "dropped": self.dropped})] if self._lagged else []
+        self._lagged = False
+        found += self._queue
+        self._queue.clear()
+        found += [text for text, _ in self._fresh.values()]
+        self._fresh.clear()
+        return found
+
+
+class Gallery:
+    """All onlookers. In the event loop."""
+
+    def __init__(self) -> None:
+        self.onlookers: set[Onlooker] = set()
+        self._rows: dict[Key, list[Array]] = {}
+        self._scalars: dict[Key, dict[str, tuple[int, float]]] = {}
+        self._ranks: dict[Key, LiveRank] = {}
+
+    def looking_at(self, place: Key) -> list[Onlooker]:
+        return [one for one in self.onlookers if place in one.places]
+
+    def tell(self, place: Key, message: Json) -> None:
+        to = self.looking_at(place)
+        if to:
+            text = encode({**message, "run": place[0], "rank": place[1]})
+            for one in to:
+                one.tell(text)
+
+    def changed(self, live: LiveRank, change: Json, state: Json) -> None:
+        """Something that an agent said."""
+        place = (live.run, live.name)
+        match change["type"]:
+            case "digests" | "scalars" if not self.looking_at(place):
+                return
+            case "digests":
+                self._rows.setdefault(place, []).append(change["rows"])
+                self._ranks[place] = live
+            case "scalars":
+                self._scalars.setdefault(place, {}).update(change["values"])
+            case "state":
+                for one in self.looking_at(place):
+                    one.show(
+                        "state", place, encode({"type": "state", "run": place[0], "rank": place[1], "state": state})
+                    )
+            case "hit":
+                self.tell(place, {"type": "hit", "hit": hit_out(change["ord"], change["hit"], live.addresses)})
+            case "stop":
+                self.tell(place, change)
+                self.tell(place, {"type": "state", "state": state})
+            case _:
+                self.tell(place, change)
+
+    def tick(self) -> None:
+        """Sends what is fresh."""
+        rows, self._rows = self._rows, {}
+        for place, waiting in rows.items():
+            live = self._ranks[place]
+            latest = latest_of(waiting)
+            text = encode(digests_out(live, place, latest))
+            for one in self.looking_at(place):
+                one.show("digests", place, text, len(latest))
+        scalars, self._scalars = self._scalars, {}
+        for place, values in scalars.items():
+            step = max((pair[0] for pair in values.values()), default=0)
+            shown = {name: numbers(np.array([value]))[0] for name, (_, value) in values.items()}
+            text = encode({"type": "scalars", "run": place[0], "rank": place[1], "step": step, "values": shown})
+            for one in self.looking_at(place):
+                one.show("scalars", place, text)
+
+
+def latest_of(parts: list[Array]) -> Array:
+    """The last row of each site."""
+    rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    last = np.full(int(rows["site"].max(initial=-1)) + 1, -1, np.int64)
+    last[rows["site"]] = np.arange(len(rows))
+    return rows[np.sort(last[last >= 0])]
+
+
+def digests_out(live: LiveRank, place: Key, rows: Array) -> Json:
+    sites = rows["site"].tolist()
+    return {
+        "type": "digests", "run": place[0], "rank": place[1], "step": int(rows["step"].max()), "sites": sites,
+        "status": health(live, rows), "absmax": numbers(rows["absmax"]), "norm": numbers(rows["norm"]), "dropped": live.dropped,
+    }  # fmt: skip
+
+
+def health(live: LiveRank, rows: Array) -> list[str]:
+    """As `reading.health`, of rows that have just come."""
+    bad = (rows["nan"] + rows["pos_inf"] + rows["neg_inf"]) > 0
+    large = np.nan_to_num(rows["absmax"], nan=0.0) > LARGE
+    empty = (rows["zero"] == rows["count"]) & (rows["count"] > 1)
+    sites = rows["site"]
+    last = np.where(sites < len(live.hit_steps), live.hit_steps[np.minimum(sites, len(live.hit_steps) - 1)], -1)
+    bad |= last == rows["step"]
+    warn = (last >= 0) & ~bad
+    for k in np.flatnonzero((large | empty) & ~bad & ~warn).tolist():
+        site = live.sites.get(int(sites[k]))
+        if site is not None:
+            gradient = site.role in (Role.GRAD, Role.GRAD_IN)
+            warn[k] = (empty[k] and gradient) or (large[k] and site.dtype.startswith(("float", "bfloat", "complex")))
+    found: list[str] = np.where(bad, "bad", np.where(warn, "warn", np.where(rows["count"] > 0, "ok", "none"))).tolist()
+    return found

@@ -1,0 +1,241 @@
+"""Answers from digests, scalars, hits and events of a place, as plain values in the shape of `models`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tensonde.digest.layout import COUNTS, EXPONENT_BINS, STATS
+from tensonde.errors import UsageError
+from tensonde.model.moment import Phase
+from tensonde.model.site import Kind, Role, Site, SourceLine
+from tensonde.model.watchpoint import Hit
+from tensonde.server.columns import Segment, gather, latest, thin
+from tensonde.server.numbers import number, numbers
+from tensonde.server.place import Place
+from tensonde.server.refusals import NotFound
+from tensonde.store.codec import finding_out
+from tensonde.store.files import plain
+from tensonde.watch.pattern import Pattern
+from tensonde.watch.suggest import nearest
+from tensonde.watch.vocabulary import DERIVED
+
+Json = dict[str, Any]
+Array = np.ndarray[Any, Any]
+STORED = (*COUNTS, *STATS)
+_PHASES = {int(phase): str(phase) for phase in Phase}
+LARGE = 65504.0
+"""The largest float16: what is beyond it is on its way out of half precision."""
+
+
+def site_out(site: Site) -> Json:
+    return {
+        "id": site.id, "address": site.address, "name": site.name, "role": str(site.role), "kind": str(site.kind),
+        "index": site.index, "type": site.type, "trainable": site.trainable, "shape": list(site.shape),
+        "dtype": site.dtype, "source": source_out(site.source),
+    }  # fmt: skip
+
+
+def source_out(source: SourceLine | None) -> Json | None:
+    return None if source is None else {"file": source.file, "line": source.line, "code": source.code}
+
+
+def hit_out(ord: int, hit: Hit, sites: dict[str, Site]) -> Json:
+    known = sites.get(hit.site)
+    return {
+        "ord": ord, "watchpoint": hit.watchpoint, "site": hit.site, "step": hit.moment.step,
+        "phase": str(hit.moment.phase), "call": hit.moment.call, "condition": hit.condition,
+        "preset": plain(dict(hit.preset)), "actual": plain(dict(hit.actual)),
+        "source": source_out(known.source) if known is not None else None,
+    }  # fmt: skip
+
+
+def known_site(place: Place, address: str) -> Site:
+    """Raises NotFound with a sentence."""
+    known = place.addresses
+    found = known.get(address)
+    if found is None:
+        close = nearest(address, known)
+        hint = f"; the nearest are {', '.join(close)}" if close else ""
+        raise NotFound(f"there is no site {address!r} in {place.name}{hint}.")
+    return found
+
+
+def field(segment_column: Any, name: str) -> Array:
+    """A stored or derived field of rows; `segment_column` gives a stored one."""
+    if name in STORED or name in ("step", "call"):
+        return np.asarray(segment_column(name), np.float64)
+    with np.errstate(all="ignore"):
+        return np.asarray(DERIVED[name][1](lambda other: field(segment_column, other)), np.float64)
+
+
+def _sources_of(name: str) -> list[str]:
+    """Which stored fields a field is made of."""
+    if name in STORED or name in ("step", "call"):
+        return [name]
+    if name not in DERIVED:
+        raise UsageError(f"there is no field {name!r}; there are {', '.join((*STORED, *DERIVED))}.")
+    asked: list[str] = []
+
+    def get(other: str) -> Array:
+        asked.extend(_sources_of(other))
+        return np.ones(1)
+
+    DERIVED[name][1](get)
+    return asked
+
+
+def digests(place: Place, address: str, fields: list[str], steps: tuple[int, int] | None, points: int) -> Json:
+    site = known_site(place, address)
+    needed = {source for name in fields for source in _sources_of(name)}
+    columns = gather(place.segments(), site.id, ("call", "phase", *sorted(needed)), steps)
+    found = {name: field(lambda n: columns[n], name) for name in fields}
+    total = len(columns["step"])
+    rows = thin(next(iter(found.values())) if found else columns["step"].astype(np.float64), points)
+    return {
+        "site": address,
+        "step": columns["step"][rows].astype(np.int64).tolist(),
+        "call": columns["call"][rows].astype(np.int64).tolist(),
+        "phase": [_PHASES.get(int(code), str(code)) for code in columns["phase"][rows].tolist()],
+        "fields": {name: numbers(values[rows]) for name, values in found.items()},
+        "thinned": len(rows) < total,
+    }
+
+
+def histograms(place: Place, address: str, steps: tuple[int, int] | None, points: int) -> Json:
+    site = known_site(place, address)
+    columns = gather(place.segments(), site.id, ("exponents",), steps)
+    total = len(columns["step"])
+    rows = np.unique(np.linspace(0, total - 1, min(points, total)).astype(np.int64)) if total else np.empty(0, np.int64)
+    counts = columns["exponents"][rows] if total else np.empty((0, EXPONENT_BINS))
+    edges = [0.0, *(2.0 ** (2 * k - 40) for k in range(1, EXPONENT_BINS)), "Infinity"]
+    return {
+        "site": address, "step": columns["step"][rows].astype(np.int64).tolist() if total else [],
+        "edges": edges, "counts": counts.astype(np.int64).tolist(),
+    }  # fmt: skip
+
+
+def status(place: Place, step: int | None, shown: str) -> Json:
+    at = place.last_step if step is None else step
+    wanted = "absmax" if shown == "health" else shown
+    needed = list(
+        dict.fromkeys(["step", "nan", "pos_inf", "neg_inf", "absmax", "zero", "count", "norm", *_sources_of(wanted)])
+    )
+    sites, columns = _latest_columns(place.segments(), at, needed)
+    values = field(lambda name: columns[name], wanted)
+    return {
+        "step": at, "sites": sites.tolist(), "value": numbers(values),
+        "status": health(place, sites, columns, at),
+    }  # fmt: skip
+
+
+def _latest_columns(segments: list[Segment], at: int | None, names: list[str]) -> tuple[Array, dict[str, Array]]:
+    sites, picked = latest(segments, at)
+    columns = {
+        name: np.concatenate([segment.column(name)[rows] for segment, rows in picked]) if picked else np.empty(0)
+        for name in names
+    }
+    return sites.astype(np.int64), columns
+
+
+def health(place: Place, sites: Array, columns: dict[str, Array], at: int) -> list[str]:
+    """bad: NaN, Inf, or a hit at this very step; warn: a hit before, a magnitude beyond float16's, a gradient that is all zero."""
+    known = place.sites
+    hit_now: set[str] = set()
+    hit_before: set[str] = set()
+    for hit in place.hits:
+        if hit.moment.step <= at:
+            (hit_now if hit.moment.step == at else hit_before).add(hit.site)
+    bad = (columns["nan"] + columns["pos_inf"] + columns["neg_inf"]) > 0
+    large = np.nan_to_num(columns["absmax"], nan=0.0) > LARGE
+    empty = (columns["zero"] == columns["count"]) & (columns["count"] > 1)
+    found = []
+    for k, id in enumerate(sites.tolist()):
+        site = known.get(id)
+        address = site.address if site is not None else ""
+        if bad[k] or address in hit_now:
+            found.append("bad")
+        elif address in hit_before or (large[k] and not _integral(site)) or (empty[k] and _is_gradient(site)):
+            found.append("warn")
+        else:
+            found.append("ok" if columns["count"][k] else "none")
+    return found
+
+
+def _is_gradient(site: Site | None) -> bool:
+    return site is not None and site.role in (Role.GRAD, Role.GRAD_IN) and site.kind is not Kind.BUFFER
+
+
+def _integral(site: Site | None) -> bool:
+    return site is not None and not site.dtype.startswith(("float", "bfloat", "complex"))
+
+
+def latest_digests(place: Place, pattern: str, step: int | None, limit: int) -> list[Json]:
+    wanted = Pattern.parse(pattern) if pattern else None
+    known = place.sites
+    sites, columns = _latest_columns(place.segments(), step, ["step", "call", "phase", *STORED])
+    found: list[Json] = []
+    for k, id in enumerate(sites.tolist()):
+        site = known.get(id)
+        if site is None or (wanted is not None and not wanted.matches(site)):
+            continue
+        row = {name: columns[name][k] for name in ("step", "call", "phase", *STORED)}
+        found.append(
+            {
+                "address": site.address, "step": int(row["step"]), "call": int(row["call"]),
+                "phase": _PHASES.get(int(row["phase"]), str(row["phase"])), "digest": digest_out(row), "_id": id,
+            }
+        )  # fmt: skip
+    found.sort(key=lambda entry: entry.pop("_id"))
+    return found[:limit]
+
+
+def digest_out(row: Any) -> dict[str, Any]:
+    """All fields, stored and derived, of one row."""
+    stored = {name: np.asarray([row[name]]) for name in STORED}
+    out: dict[str, Any] = {name: int(row[name]) for name in COUNTS}
+    out |= {name: number(row[name]) for name in STATS}
+    out |= {name: number(field(lambda other: stored[other], name)[0]) for name in DERIVED}
+    return out
+
+
+def scalars(place: Place, name: str, points: int) -> Json:
+    found = place.scalars().get(name)
+    if found is None:
+        raise NotFound(f"there is no scalar {name!r}; there are {', '.join(place.scalars()) or 'none so far'}.")
+    steps, values = found
+    rows = thin(values, points)
+    return {
+        "name": name, "step": steps[rows].tolist(), "value": numbers(values[rows]), "thinned": len(rows) < len(steps),
+    }  # fmt: skip
+
+
+def hits(place: Place, after: int, limit: int) -> Json:
+    found, known = place.hits, place.addresses
+    first = max(after + 1, 0)
+    return {
+        "hits": [hit_out(first + k, hit, known) for k, hit in enumerate(found[first : first + limit])],
+        "total": len(found),
+    }
+
+
+def events(place: Place, after: int, limit: int) -> Json:
+    found = place.events
+    first = max(after + 1, 0)
+    shown = [{**plain(event), "ord": first + k} for k, event in enumerate(found[first : first + limit])]
+    return {"events": shown, "total": len(found)}
+
+
+def findings(place: Place) -> list[Json]:
+    return [plain(finding_out(finding)) for finding in place.findings]
+
+
+def settings(place: Place) -> Json:
+    """Optimizers as they are; modules with what was set for each."""
+    facts = plain(place.facts)
+    modules = [
+        {"name": name, **entry} for name, entry in (facts.get("modules") or {}).items() if isinstance(entry, dict)
+    ]
+    optimizers = [entry for entry in facts.get("optimizers") or [] if isinstance(entry, dict)]
+    return {"optimizers": optimizers, "modules": modules}

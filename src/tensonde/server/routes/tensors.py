@@ -1,0 +1,126 @@
+"""Tensors, by the tile."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from tensonde.errors import UsageError
+from tensonde.server import models, tensor
+from tensonde.server.hub import Hub
+from tensonde.server.live import LiveRank
+from tensonde.server.livetensor import LiveTensor
+from tensonde.server.numbers import Json
+from tensonde.server.place import Place
+from tensonde.server.refusals import NotNow, Refusal
+from tensonde.server.routes.reading import PLACE, At, Step, TheHub
+from tensonde.server.tensor import Tensor
+
+router = APIRouter(prefix="/api", tags=["tensors"])
+
+
+def find(place: Place, address: str, step: int | None, *, before: bool = False) -> Tensor:
+    """The tensor at hand: in the stopped training, or as it was captured. Raises NotNow with what to do where there is none."""
+    live = place.live
+    if live is not None and live.connected and live.stop is not None:
+        try:
+            return at_stop(live, address, step, before=before)
+        except Refusal:
+            if before or tensor.stored(place, address, step) is None:
+                raise
+    found = tensor.stored(place, address, step)
+    if found is None:
+        raise tensor.missing(place, address, step)
+    return found
+
+
+def at_stop(live: LiveRank, address: str, step: int | None, *, before: bool) -> Tensor:
+    """The latest value, or the one of the step before where that was asked for."""
+    found = LiveTensor(live, address, before=before)
+    if step is None or before or found.step == step:
+        return found
+    older = LiveTensor(live, address, before=True)
+    if older.step == step:
+        return older
+    raise NotNow(f"{address} is at hand of step {found.step}, not of step {step}.")
+
+
+def second(hub: Hub, place: Place, first: Tensor, against: str, address: str) -> tuple[str, Tensor]:
+    """What to compare with: `previous`, `step:N`, or `run:RUN/RANK/STEP`."""
+    name = address or first.address
+    kind, _, rest = against.partition(":")
+    if kind == "previous":
+        steps = [step for step in tensor.steps_of(place, name) if first.step is None or step < first.step]
+        if steps:
+            return f"step {steps[-1]}", find(place, name, steps[-1])
+        return "the step before", find(place, name, None if first.step is None else first.step - 1, before=True)
+    if kind == "step" and rest.isdecimal():
+        return f"step {rest}", find(place, name, int(rest))
+    parts = rest.split("/")
+    if kind == "run" and len(parts) in (2, 3):
+        step = int(parts[2]) if len(parts) == 3 and parts[2].isdecimal() else None
+        return rest, find(hub.place(parts[0], parts[1]), name, step)
+    raise UsageError(f"against is {against!r}; it may be previous, step:N, or run:RUN/RANK/STEP.")
+
+
+@router.get(PLACE + "/tensor", response_model=models.Tile)
+def tile(
+    at: At, hub: TheHub, address: str, step: Step = None, index: str = "", rows: str = "", cols: str = "",
+    overview: Annotated[int, Query(ge=0, le=256)] = 0, stride: Annotated[int, Query(ge=1)] = 1,
+    against: str = "", against_address: str = "",
+) -> Any:  # fmt: skip
+    """A part of a tensor, and how it differs from the same part of another one."""
+    found = find(at, address, step)
+    other, note = None, ""
+    if against:
+        try:
+            other = second(hub, at, found, against, against_address)
+        except Refusal as problem:
+            note = str(problem)  # the tensor itself can be shown all the same
+    shown = tensor.tile(at, found, index=index, rows=rows, cols=cols, overview=overview, stride=stride, other=other)
+    return Json({**shown, "note": "; ".join(part for part in (shown["note"], note) if part)})
+
+
+@router.get(PLACE + "/tensor/histogram", response_model=models.TensorHistogram)
+def histogram(
+    at: At, address: str, step: Step = None, index: str = "", bins: Annotated[int, Query(ge=1, le=1000)] = 64
+) -> Any:
+    """How the values of a tensor, or of a part of it, are spread."""
+    return Json(tensor.histogram(find(at, address, step), index, bins))
+
+
+@router.get(
+    PLACE + "/tensor.npy", response_class=StreamingResponse,
+    responses={200: {"content": {"application/octet-stream": {}}, "description": "a .npy file"}},
+)  # fmt: skip
+def npy(at: At, address: str, step: Step = None, index: str = "") -> StreamingResponse:
+    """A tensor, or a part of it, as a .npy file."""
+    found = find(at, address, step)
+    length, pieces = tensor.npy(found, index)
+    name = quote(f"{address.replace('/', '_').replace(':', '.')}-step{found.step}.npy")
+    headers = {"content-length": str(length), "content-disposition": f"attachment; filename*=UTF-8''{name}"}
+    return StreamingResponse(pieces, media_type="application/octet-stream", headers=headers)
+
+
+@router.get(PLACE + "/tensors", response_model=list[models.TensorAtHand])
+def tensors(at: At) -> Any:
+    """What is at hand: captured values and, while the training is stopped, everything that is alive."""
+    found: dict[str, dict[str, Any]] = {}
+    for value in at.values:
+        entry = found.setdefault(
+            value.site,
+            {"address": value.site, "steps": [], "live": False, "shape": list(value.shape), "dtype": value.dtype},
+        )
+        if value.moment.step not in entry["steps"]:
+            entry["steps"].append(value.moment.step)
+    live = at.live
+    if live is not None and live.connected and live.stop is not None:
+        known = at.addresses
+        for address in live.ask_now("tensors").result:
+            site = known.get(address)
+            facts = {"shape": list(site.shape), "dtype": site.dtype} if site is not None else {"shape": [], "dtype": ""}
+            found.setdefault(address, {"address": address, "steps": [], **facts})["live"] = True
+    return Json(list(found.values()))

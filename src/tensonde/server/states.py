@@ -1,0 +1,77 @@
+"""How a run and its ranks are: as the recording tells, and as the agent does, who knows better while it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from tensonde.server.library import RecordedRun
+from tensonde.server.live import LiveRank
+from tensonde.server.recorded import RecordedRank
+
+Json = dict[str, Any]
+
+
+def run_word(ranks: list[Json]) -> str:
+    words = {rank["state"] for rank in ranks}
+    if words & {"running", "stopped"} or any(rank["live"] for rank in ranks):
+        return "live"
+    return "killed" if words & {"killed", "lost"} else "finished" if words else "empty"
+
+
+def recorded_run(id: str, run: RecordedRun, *, without: Collection[str] = ()) -> Json:
+    """`without`: ranks that somebody else knows better."""
+    manifest, ranks = run.manifest, run.ranks
+    states = [recorded_state(rank) for rank in ranks.values() if rank.name not in without]
+    first = next(iter(ranks.values())).session if ranks else {}
+    return {
+        "id": id, "name": run.path.name, "script": manifest.get("script"), "framework": first.get("framework"),
+        "started": manifest.get("started"), "state": run_word(states), "path": str(run.path), "ranks": states,
+    }  # fmt: skip
+
+
+def recorded_state(rank: RecordedRank) -> Json:
+    session = rank.session
+    steps = session.get("steps")
+    overhead = session.get("overhead") or {}
+    ratio = overhead.get("ratio")
+    last = steps - 1 if isinstance(steps, int) else rank.last_step
+    findings = len(rank.findings) if (rank.folder / "findings.json").exists() else 0
+    return {
+        "name": rank.name, "rank": rank.rank, "live": rank.state == "live", "connected": False,
+        "state": {"live": "running"}.get(rank.state, rank.state), "stop": None, "step": max(last, 0), "steps": last + 1,
+        "epoch": None, "phase": None, "steps_per_second": _speed(rank),
+        "overhead": ratio - 1 if isinstance(ratio, int | float) else None,
+        "budget": overhead.get("budget", (session.get("options") or {}).get("budget")),
+        "device": session.get("device"), "framework": session.get("framework"), "host": session.get("host"),
+        "pid": session.get("pid"), "hits": len(rank.hits), "findings": findings, "dropped": 0,
+        "last_step_at": session.get("closed"), "capabilities": ["read"],
+    }  # fmt: skip
+
+
+def live_state(live: LiveRank, recorded: Json | None) -> Json:
+    """With what the recording knows, if it is given."""
+    known, facts = live.state, live.facts
+    word = live.word
+    if recorded is not None and not live.connected:
+        word = (
+            "lost" if recorded["state"] == "running" else str(recorded["state"])
+        )  # finished or killed: the recording knows
+    return {
+        "name": live.name, "rank": live.rank, "live": word in ("running", "stopped", "lost"), "connected": live.connected,
+        "state": word, "stop": live.stop, "step": known.step, "steps": known.step,
+        "epoch": known.epoch, "phase": known.phase or None, "steps_per_second": known.steps_per_second,
+        "overhead": known.overhead, "budget": (facts.get("options") or {}).get("budget"), "device": facts.get("device"),
+        "framework": facts.get("framework"), "host": facts.get("host"), "pid": facts.get("pid"), "hits": live.hit_count,
+        "findings": recorded["findings"] if recorded else 0, "dropped": live.dropped, "last_step_at": known.last_step_at,
+        "capabilities": live.hello.capabilities if live.connected and not live.finished else ["read"],
+    }  # fmt: skip
+
+
+def _speed(rank: RecordedRank) -> float | None:
+    """Of the last hundred steps."""
+    seconds = rank.scalars().get("step_seconds")
+    if seconds is None or not len(seconds[1]):
+        return None
+    mean = float(seconds[1][-100:].mean())
+    return 1 / mean if mean > 0 else None

@@ -1,0 +1,172 @@
+"""The session's partner of the hub, inside the training process.
+
+It passes on what is written to the recording, accepts requests at any time, and is the gate's controller: at a stop it serves
+the hub in the training thread until somebody says how to go on. The training never waits for the hub, except while it is stopped; and a
+hub that is lost meanwhile is waited for only so long. What is said, and in which thread, is in `serving/`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tensonde.model.stop import Resume, Stop
+from tensonde.protocol import messages
+from tensonde.protocol.address import Address
+from tensonde.protocol.link import Link
+from tensonde.protocol.messages import FromHub
+from tensonde.protocol.outbox import Outbox
+from tensonde.session.inspector import Inspector
+from tensonde.session.serving.answers import Answers
+from tensonde.session.serving.commands import Commands
+from tensonde.session.serving.conversation import Conversation
+from tensonde.session.serving.desk import Desk
+from tensonde.session.serving.feed import Feed
+from tensonde.session.serving.orders import Orders
+from tensonde.session.serving.progress import Progress
+from tensonde.session.watchlist import Watchlist
+from tensonde.store.files import plain
+from tensonde.store.liveness import machine
+
+GOODBYE = 2.0
+FIRST_CALL = 3.0
+CAPABILITIES = [
+    "read",
+    "pause",
+    "step",
+    "next",
+    "nextop",
+    "until",
+    "finish",
+    "terminate",
+    "watchpoints",
+    "breakpoints",
+    "tensors",
+    "assign",
+    "command",
+]
+
+
+class Agent:
+    """`_receive`, `_hello` and `_poll` are called in the link's threads; the rest is the training thread's. Never raises into the training."""
+
+    def __init__(
+        self, inspector: Inspector, address: Address, commands: Commands, *, epoch: Callable[[], int] = lambda: 0
+    ) -> None:
+        self.session = inspector.session
+        self.clients = 0
+        self._pid = os.getpid()
+        self._id = secrets.token_hex(8)
+        self._outbox = Outbox()
+        self._feed = Feed(self._outbox)
+        self._answers = Answers(self._outbox)
+        self._watchlist = Watchlist(self.session)
+        self._desk = Desk()
+        self._progress = Progress(self.session, epoch)
+        self._orders = Orders(self.session, self._desk, self._watchlist, self._progress, self._answers)
+        self._conversation = Conversation(
+            inspector, commands, self._desk, self._watchlist, self._answers, lambda: self.link.lost_at
+        )
+        self.link = Link(address, self._outbox, self._hello, self._receive, self._poll)
+
+    def start(self) -> None:
+        """Takes its places in the session, and begins to look for the hub."""
+        for site in self.session.sites:
+            self._feed.site(site)
+        self.session.writer.listener = self._feed
+        self.session.gate.light = True
+        self.session.gate.controller = self
+        self.session.on_step = self._between_steps
+        self.link.start()
+        self.link.tried(FIRST_CALL)  # so that a hit of the first step finds those who wait for it
+
+    def close(self, exit: Mapping[str, Any]) -> None:
+        """After the recording was closed. Takes no longer than GOODBYE."""
+        if os.getpid() != self._pid:
+            return
+        self._poll()
+        last = self._outbox.keep(messages.Bye, exit=plain(dict(exit)))
+        if self.link.connected:
+            self._outbox.settled(last, GOODBYE)
+        self.link.close()
+
+    # -- the gate's controller -------------------------------------------------------------------
+
+    def __call__(self, stop: Stop) -> Resume:
+        if os.getpid() != self._pid or not self._worth(stop):
+            return Resume()
+        self._desk.open(stop)
+        self._poll()
+        self._latest_rows()  # first, so that whoever hears of the stop can look at it
+        self._feed.stopped(stop)
+        try:
+            return self._conversation.hold(stop)
+        finally:
+            for request in self._desk.close():
+                self._answers.refuse(request, "the training runs again; pause it first.")
+            self._feed.resumed()
+
+    def _worth(self, stop: Stop) -> bool:
+        """A stop that nobody has asked for just now is made only if somebody is there to see it."""
+        if stop.reason in ("pause", "entry", "step", "next", "until", "finish", "line"):
+            return True
+        if self.link.connected and self.clients > 0:
+            return True
+        self.session.note("not-paused", reason=stop.reason, step=stop.moment.step, why="nobody is connected to the hub")
+        return False
+
+    def _latest_rows(self) -> None:
+        """What was observed since the last write, for those who look at this stop."""
+        rows = self.session.rows[: len(self.session.block)]
+        if len(rows):
+            self.session.settle(rows)
+            self._feed.digests(rows, self.session.writer.rows)
+
+    def _between_steps(self) -> None:
+        """In the training thread, while it runs."""
+        if os.getpid() != self._pid:
+            return
+        if self._orders.terminate:
+            self.session.end("asked to by the hub")
+        try:
+            if self._watchlist.changed:
+                self._watchlist.apply()
+            while (request := self._desk.between_steps()) is not None:
+                self._conversation.serve(request, Stop("pause", self.session.moment))
+        except Exception as problem:
+            self.session.guard.contain("serving the hub", problem)
+
+    # -- the link's threads ----------------------------------------------------------------------
+
+    def _hello(self) -> messages.Hello:
+        writer, facts = self.session.writer, self.session.writer.session
+        manifest = Path(self.session.options.run)
+        return messages.Hello(
+            protocol=messages.PROTOCOL, session=self._id, run=run_id(manifest), name=manifest.name, rank=self.session.rank,
+            rank_name=writer.folder.name, path=str(writer.folder.absolute()), machine=machine(),
+            script=str(facts.get("script", "")), started=str(facts.get("started", "")), facts=plain(facts), capabilities=CAPABILITIES,
+        )  # fmt: skip
+
+    def _poll(self) -> None:
+        self._outbox.state(self._progress.look())
+
+    def _receive(self, message: FromHub) -> None:
+        if isinstance(message, messages.Welcome):
+            self.clients = message.clients
+        elif isinstance(message, messages.Clients):
+            self.clients = message.count
+        elif isinstance(message, messages.Request):
+            self._orders.receive(message)
+
+
+def run_id(run: Path) -> str:
+    from tensonde.store.documents import read_json
+    from tensonde.store.format import MANIFEST
+
+    try:
+        return str(read_json(run / MANIFEST, dict)["id"])
+    except (OSError, ValueError, KeyError):
+        return run.name

@@ -1,0 +1,137 @@
+"""Sites, hits and findings as JSON objects, and back.
+
+Reading is lenient about unknown keys and strict about what it needs: it raises KeyError, TypeError or
+ValueError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensonde.model.finding import Finding
+from tensonde.model.moment import Moment, Phase
+from tensonde.model.site import Kind, Role, Site, SourceLine
+from tensonde.model.watchpoint import Hit
+
+Json = dict[str, Any]
+
+
+def _source_out(source: SourceLine | None) -> Json | None:
+    return None if source is None else {"file": source.file, "line": source.line, "code": source.code}
+
+
+def _source_in(entry: Any) -> SourceLine | None:
+    return None if entry is None else SourceLine(str(entry["file"]), int(entry["line"]), str(entry.get("code", "")))
+
+
+def _numbers(entry: Any) -> dict[str, float]:
+    return {str(key): float(value) for key, value in (entry or {}).items()}
+
+
+def _optional_int(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def site_out(site: Site) -> Json:
+    return {
+        "id": int(site.id),
+        "name": site.name,
+        "role": str(site.role),
+        "kind": str(site.kind),
+        "index": site.index,
+        "type": site.type,
+        "trainable": site.trainable,
+        "shape": list(site.shape),
+        "dtype": site.dtype,
+        "source": _source_out(site.source),
+    }
+
+
+def site_in(entry: Mapping[str, Any]) -> Site:
+    trainable = entry.get("trainable")
+    return Site(
+        id=int(entry["id"]),
+        name=str(entry["name"]),
+        role=Role(entry["role"]),
+        kind=Kind(entry["kind"]),
+        index=_optional_int(entry.get("index")),
+        type=str(entry.get("type", "")),
+        trainable=None if trainable is None else bool(trainable),
+        shape=tuple(int(n) for n in entry.get("shape") or ()),
+        dtype=str(entry.get("dtype", "")),
+        source=_source_in(entry.get("source")),
+    )
+
+
+def hit_out(hit: Hit) -> Json:
+    return {
+        "watchpoint": hit.watchpoint,
+        "site": hit.site,
+        "step": hit.moment.step,
+        "phase": str(hit.moment.phase),
+        "call": hit.moment.call,
+        "condition": hit.condition,
+        "preset": dict(hit.preset),
+        "actual": dict(hit.actual),
+        "rank": hit.rank,
+    }
+
+
+def moment_in(entry: Mapping[str, Any]) -> Moment:
+    return Moment(int(entry["step"]), Phase[str(entry["phase"]).upper()], int(entry.get("call", 0)))
+
+
+def hit_in(entry: Mapping[str, Any]) -> Hit:
+    return Hit(
+        watchpoint=int(entry["watchpoint"]),
+        site=str(entry["site"]),
+        moment=moment_in(entry),
+        condition=str(entry["condition"]),
+        preset=_numbers(entry.get("preset")),
+        actual=_numbers(entry.get("actual")),
+        rank=int(entry.get("rank", 0)),
+    )
+
+
+def finding_out(finding: Finding) -> Json:
+    """As in the report: see docs/report.md."""
+    entry: Json = {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "title": finding.title,
+        "step": finding.step,
+        "phase": finding.phase,
+        "rank": finding.rank,
+        "site": finding.site,
+        "op": finding.op,
+        "source": _source_out(finding.source),
+        "evidence": dict(finding.evidence),
+        "advice": finding.advice,
+        "confidence": finding.confidence,
+    }
+    if finding.caused_by is not None:
+        entry["caused_by"] = finding.caused_by
+    return entry
+
+
+def finding_in(entry: Mapping[str, Any]) -> Finding:
+    severity = entry["severity"]
+    if severity not in ("error", "warning", "info"):
+        raise ValueError(f"unknown severity {severity!r}")
+    phase, site, op = entry.get("phase"), entry.get("site"), entry.get("op")
+    return Finding(
+        rule=str(entry["rule"]),
+        severity=severity,
+        title=str(entry["title"]),
+        advice=str(entry.get("advice", "")),
+        step=_optional_int(entry.get("step")),
+        phase=None if phase is None else str(phase),
+        rank=int(entry.get("rank", 0)),
+        site=None if site is None else str(site),
+        op=None if op is None else str(op),
+        source=_source_in(entry.get("source")),
+        evidence=dict(entry.get("evidence") or {}),
+        confidence=float(entry.get("confidence", 1.0)),
+        caused_by=_optional_int(entry.get("caused_by")),
+    )

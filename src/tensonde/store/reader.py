@@ -1,0 +1,276 @@
+"""The reading side of a recording: opens what a run left on disk, whole or damaged, finished or still
+growing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tensonde.errors import RecordingError
+from tensonde.model.finding import Finding
+from tensonde.model.graph import GraphRecord
+from tensonde.model.site import Site
+from tensonde.model.trace import Trace
+from tensonde.model.watchpoint import Hit
+from tensonde.store import format as fmt
+from tensonde.store.codec import finding_in, hit_in, site_in
+from tensonde.store.documents import json_lines, json_objects, read_json
+from tensonde.store.graphs import FOLDER as GRAPHS
+from tensonde.store.graphs import read_graph
+from tensonde.store.liveness import alive
+from tensonde.store.resolve import resolve
+from tensonde.store.tables import StoredTable
+from tensonde.store.traces import FOLDER as TRACES
+from tensonde.store.traces import read_trace
+from tensonde.store.values import UNREADABLE, Value, load_value, read_header
+
+Steps = range | tuple[int, int] | None
+"""Steps to read: a range, or (first, last) with both included; None is all."""
+
+
+class Rank:
+    """One process's part of a recording. Read from disk at each access, except `sites`, `hits`, `findings`,
+    `values` and `session`, which are read once: open the recording again to see what a live run has added.
+
+    One thread at a time. What it returns belongs to the caller. Damage never raises: what cannot be read is
+    skipped, and `problems` says what and why.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = folder.name
+        self.problems: list[str] = []
+        self._digests = StoredTable(folder / fmt.DIGESTS, fmt.DIGEST_SCHEMA, self._problem)
+        self._scalars = StoredTable(folder / fmt.SCALARS, fmt.SCALAR_SCHEMA, self._problem)
+
+    @cached_property
+    def session(self) -> dict[str, Any]:
+        """The facts of session.json; {} when it is missing or damaged."""
+        try:
+            return read_json(self.folder / fmt.SESSION, dict)
+        except (OSError, ValueError) as error:
+            self._problem(f"{self.name}/{fmt.SESSION} cannot be read: {error}")
+            return {}
+
+    @property
+    def rank(self) -> int:
+        given = self.session.get("rank", self.name.removeprefix("rank").partition("-")[0])
+        return int(given) if str(given).isdigit() else 0
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.session.get("closed"))
+
+    @property
+    def live(self) -> bool:
+        """Still being written: not closed, and its process runs on this machine."""
+        return not self.closed and alive(self.session.get("process") or {})
+
+    @property
+    def state(self) -> str:
+        return "finished" if self.closed else "live" if self.live else "killed"
+
+    @property
+    def seconds(self) -> float | None:
+        """From the session's start to its close, or to its last write."""
+        try:
+            start = datetime.fromisoformat(self.session["started"]).timestamp()
+            if self.closed:
+                return datetime.fromisoformat(self.session["closed"]).timestamp() - start
+            written = [path.stat().st_mtime for path in self.folder.rglob("*") if path.is_file()]
+            return max([start, *written]) - start
+        except (OSError, KeyError, TypeError, ValueError):
+            return None
+
+    @cached_property
+    def sites(self) -> dict[int, Site]:
+        """By id, in the order first seen."""
+        found = json_objects(self.folder / fmt.SITES, site_in, self._problem)
+        return {site.id: site for site in found}
+
+    def digests(
+        self,
+        sites: Collection[int] | None = None,
+        steps: Steps = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """The digests in recorded order: of those sites, in those steps, with those columns (see
+        DIGEST_SCHEMA)."""
+        only = None if sites is None else ("site", sites)
+        return self._digests.read(columns=columns, steps=steps, only=only)
+
+    def scalars(self, name: str | None = None) -> pa.Table:
+        """ord, step, name, value, in recorded order."""
+        return self._scalars.read(only=None if name is None else ("name", [name]))
+
+    @cached_property
+    def hits(self) -> list[Hit]:
+        return json_objects(self.folder / fmt.HITS, hit_in, self._problem)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Each with `kind` and `time`."""
+        return json_lines(self.folder / fmt.EVENTS, self._problem)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        path = self.folder / fmt.FINDINGS
+        try:
+            return [finding_in(entry) for entry in read_json(path, list)]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._problem(f"{self.name}/{path.name} cannot be read: {error!r}")
+            return []
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What the adapter knows of the training beside tensors; {} where it has not said."""
+        try:
+            facts: dict[str, Any] = _numbers(read_json(self.folder / fmt.FACTS, dict))
+            return facts
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            self._problem(f"{self.name}/{fmt.FACTS} cannot be read: {error!r}")
+            return {}
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """Steps that were recorded op by op, in the order that they were made."""
+        found = []
+        for path in sorted((self.folder / TRACES).glob("*.json")):
+            try:
+                found.append(read_trace(path))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                self._problem(f"{self.name}/{TRACES}/{path.name} cannot be read: {error!r}")
+        return found
+
+    @cached_property
+    def graphs(self) -> list[GraphRecord]:
+        """The graphs that were compiled, in the order that they were."""
+        found = []
+        for path in sorted((self.folder / GRAPHS).glob("*.json")):
+            try:
+                found.append(read_graph(path))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                self._problem(f"{self.name}/{GRAPHS}/{path.name} cannot be read: {error!r}")
+        return found
+
+    @cached_property
+    def values(self) -> list[Value]:
+        """The captured tensors in the order captured, without their content: see `load`."""
+        found = []
+        for path in sorted((self.folder / fmt.VALUES).glob(f"*{fmt.VALUE}")):
+            try:
+                found.append(read_header(path)[0])
+            except UNREADABLE as error:
+                self._problem(f"{self.name}/{fmt.VALUES}/{path.name} cannot be read: {error!r}")
+        return found
+
+    def load(self, value: Value) -> np.ndarray[Any, Any]:
+        """The tensor; bfloat16 and float8 as float32 of the same values (`value.dtype` keeps the name)."""
+        return load_value(value)
+
+    @property
+    def digest_table(self) -> StoredTable:
+        """For readers that stream, such as `query`."""
+        return self._digests
+
+    @property
+    def scalar_table(self) -> StoredTable:
+        return self._scalars
+
+    def _problem(self, text: str) -> None:
+        if text not in self.problems:
+            self.problems.append(text)
+
+
+class Recording:
+    """A run: its manifest and its ranks. Threads, ownership and damage as for `Rank`."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any], ranks: list[Rank]) -> None:
+        self.path, self.manifest, self.ranks = path, manifest, ranks
+        self._problems: list[str] = []
+
+    @classmethod
+    def open(cls, path: str | Path) -> Recording:
+        """Open a run's folder, or what leads to one (see `resolve`). Raises RecordingError, never anything
+        else."""
+        folder, only = resolve(path)
+        try:
+            manifest: dict[str, Any] = read_json(folder / fmt.MANIFEST, dict)
+        except (OSError, ValueError) as error:
+            raise RecordingError(f"{folder / fmt.MANIFEST} is damaged and cannot be read: {error}") from error
+        version = manifest.get("format")
+        if not isinstance(version, int) or version < 1:
+            raise RecordingError(f"{folder / fmt.MANIFEST} is damaged: its format is {version!r}")
+        if version > fmt.FORMAT_VERSION:
+            raise RecordingError(
+                f"{folder} is a recording of format {version}, and this Tensonde reads up to "
+                f"{fmt.FORMAT_VERSION}; upgrade Tensonde to open it"
+            )
+        ranks = [Rank(entry) for entry in _rank_folders(folder) if only in (None, entry.name)]
+        return cls(folder, manifest, sorted(ranks, key=lambda rank: (rank.rank, rank.name)))
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def live(self) -> bool:
+        return any(rank.live for rank in self.ranks)
+
+    @property
+    def state(self) -> str:
+        """live if any rank is, else killed if any rank was, else finished; empty when no rank wrote."""
+        states = {rank.state for rank in self.ranks}
+        return next((state for state in ("live", "killed", "finished") if state in states), "empty")
+
+    @property
+    def hits(self) -> list[Hit]:
+        return [hit for rank in self.ranks for hit in rank.hits]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [event for rank in self.ranks for event in rank.events]
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [finding for rank in self.ranks for finding in rank.findings]
+
+    @property
+    def values(self) -> list[Value]:
+        return [value for rank in self.ranks for value in rank.values]
+
+    def load(self, value: Value) -> np.ndarray[Any, Any]:
+        return load_value(value)
+
+    @property
+    def problems(self) -> list[str]:
+        """What was found damaged so far; it grows as more is read."""
+        return [*self._problems, *(problem for rank in self.ranks for problem in rank.problems)]
+
+
+def _numbers(value: Any) -> Any:
+    """Numbers that JSON cannot hold are text in the file."""
+    if isinstance(value, str) and value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _numbers(item) for name, item in value.items()}
+    return value
+
+
+def _rank_folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(entry for entry in folder.iterdir() if entry.name.startswith("rank") and entry.is_dir())
+    except OSError as error:
+        raise RecordingError(f"{folder} cannot be listed: {error}") from error

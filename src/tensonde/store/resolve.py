@@ -1,0 +1,60 @@
+"""From what a user types to a run's folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tensonde.errors import RecordingError
+from tensonde.store.format import MANIFEST, SESSION
+
+RUNS = Path(".tensonde") / "runs"
+_FORMER = Path(".sonde") / "runs"
+"""Where runs were kept before the project was renamed."""
+
+
+def resolve(path: str | Path) -> tuple[Path, str | None]:
+    """The run's folder, and the rank's folder's name if a rank was given.
+
+    Taken: a run's folder, a rank's folder in one, a folder of runs (`runs`, `.tensonde`, or one that holds a
+    `.tensonde`) for its newest run, and the bare name of a run in `.tensonde/runs`. Raises RecordingError.
+    """
+    given = Path(path)
+    try:
+        folder = given
+        if not given.exists():
+            folder = next((home / given for home in (RUNS, _FORMER) if (home / given / MANIFEST).exists()), given)
+        if (folder / MANIFEST).is_file():
+            return folder, None
+        if (folder / SESSION).is_file() and (folder.absolute().parent / MANIFEST).is_file():
+            return folder.absolute().parent, folder.absolute().name
+        for parent in (folder, folder / "runs", folder / RUNS, folder / _FORMER):
+            runs = runs_in(parent)
+            if runs:
+                return runs[-1], None
+        if not folder.exists():
+            raise RecordingError(f"{given} does not exist; give a recording's folder, such as {RUNS}/NAME")
+    except OSError as error:
+        raise RecordingError(f"{given} cannot be opened as a recording: {error}") from error
+    raise RecordingError(
+        f"{given} is not a recording: there is no {MANIFEST} in it; "
+        f"give a folder that `tensonde run` made, such as {RUNS}/NAME"
+    )
+
+
+def runs_in(parent: Path) -> list[Path]:
+    """The runs directly in a folder, oldest first; [] if it is none. Raises OSError where it may not look."""
+    if not parent.is_dir():
+        return []
+    return sorted((path.parent for path in parent.glob(f"*/{MANIFEST}")), key=_age)
+
+
+def _age(run: Path) -> tuple[str, float]:
+    """By the time the manifest states, so that a copy does not look newer; by the file's where that is
+    unreadable."""
+    path = run / MANIFEST
+    try:
+        started = str(json.loads(path.read_bytes())["started"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        started = ""
+    return started, path.stat().st_mtime
