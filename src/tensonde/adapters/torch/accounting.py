@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
+
+from tensonde.adapters.torch.modes import unseen
 
 TIMED_EVERY = 16
 _CHAIN = 64
@@ -59,7 +60,7 @@ def _hook_cost(attach: Callable[[Tensor, Callable[[Any], None]], None]) -> float
         return time.perf_counter_ns() - began
 
     try:
-        with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
+        with unseen(), torch.inference_mode(False), torch.enable_grad():
             run(True)
             return max(0.0, (min(run(True) for _ in range(5)) - min(run(False) for _ in range(5))) / _CHAIN)
     except RuntimeError:  # the training begins inside a function transform, where there is no backward pass

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
+from tensonde.adapters.torch.modes import unseen
 from tensonde.model.moment import Phase
 
 if TYPE_CHECKING:
@@ -34,20 +35,26 @@ def _observing(original: Callable[..., Any], begun: Current, *, losses: bool) ->
             return original(*args, **kwargs)
         before = eager.phase
         try:
-            given = args[0] if args and losses else kwargs.get("tensors") if losses else ()
-            eager.backward_begins(given)
-            if losses and before is not Phase.BACKWARD:
-                eager.set_phase(before)
-                eager.replay.loss(given, args[1] if len(args) > 1 else kwargs.get("grad_tensors"))
-                eager.set_phase(Phase.BACKWARD)
+            with unseen():
+                _begins(eager, before, args, kwargs, losses=losses)
         except Exception as problem:
             eager.session.guard.contain("observing a loss", problem)
         try:
             return original(*args, **kwargs)
         finally:
             try:
-                eager.backward_ends(before)
+                with unseen():
+                    eager.backward_ends(before)
             except Exception as problem:
                 eager.session.guard.contain("ending a backward pass", problem)
 
     return observed
+
+
+def _begins(eager: Eager, before: Phase, args: Any, kwargs: Any, *, losses: bool) -> None:
+    given = args[0] if args and losses else kwargs.get("tensors") if losses else ()
+    eager.backward_begins(given)
+    if losses and before is not Phase.BACKWARD:
+        eager.set_phase(before)
+        eager.replay.loss(given, args[1] if len(args) > 1 else kwargs.get("grad_tensors"))
+        eager.set_phase(Phase.BACKWARD)

@@ -23,6 +23,7 @@ from torch import Tensor, strided
 from torch.utils.data import Subset, dataloader
 
 from tensonde.adapters.torch.frames import display_path, is_user
+from tensonde.adapters.torch.modes import unseen
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -157,7 +158,8 @@ def watch_batches(current: Callable[[], Eager | None]) -> None:
                 batch = step(self)
         waiting = self.__dict__.get("_tensonde_indices")
         if waiting:
-            latest = Batch(self._dataset, waiting.popleft(), batch)
+            with unseen():
+                latest = Batch(self._dataset, waiting.popleft(), batch)
         return batch
 
     base._next_index, base.__next__ = noted_index, observed_next

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tensonde.adapters.torch.modes import unseen
+
 log = logging.getLogger("tensonde.session")
 
 VARIABLES = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "ASCEND_LAUNCH_BLOCKING")
@@ -46,5 +48,6 @@ def launch_blocking() -> bool:
         return False
     if _mode is None:
         _mode = Blocking(torch.accelerator.synchronize)
-        _mode.__enter__()
+        with unseen():  # so it comes to lie below the user's own modes, and is never left in their place
+            _mode.__enter__()
     return True

@@ -1,9 +1,12 @@
-"""What Tensonde does beside the training, on its own account: its failures stay Tensonde's, its time is counted."""
+"""What Tensonde does beside the training, on its own account: its failures stay Tensonde's, its time is counted,
+and no mode sees it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from tensonde.adapters.torch.modes import unseen
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -13,7 +16,8 @@ def charged(eager: Eager, what: str, act: Callable[..., Any], *args: Any) -> Any
     """`what` it is, for the note of a failure; None is given then."""
     mark = eager.session.clock()
     try:
-        return act(*args)
+        with unseen():
+            return act(*args)
     except Exception as problem:
         eager.session.guard.contain(what, problem)
         return None

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.dump_ops import DumpOps
 from tensonde.adapters.torch.hooks import hook
+from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.staging import Staging
 from tensonde.adapters.torch.tensors import dtype_name, tensors_in
 from tensonde.digest import Block, rows_of
@@ -241,7 +242,7 @@ class Dump:
             return
         if self.settings.overflow_only and not anyway and not self.overflowed(tensor):
             return
-        with torch._C.DisableTorchFunction(), torch.no_grad():
+        with unseen(), torch.no_grad():
             if not _has_bytes(tensor):
                 self.unsupported.add(f"{site.address} ({type(tensor).__name__})")
                 return

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from threading import get_ident
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from tensonde.adapters.torch.modes import push, remove, transforming
+from tensonde.adapters.torch.modes import Looker, look, look_away, transforming, unseen
 from tensonde.adapters.torch.ops import op_name
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.moment import Phase
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from tensonde.adapters.torch.dump import Dump
 
 
-class DumpOps(TorchFunctionMode):  # type: ignore[misc]
+class DumpOps(Looker):
     def __init__(self, dump: Dump) -> None:
-        super().__init__()
         self.dump = dump
         self._on = False
         self._paused = 0
@@ -32,44 +31,50 @@ class DumpOps(TorchFunctionMode):  # type: ignore[misc]
         self._counts.clear()
         wanted = wanted and not self.dump.eager.replay.off
         if wanted and not self._on:
-            push(self)
+            look(self)
         elif self._on and not wanted:
-            remove(self)
+            look_away(self)
         self._on, self._paused = wanted, 0
 
     def pause(self) -> None:
         """A compiled module runs: its compiler must not see a mode."""
         self._paused += 1
         if self._on and self._paused == 1:
-            remove(self)
+            look_away(self)
 
     def resume(self) -> None:
         self._paused = max(0, self._paused - 1)
         if self._on and not self._paused:
-            push(self)
+            look(self)
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def called(
+        self,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        run: Callable[..., Any],
+        frame: FrameType,
     ) -> Any:
-        kwargs = kwargs or {}
         eager = self.dump.eager
         name = op_name(func)
         if (
             name is None or not self._on or eager.phase is not Phase.FORWARD or eager.thread != get_ident()
             or eager.replay.active or eager.opaque or transforming() or self.dump.evaluating
         ):  # fmt: skip
-            return func(*args, **kwargs)
+            return run(*args, **kwargs)
         entry = eager.stack[-1] if eager.stack else None
         module = entry.name if entry is not None else ""
         given = (args, kwargs)
         try:
-            address, call = self.begins(module, name, given)
+            with unseen():
+                address, call = self.begins(module, name, given)
         except Exception as problem:
             eager.session.guard.contain("dumping an op", problem)
-            return func(*args, **kwargs)
-        out = func(*args, **kwargs)
+            return run(*args, **kwargs)
+        out = run(*args, **kwargs)
         try:
-            self.ends(address, name, call, given, out)
+            with unseen():
+                self.ends(address, name, call, given, out)
         except Exception as problem:
             eager.session.guard.contain("dumping an op", problem)
         return out

@@ -23,6 +23,7 @@ from tensonde.adapters.torch.facts import Facts
 from tensonde.adapters.torch.frames import user_line
 from tensonde.adapters.torch.graph.graphs import Graphs
 from tensonde.adapters.torch.hooks import hook
+from tensonde.adapters.torch.modes import settle, unseen
 from tensonde.adapters.torch.parameters import Parameters
 from tensonde.adapters.torch.replay import Replay
 from tensonde.adapters.torch.roster import Roster
@@ -114,8 +115,7 @@ class Eager:
         """A module is called and no other one is running."""
         if self.phase is Phase.BACKWARD:
             return
-        if self.session.steps.before_forward():
-            self.finish_step()
+        self.forward_begins()
         self.grad_on = _grad_enabled()
         self.opaque = _functorch_level() is not None
         if self.phase is not Phase.FORWARD:
@@ -129,6 +129,12 @@ class Eager:
         if self.entry_pending:
             self.entry_pending = False
             self.stops.stop("entry")
+
+    def forward_begins(self) -> None:
+        """For want of an optimizer, this may be where the next step begins."""
+        if self.session.steps.before_forward():
+            with unseen():
+                self.finish_step()
 
     def left(self, entry: Entry, out: Any) -> None:
         """A module gave `out`. Called for every call while something is wanted of modules."""
@@ -295,6 +301,7 @@ class Eager:
         if limit is not None and self.step >= limit:
             session.end(f"{limit} steps are done, as asked")
         self.stops.end_of_step()
+        settle()
         self._rest()
 
     def _rest(self) -> None:

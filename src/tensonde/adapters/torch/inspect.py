@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.eager import Eager
+from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.optimizers import known_optimizers
 from tensonde.adapters.torch.tensors import dtype_name
 from tensonde.errors import UsageError
@@ -54,7 +55,7 @@ class TorchInspector:
         return sorted(seen)
 
     def value(self, address: str, *, before: bool = False, index: tuple[Any, ...] = ()) -> Value:
-        with torch._C.DisableTorchFunction():  # a trace that is under way must not show it
+        with unseen():  # a trace that is under way must not show it
             return self._value(address, before, index)
 
     def _value(self, address: str, before: bool, index: tuple[Any, ...]) -> Value:

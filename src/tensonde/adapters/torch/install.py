@@ -21,7 +21,7 @@ from torch import is_grad_enabled, nn
 from torch._C._dynamo import eval_frame
 from torch.compiler import is_dynamo_compiling
 
-from tensonde.adapters.torch import birthplace, epochs, optimizers
+from tensonde.adapters.torch import birthplace, epochs, modes, optimizers
 from tensonde.adapters.torch.backward import observe_backward
 from tensonde.adapters.torch.batches import watch_batches
 from tensonde.adapters.torch.charged import charged
@@ -31,6 +31,7 @@ from tensonde.adapters.torch.epochs import observe_epochs
 from tensonde.adapters.torch.facts.patches import observe_facts
 from tensonde.adapters.torch.graph import backend
 from tensonde.adapters.torch.graph.graphs import Graphs
+from tensonde.adapters.torch.modes import noticing
 from tensonde.adapters.torch.optimizers import observe_optimizers
 
 Opener = Callable[[], Eager | None]
@@ -65,6 +66,7 @@ def install(opener: Opener) -> None:
     watch_batches(current)
     birthplace.install()
     observe_facts(current)
+    modes.make_way_for_devices()
     os.register_at_fork(after_in_child=_forked)
     logging.getLogger("tensonde.adapters").debug("installed into torch %s", torch.__version__)
 
@@ -76,6 +78,7 @@ def _forked() -> None:
         _orphans.append(_eager)
         _eager = None
         _pending = True
+        modes.forget()
 
 
 def installed() -> bool:
@@ -93,12 +96,13 @@ def begin() -> Eager | None:
     if not _pending or _opener is None or torch.utils.data.get_worker_info() is not None:
         return None
     _pending = False
-    _eager = _opener()
-    if _eager is not None:
-        if _compiled:
-            _eager.replay.compiled(_compiled[-1])
-        optimizers.catch_up(_eager)
-        epochs.catch_up(_eager)
+    with modes.unseen():
+        _eager = _opener()
+        if _eager is not None:
+            if _compiled:
+                _eager.replay.compiled(_compiled[-1])
+            optimizers.catch_up(_eager)
+            epochs.catch_up(_eager)
     return _eager
 
 
@@ -164,7 +168,11 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
     timing = eager.accounting.timing and eager.level
     began, step = (perf_counter_ns() - eager.session.cost_ns, eager.step) if timing else (0, 0)
     try:
-        entry = eager.enter(self, args, kwargs)
+        if noticing():
+            with modes.unseen():
+                entry = eager.enter(self, args, kwargs)
+        else:
+            entry = eager.enter(self, args, kwargs)
     except Exception as problem:
         eager.session.guard.contain("entering a module", problem)
         return _original_call(self, *args, **kwargs)
@@ -196,7 +204,11 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
     if eager.level:
         began, counted = (perf_counter_ns(), eager.block.nanos) if timing else (0, 0)
         try:
-            eager.left(entry, out)
+            if noticing():
+                with modes.unseen():
+                    eager.left(entry, out)
+            else:
+                eager.left(entry, out)
         except Exception as problem:
             eager.session.guard.contain("observing a module", problem)
             eager.give_up(entry, problem)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from torch import Tensor
+
+from tensonde.adapters.torch.modes import unseen
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.parameters import Parameters
 
 LIMIT = 1 << 30
-_unseen = torch._C.DisableTorchFunction
-"""What is done to keep a tensor is no op of the training's: a trace that is under way must not show it."""
 
 
 class Seen(NamedTuple):
@@ -39,7 +38,7 @@ class Kept:
         self._marks: dict[str, tuple[int, int]] = {}
 
     def put(self, site: int, tensor: Any) -> None:
-        with _unseen():
+        with unseen():
             plain = tensor.detach()
         size = plain.numel() * plain.element_size()
         older = self._sites.pop(site, ())
@@ -66,7 +65,7 @@ class Kept:
         self.snapshot(parameters)
 
     def snapshot(self, parameters: Parameters) -> None:
-        with _unseen():
+        with unseen():
             self._snapshot(parameters)
 
     def _snapshot(self, parameters: Parameters) -> None:

@@ -39,7 +39,6 @@ class LiveTrace:
         self.staged = False
         """Such a trace is under way. It is of ops alone: weights are weighed in the first step."""
         self._began = 0
-        self._ended: Tracer | None = None
 
     def in_window(self, step: int) -> bool:
         """Whether the user wants this step traced: the first one, or those that a comparison asks for."""
@@ -82,15 +81,11 @@ class LiveTrace:
         """The step is over, and its trace, if it had one."""
         eager, tracer = self.eager, self.eager.tracer
         if tracer is None:
-            if self._ended is not None:
-                self._ended.pause()  # again: where the step ended inside of an op, torch has put the mode back after it
-                self._ended = None
             return None
         eager.tracer = None
         tracer.pause()
         if eager.twin is not None:
             eager.twin.flush()
-        self._ended = tracer
         trace = tracer.finish(step, "first" if step == 0 else "stage" if self.staged else "following")
         self.staged = False
         if step == 0 and _from_before(trace):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
-from tensonde.adapters.torch.modes import push, remove
+from tensonde.adapters.torch.modes import Looker, look, look_away, unseen
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.stops import Stops
@@ -24,12 +24,10 @@ _NOT_OPS = frozenset(
 )
 
 
-class OpMode(TorchFunctionMode):  # type: ignore[misc]
+class OpMode(Looker):
     def __init__(self, stops: Stops) -> None:
-        super().__init__()
         self.stops = stops
         self.active = False
-        self._inside = 0
         self._away = False
         self.pushed = False
         self.forbidden = False
@@ -41,23 +39,21 @@ class OpMode(TorchFunctionMode):  # type: ignore[misc]
         self.active = wanted
         if self._away:
             return
-        if self._inside:
-            return  # torch has taken the mode off for the time of the call, and puts it back: see `new_step`
-        if wanted and not self.pushed:
-            push(self)
-        elif self.pushed and not wanted:
-            remove(self)
+        if wanted:
+            look(self)
+        else:
+            look_away(self)
         self.pushed = wanted
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        with torch._C.DisableTorchFunction():
+        with unseen():
             yield
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Off the stack meanwhile: a compiled module is called, and the compiler must not see it."""
-        remove(self)
+        look_away(self)
         self.pushed = False
         self._away = True
         try:
@@ -68,21 +64,19 @@ class OpMode(TorchFunctionMode):  # type: ignore[misc]
 
     def new_step(self) -> None:
         self.counts.clear()
-        remove(self)  # wherever it is: what changed during a backward pass, autograd has put back since
-        self.pushed = False
-        self.activate(self.active)
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def called(
+        self,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        run: Callable[..., Any],
+        frame: FrameType,
     ) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if not self.active:
-            return out
-        self._inside += 1
-        try:
-            self._observe(func, out)
-        finally:
-            self._inside -= 1
+        out = run(*args, **kwargs)
+        if self.active:
+            with unseen():
+                self._observe(func, out)
         return out
 
     def _observe(self, func: Callable[..., Any], out: Any) -> None:

@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from tensonde.adapters.torch.charged import charged
 from tensonde.adapters.torch.facts.patches import made
+from tensonde.adapters.torch.modes import unseen
 from tensonde.model.moment import Phase
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ def observe_optimizers(current: Current, begun: Current) -> None:
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         eager = begun()
         if eager is not None and eager.thread == get_ident():
-            _before(eager, optimizer, args, kwargs)
+            with unseen():
+                _before(eager, optimizer, args, kwargs)
 
     def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         eager = current()
         if eager is not None and eager.thread == get_ident():
-            _after(eager, optimizer, args, kwargs)
+            with unseen():
+                _after(eager, optimizer, args, kwargs)
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
@@ -187,7 +190,8 @@ def _wrap_scaler(current: Current) -> None:
         done = eager.optimizer_steps
         result = step(self, optimizer, *args, **kwargs)
         if eager.optimizer_steps == done:
-            _stepped(eager, optimizer, skipped=True)
+            with unseen():
+                _stepped(eager, optimizer, skipped=True)
         return result
 
     @functools.wraps(scale)

@@ -18,6 +18,7 @@ from torch._higher_order_ops.effects import _register_effectful_op
 from torch._library.effects import EffectType
 
 from tensonde.adapters.torch.measure import Measure
+from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.tensors import dtype_name
 
 _HERE = "\0"
@@ -44,7 +45,7 @@ def _emit(tensors: list[Tensor], texts: list[str], sep: str, precision: int, mos
     if torch.compiler.is_compiling():
         torch.ops.tensonde.print(tensors, texts, sep, precision, most)
     else:
-        with torch._C.DisableTorchFunction():
+        with unseen():
             _write(tensors, texts, sep, precision, most)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from tensonde.adapters.torch import batches
 from tensonde.adapters.torch.bundle.keep import keep
 from tensonde.adapters.torch.livetrace import LiveTrace
+from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.reenact import Outcome, Reenactment, same
 from tensonde.adapters.torch.stateful import Stateful
 from tensonde.adapters.torch.tape import Tape
@@ -85,7 +86,7 @@ class Replay:
         for tensor in tensors:
             plain = getattr(tensor, "_tensonde_unscaled", tensor)
             if self.eager.tracer is not None and not self.active:
-                with torch._C.DisableTorchFunction():
+                with unseen():
                     self.eager.tracer.differentiated(plain)
             self.tape.differentiate(tensor, plain, gradient)
             bad, self._bad = self._bad, None

@@ -17,6 +17,7 @@ from tensonde.adapters.torch.frames import line_of, user_frame, user_line
 from tensonde.adapters.torch.hooks import hook
 from tensonde.adapters.torch.kept import Kept
 from tensonde.adapters.torch.lines import LineTrace
+from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.ops import OpMode
 from tensonde.adapters.torch.tensors import dtype_name, tensors_in
 from tensonde.model.moment import Moment, Phase
@@ -72,12 +73,13 @@ class Stops:
 
         def tap(tensor: Any) -> None:
             try:
-                if not self.keeping:
+                with unseen():
+                    if not self.keeping:
+                        eager.add(site, tensor, call)
+                        return
+                    self.kept.put(site, tensor)  # first, so that a hit can show it
                     eager.add(site, tensor, call)
-                    return
-                self.kept.put(site, tensor)  # first, so that a hit can show it
-                eager.add(site, tensor, call)
-                self.at(site, tensor, call, kept=True)
+                    self.at(site, tensor, call, kept=True)
             except Exception as problem:
                 guard.contain("a debugger tap", problem)
 

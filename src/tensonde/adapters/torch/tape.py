@@ -12,12 +12,13 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.modes import push, remove, transforming
+from tensonde.adapters.torch.modes import look, look_away, transforming, unseen
 from tensonde.adapters.torch.taped import Entry, Slot
 from tensonde.adapters.torch.tapemode import MOST_UNLEARNED, TapeMode
 from tensonde.adapters.torch.tensors import tensors_in
@@ -47,9 +48,6 @@ _FRESH = frozenset(
 """Make the same again from nothing; a loss may be added up in what they give."""
 _grad_enabled = torch.is_grad_enabled
 _generator = torch.default_generator
-_hidden = torch._C.DisableTorchFunction
-_length = torch._C._len_torch_function_stack
-_OPEN = contextlib.nullcontext()
 
 
 class _Made(weakref.ref[Tensor]):
@@ -64,7 +62,11 @@ class Tape:
         self.mode = TapeMode(self)
         self.recording = False
         self.live = False
-        """The mode is on the stack, and no module runs."""
+        """Ops outside of modules are looked at, and no module runs."""
+        self._within = False
+        """A root runs."""
+        self._afterwards = False
+        """Whether to look again once it has returned."""
         self.wanted = False
         """May be recorded at all in this step."""
         self.trouble = ""
@@ -92,21 +94,23 @@ class Tape:
         """From here on, what happens outside of modules is recorded."""
         if not self.wanted or self.trouble:
             return
+        if self._within:
+            self._afterwards = True
+            return
         if not self.live:
-            if not self.mode.inside:  # else torch puts it back by itself
-                push(self.mode)
+            look(self.mode)
             self.live = True
         self.recording = True
 
     def pause(self) -> None:
-        """The mode may stay on the stack for now: torch hides it while an op of its own runs, such as `backward`."""
+        """What comes now is no part of the step's computation, such as the backward pass."""
         self.recording = False
 
     def rest(self) -> None:
         """Off, for the time of something that is not the step's computation."""
-        self.recording = False
-        if self.live and not self.mode.inside:
-            remove(self.mode)
+        self.recording = self._afterwards = False
+        if self.live:
+            look_away(self.mode)
             self.live = False
 
     @contextlib.contextmanager
@@ -145,14 +149,16 @@ class Tape:
     def root(self, call: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A module is called and no other one runs: calls it with the mode off."""
         began = perf_counter_ns()
-        popped = remove(self.mode)
-        was_recording = self.recording
-        self.live = self.recording = False
         entry: Entry | None = None
         forward = self.eager.phase is not Phase.BACKWARD  # else a checkpoint is recomputed
+        if forward:
+            self.eager.forward_begins()  # of the next step, maybe, which this call is then a part of
+        was_recording = self.recording
+        self.rest()
+        self._within = self._afterwards = True
         if forward and self.wanted and not self.trouble and not transforming() and self._worthwhile():
             try:
-                with _hidden() if _length() else _OPEN:  # also from modes of the user's
+                with unseen():
                     entry = self._root(module, args, kwargs)
             except Exception as problem:
                 self.eager.session.guard.contain("taping a module", problem)
@@ -160,14 +166,15 @@ class Tape:
         try:
             out = call(module, *args, **kwargs)
         finally:
-            if popped:
-                push(self.mode)
-            self.live = True
-            self.recording = (was_recording or entry is not None) and not self.trouble
+            self._within = False
+            if self._afterwards:
+                look(self.mode)
+                self.live = True
+                self.recording = (was_recording or entry is not None) and not self.trouble
         if entry is not None:
             began = perf_counter_ns()
             try:
-                with _hidden():
+                with unseen():
                     self.after_root(module)
                     self.entries.append(entry)
                     entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
@@ -198,7 +205,13 @@ class Tape:
         return entry
 
     def note(
-        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, random: Tensor | None
+        self,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        random: Tensor | None,
+        frame: FrameType,
     ) -> None:
         """An op outside of modules ran."""
         name: str = func.__name__
@@ -217,7 +230,7 @@ class Tape:
         named = self._hold(kwargs) if kwargs else kwargs
         if (self._uses == some or name.endswith("_like") or name.startswith("new_")) and name not in _FRESH:
             return  # made from nothing, at random maybe: a value from outside
-        entry = Entry(func, held, named, random, sys._getframe(3))
+        entry = Entry(func, held, named, random, frame)
         self.entries.append(entry)
         if type(out) is Tensor:
             entry.outputs = (self._make(out),)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isfinite
 from time import perf_counter_ns
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+
+from tensonde.adapters.torch.modes import Looker, unseen
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.tape import Tape
@@ -50,29 +52,29 @@ _jit_state = torch._C._get_tracing_state
 _generator = torch.default_generator
 
 
-class TapeMode(TorchFunctionMode):  # type: ignore[misc]
+def _random_state() -> Tensor:
+    with unseen():
+        return _generator.get_state()
+
+
+class TapeMode(Looker):
     def __init__(self, tape: Tape) -> None:
-        super().__init__()
         self.tape = tape
-        self.inside = 0
-        """How many ops run now from which torch has hidden this mode."""
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def called(
+        self,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        run: Callable[..., Any],
+        frame: FrameType,
     ) -> Any:
-        self.inside += 1
-        try:
-            return self._pass(func, args, kwargs)
-        finally:
-            self.inside -= 1
-
-    def _pass(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         tape = self.tape
         if not tape.recording or _jit_state() is not None:
-            return func(*args, **kwargs) if kwargs else func(*args)
+            return run(*args, **kwargs)
         name: str = getattr(func, "__name__", "")
-        random = _generator.get_state() if name in _RANDOM else None
-        out = func(*args, **kwargs) if kwargs else func(*args)
+        random = _random_state() if name in _RANDOM else None
+        out = run(*args, **kwargs)
         if not tape.recording or name == "backward" or (tape._unlearned >= MOST_UNLEARNED and not _grad_enabled()):
             return out
         try:
@@ -83,7 +85,8 @@ class TapeMode(TorchFunctionMode):  # type: ignore[misc]
                     tape.stop("torch.func is used outside of modules")
                     return out
                 began = perf_counter_ns()
-                tape.note(func, args, kwargs or {}, out, random)
+                with unseen():
+                    tape.note(func, args, kwargs, out, random, frame)
                 tape.cost_ns += perf_counter_ns() - began + DISPATCH_NS
                 if name in _QUESTIONS and isinstance(out, Tensor) and isinstance(args[0], Tensor):
                     _answered(tape, args[0])
@@ -98,7 +101,7 @@ def _answered(tape: Tape, tensor: Tensor) -> None:
     """The script looks at a loss: so do we, where that costs nothing."""
     if tensor.device.type != "cpu" or tensor.numel() != 1 or not tensor.requires_grad or tape.slot(tensor) is None:
         return
-    with torch._C.DisableTorchFunction():
+    with unseen():
         finite = bool(torch.isfinite(tensor.detach()))
     if not finite:
         tape.asked(tensor)

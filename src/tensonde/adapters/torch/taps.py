@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tensonde.adapters.torch.entry import MOST_CALLS, Entry, Tap
 from tensonde.adapters.torch.frames import user_line
+from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.tensors import dtype_name
 from tensonde.model.site import Kind, Role
 
@@ -62,7 +63,8 @@ class Taps:
             return session.block.tap(site, call)
 
         def device_tap(tensor: Any) -> None:
-            device.add(session.block, site, tensor, call)
+            with unseen():
+                device.add(session.block, site, tensor, call)
 
         return device_tap
 
@@ -71,8 +73,9 @@ class Taps:
         eager, session = self._eager, self._session
 
         def tap(tensor: Any) -> None:
-            if eager.add(site, tensor, call) < 0:
-                kind = "quantized" if getattr(tensor, "is_quantized", False) else type(tensor).__name__
-                eager.unsupported[session.sites[site].address] = f"{kind} tensors have no digest"
+            with unseen():
+                if eager.add(site, tensor, call) < 0:
+                    kind = "quantized" if getattr(tensor, "is_quantized", False) else type(tensor).__name__
+                    eager.unsupported[session.sites[site].address] = f"{kind} tensors have no digest"
 
         return tap

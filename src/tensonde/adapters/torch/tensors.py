@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.modes import unseen
+
 MOST = 64
 """How many tensors of one nested value are looked at."""
 _DEPTH = 6
@@ -51,7 +53,7 @@ def raw_bytes(tensor: Tensor) -> tuple[bytes, str, tuple[int, ...]]:
 def raw_view(tensor: Tensor) -> tuple[memoryview, str, tuple[int, ...]]:
     """The same without a copy, where the tensor lies in memory as it should; it is good as long as the tensor is not
     changed."""
-    with torch._C.DisableTorchFunction():  # these are no ops of the training's
+    with unseen():  # these are no ops of the training's
         plain = tensor.detach()
         if plain.is_sparse or plain.layout is not torch.strided:
             plain = plain.to_dense()

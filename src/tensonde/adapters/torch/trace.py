@@ -7,6 +7,7 @@ keeps a tensor alive.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from tensonde.adapters.torch.arguments import named
 from tensonde.adapters.torch.frames import is_user, line_of, rank_of
 from tensonde.adapters.torch.measure import Measure, nonfinite
-from tensonde.adapters.torch.modes import push, remove
+from tensonde.adapters.torch.modes import look, look_away, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.tracedgradients import Draft, TracedGradients
 from tensonde.adapters.torch.tracedtensors import TracedTensors, measurable
@@ -104,7 +105,7 @@ class Tracer:
         number, parent = self._call_count, self._open[-1] if self._open else None
         self._call_count += 1
         self._open.append(number)
-        with torch._C.DisableTorchFunction():
+        with unseen():
             given = [tensor for tensor in tensors_in((args, kwargs)) if measurable(tensor)]
             inputs = self.facts(given) if number < MOST_OPS else ()
         return {"number": number, "parent": parent, "first": len(self.drafts), "inputs": inputs}
@@ -116,7 +117,7 @@ class Tracer:
         entry = self.eager.entries.get(id(module))
         if entry is None or len(self._calls) >= MOST_OPS:
             return
-        with torch._C.DisableTorchFunction():
+        with unseen():
             outputs = self.facts([tensor for tensor in tensors_in(out) if measurable(tensor)])
             # Running statistics are written without a new version, so they are always measured.
             state = [self._fact(buffer, anew=True) for buffer in module._buffers.values() if _is_state(buffer)]
@@ -222,25 +223,25 @@ class Tracer:
     def begin(self) -> None:
         """Also custom autograd functions are ops, which modes do not see."""
         self.paused = False
-        push(self.mode)
+        look(self.mode)
         torch.autograd.Function.apply = classmethod(self._apply)
 
     def pause(self) -> None:
         self.paused = True
-        remove(self.mode)
+        look_away(self.mode)
         torch.autograd.Function.apply = _APPLY
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Off for a while, and then as before: also where torch has taken the mode off for the time of an op."""
+        """Off for a while, and then as before."""
         apply = torch.autograd.Function.__dict__["apply"]
-        was_on = remove(self.mode)
+        was_on = look_away(self.mode)
         torch.autograd.Function.apply = _APPLY
         try:
             yield
         finally:
             if was_on:
-                push(self.mode)
+                look(self.mode)
             torch.autograd.Function.apply = apply
 
     def _apply(self, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -248,7 +249,7 @@ class Tracer:
             return _APPLY.__func__(function, *args, **kwargs)
 
         call.__name__ = function.__name__
-        return self.mode.__torch_function__(call, (), args, kwargs)
+        return self.mode.called(call, args, kwargs, call, sys._getframe(1))
 
 
 _APPLY = torch.autograd.Function.__dict__["apply"]

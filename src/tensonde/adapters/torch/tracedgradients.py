@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.measure import Measure, nonfinite
+from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.session.guard import Guard
 
@@ -66,7 +66,7 @@ class TracedGradients:
         return passed
 
     def note(self, draft: Draft, number: int | None, gradients_in: Any, gradients_out: Any) -> None:
-        with torch._C.DisableTorchFunction():
+        with unseen():
             incoming = [self._measure(gradient) if isinstance(gradient, Tensor) else {} for gradient in gradients_out]
             if number is not None and number < len(incoming) and (incoming[number] or not draft.gradient):
                 kept = {key: value for key, value in draft.gradient.items() if key.startswith("in.")}

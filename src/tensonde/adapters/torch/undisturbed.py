@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 
-from tensonde.adapters.torch.modes import push, remove
+from tensonde.adapters.torch.modes import alone, look, look_away
 from tensonde.adapters.torch.stops import OBSERVED_BY_NOBODY
 from tensonde.adapters.torch.taped import Entry
 from tensonde.adapters.torch.trace import Tracer
@@ -40,7 +40,7 @@ def undisturbed(eager: Eager, entries: list[Entry], tracer: Tracer) -> Iterator[
     copies = [buffer.detach().clone() for buffer in held]
     names = [(m, n, b) for m in modules.values() for n, b in list(m._buffers.items())]
     attributes = [(m, {k: v for k, v in vars(m).items() if k not in _INTERNAL}) for m in modules.values()]
-    hidden = remove(tape.mode)
+    hidden = look_away(tape.mode)
     states = _random_states()
     disabled = logging.root.manager.disable
     try:
@@ -48,6 +48,7 @@ def undisturbed(eager: Eager, entries: list[Entry], tracer: Tracer) -> Iterator[
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
             warnings.catch_warnings(),
+            alone(),
             torch.enable_grad(),
             torch.autograd._unsafe_preserve_version_counter(held),
         ):
@@ -67,7 +68,7 @@ def undisturbed(eager: Eager, entries: list[Entry], tracer: Tracer) -> Iterator[
         logging.disable(disabled)
         _restore(states)
         if hidden:
-            push(tape.mode)
+            look(tape.mode)
         eager.tracer = None
         eager.thread, eager.other_threads, eager.phase, eager.stack = thread, strangers, phase, stack
         replay.active, tape.recording = False, recording

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.tensors import dtype_name
 from tensonde.model.trace import WeightRecord
 
@@ -35,7 +36,7 @@ class Weights:
         """Addresses of gradients, by the id of the tensor."""
 
     def look(self, when: When, live: Iterable[tuple[str, Tensor]]) -> None:
-        with torch._C.DisableTorchFunction():
+        with unseen():
             for name, parameter in live:
                 if is_lazy(parameter):  # has no shape before the first call
                     continue

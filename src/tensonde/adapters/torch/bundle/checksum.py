@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.reenact import Outcome, dense
 from tensonde.adapters.torch.tensors import raw_view
 
@@ -30,7 +31,7 @@ def checksum(tensor: Tensor) -> str | None:
 
 def results(outcome: Outcome, leaf_name: Callable[[Tensor], str]) -> dict[str, Any]:
     """Of every value that calls gave, by slot, and of every gradient, by the name of its leaf."""
-    with torch._C.DisableTorchFunction(), torch.no_grad():
+    with unseen(), torch.no_grad():
         return {
             "values": {str(int(slot)): checksum(value) for slot, value in outcome.values.items()},
             "gradients": [

@@ -16,6 +16,7 @@ from tensonde.adapters.torch.bundle.program import program, settings
 from tensonde.adapters.torch.bundle.roots import describe
 from tensonde.adapters.torch.bundle.tensors import Gathered, Unsaveable
 from tensonde.adapters.torch.bundle.tree import Encoder, Path
+from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.reenact import Outcome, Reenactment
 from tensonde.adapters.torch.tape import in_place
 from tensonde.adapters.torch.taped import Entry, Slot
@@ -41,7 +42,7 @@ def save(
     modules, state = _addresses(eager)
     tensors = Gathered()
     encoder = Encoder(tensors, modules, state)
-    with torch._C.DisableTorchFunction():
+    with unseen():
         settled = _settled(act, outcome, state)
         encoder.settled = {slot: outcome.values[slot] for entry in settled for slot in entry.outputs}
         calls = _calls(eager, encoder, [entry for entry in act.entries if entry not in settled], act, wanted)

@@ -6,9 +6,7 @@ exception ends the program, and at the end. The schema is docs/facts.md. Every m
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +40,7 @@ from tensonde.adapters.torch.facts.sequence import Sequence
 from tensonde.adapters.torch.facts.strangers import Strangers
 from tensonde.adapters.torch.facts.tokens import Tokens
 from tensonde.adapters.torch.facts.untouched import Untouched
-from tensonde.adapters.torch.modes import transforming
+from tensonde.adapters.torch.modes import transforming, unnoticed
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.moment import Phase
 
@@ -60,17 +58,6 @@ NEVER = {"steps": 0, "before_optimizer": False, "line": None}
 _grad_enabled = torch.is_grad_enabled
 _jit_tracing = torch._C._get_tracing_state
 """While torch.jit traces, what we compute would become part of its graph."""
-
-
-def unseen(method: Callable[..., Any]) -> Callable[..., Any]:
-    """What the method computes is no part of the training: no mode (a trace, the tape, the user's own) shall see it."""
-
-    @functools.wraps(method)
-    def quiet(*args: Any, **kwargs: Any) -> Any:
-        with torch._C.DisableTorchFunction():
-            return method(*args, **kwargs)
-
-    return quiet
 
 
 class Facts:
@@ -108,7 +95,7 @@ class Facts:
 
     # -- modules ---------------------------------------------------------------------------------
 
-    @unseen
+    @unnoticed
     def root_called(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         eager = self.eager
         if eager.phase is Phase.BACKWARD or eager.opaque or _jit_tracing() is not None:
@@ -138,7 +125,7 @@ class Facts:
                 self.probe.start()
         eager.session.spent_since(mark)
 
-    @unseen
+    @unnoticed
     def stranger_evaluated(self, root: nn.Module) -> None:
         """A model that is only evaluated, between steps of which nothing else is noted."""
         eager = self.eager
@@ -157,7 +144,7 @@ class Facts:
             self.probe.stop()
             self.eager._rest()
 
-    @unseen
+    @unnoticed
     def root_returned(self, root: nn.Module, out: Any) -> None:
         eager = self.eager
         if eager.phase is Phase.BACKWARD or eager.opaque or KNOWN.compiled or _jit_tracing() is not None:
@@ -174,7 +161,7 @@ class Facts:
 
     # -- losses and optimizers -------------------------------------------------------------------
 
-    @unseen
+    @unnoticed
     def before_backward(self, given: Any) -> None:
         losses = tensors_in(given)
         self._counted = bool(losses)
@@ -203,12 +190,12 @@ class Facts:
         known = {names[id(leaf)][0] for leaf in found if id(leaf) in names}
         self.reached = sorted(known | set(self.reached or ()))[:4000]
 
-    @unseen
+    @unnoticed
     def after_backward(self) -> None:
         if self._counted:
             self.sequence.after_backward(list(KNOWN.optimizers))
 
-    @unseen
+    @unnoticed
     def before_optimizer(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
         count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
         place = user_place(sys._getframe(2)) if count < 3 else None
@@ -217,7 +204,7 @@ class Facts:
         if not closure and looked_at(count):
             self.holdings.before_step(optimizer, count)
 
-    @unseen
+    @unnoticed
     def after_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self.sequence.after_step(optimizer)
         count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
@@ -273,7 +260,7 @@ class Facts:
         self._modules |= module_facts(list(self.eager.entries.values()), roots)
         self._repeated = repeated(roots, self.eager.entries) or self._repeated
 
-    @unseen
+    @unnoticed
     def gather(self) -> dict[str, Any]:
         self.look()
         places = {number: k for k, number in enumerate(self._optimizers)}

@@ -27,6 +27,7 @@ from tensonde.adapters.torch.facts.loaders import LOADERS
 from tensonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from tensonde.adapters.torch.facts.schedules import given, stepped
 from tensonde.adapters.torch.graph import latehooks
+from tensonde.adapters.torch.modes import unseen
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -62,7 +63,8 @@ def _note_optimizer(optimizer: Any, frame: Any) -> None:
 
 def _quietly(note: Callable[[], Any]) -> None:
     try:
-        note()
+        with unseen():
+            note()
     except Exception as problem:
         _contain(problem)
 
@@ -84,7 +86,8 @@ def _after(owner: Any, name: str, note: Callable[..., None]) -> None:
         result = original(*args, **kwargs)
         if not is_dynamo_compiling():
             try:
-                note(result, *args, **kwargs)
+                with unseen():
+                    note(result, *args, **kwargs)
             except Exception as problem:
                 _contain(problem)
         return result
@@ -285,8 +288,7 @@ def _clipping(current: Current) -> None:
                 limit = args[1] if len(args) > 1 else kwargs.get(_limit)
                 busy = eager.facts.sequence.since_step > 0 or not eager.facts.sequence.attentive
                 place = user_place(sys._getframe(2))
-                with torch._C.DisableTorchFunction():
-                    eager.facts.clipping.clipped(_name, limit, result, place, backward_since_step=busy)
+                eager.facts.clipping.clipped(_name, limit, result, place, backward_since_step=busy)
 
         _after(torch.nn.utils.clip_grad, name, clipped)
         setattr(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
@@ -334,16 +336,14 @@ def _targets(current: Current) -> None:
             given = args[0] if args else kwargs.get("input")
             if isinstance(given, torch.Tensor) and given.requires_grad:
                 frame = sys._getframe(2)
-                with torch._C.DisableTorchFunction():
-                    eager.facts.batches.targets(
-                        args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame)
-                    )
+                eager.facts.batches.targets(
+                    args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame)
+                )
 
     def values(_: Any, *args: Any, **kwargs: Any) -> None:
         eager = current()
         if eager is not None and torch.is_grad_enabled() and eager.thread == get_ident():
-            with torch._C.DisableTorchFunction():
-                eager.facts.batches.value_targets(args[1] if len(args) > 1 else kwargs.get("target"))
+            eager.facts.batches.value_targets(args[1] if len(args) > 1 else kwargs.get("target"))
 
     for name in ("cross_entropy", "nll_loss"):
         _after(F, name, targets)

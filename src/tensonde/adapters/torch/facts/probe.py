@@ -1,19 +1,18 @@
 """A look at the functions that a model calls in its first evaluations: dropout that is on in eval mode.
 
-It is a torch-function mode, on the stack only for those calls. `leaves` tells what a loss depends on.
+It looks at functions only during those calls. `leaves` tells what a loss depends on.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from tensonde.adapters.torch.facts.origins import Place, line, user_place
-from tensonde.adapters.torch.modes import push, remove
+from tensonde.adapters.torch.modes import Looker, look, look_away
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -24,9 +23,8 @@ _DROPOUTS = frozenset(
 MOST_NODES = 20_000
 
 
-class Probe(TorchFunctionMode):  # type: ignore[misc]
+class Probe(Looker):
     def __init__(self, eager: Eager) -> None:
-        super().__init__()
         self.eager = eager
         self.on = False
         self.noise: list[dict[str, Any]] = []
@@ -34,27 +32,31 @@ class Probe(TorchFunctionMode):  # type: ignore[misc]
 
     def start(self) -> None:
         if not self.on:
-            push(self)
+            look(self)
             self.on = True
 
     def stop(self) -> None:
         if self.on:
             self.on = False
-            remove(self)
+            look_away(self)
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def called(
+        self,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        run: Callable[..., Any],
+        frame: FrameType,
     ) -> Any:
-        kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if self.on and (name in _DROPOUTS or name == "scaled_dot_product_attention"):
             try:
-                self._dropout(name, args, kwargs)
+                self._dropout(name, args, kwargs, frame)
             except Exception as problem:
                 self.eager.session.guard.contain("looking at a function", problem)
-        return func(*args, **kwargs)
+        return run(*args, **kwargs)
 
-    def _dropout(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _dropout(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
         if name in _DROPOUTS:
             p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
             active = kwargs.get("training", args[2] if len(args) > 2 else True)
@@ -65,7 +67,7 @@ class Probe(TorchFunctionMode):  # type: ignore[misc]
         module = entry.ref() if entry is not None else None
         if not active or not p or module is None:
             return
-        place = user_place(sys._getframe(2))
+        place = user_place(frame)
         if place in self._seen:
             return
         self._seen.add(place)
