@@ -4,7 +4,9 @@ A step is one round in which every optimizer at work steps at most once. With on
 each `step()`. With several (a GAN), the round is over when all of them have stepped; when one of them
 steps again before that (three critic updates per generator update), the round ended with the last
 `step()` before it: the boundary lies *behind*, and what was observed since then belongs to the new step.
-With no optimizer at all, a new step begins with the first forward call after a backward pass.
+With no optimizer at all, a new step begins with the first forward call after a backward pass, or with the next
+backward pass where forwards go by unnoticed. The adapter says which of them belong to one step all the same, since
+gradients add up (`adapters/torch/by_hand.py`).
 """
 
 from __future__ import annotations

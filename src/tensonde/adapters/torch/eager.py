@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.accounting import Accounting
+from tensonde.adapters.torch.by_hand import ByHand
 from tensonde.adapters.torch.device import DeviceDigests
 from tensonde.adapters.torch.dump import Dump
 from tensonde.adapters.torch.entry import Entry
@@ -58,6 +59,7 @@ class Eager:
         self.grow = Taps(self).grow
         self.parameters = Parameters(self)
         self.facts = Facts(self)
+        self.by_hand = ByHand(self)
         self.level: int = session.policy.level
         self.step = 0
         self.set_phase(Phase.FORWARD)
@@ -134,7 +136,7 @@ class Eager:
         """For want of an optimizer, this may be where the next step begins."""
         if self.session.steps.before_forward():
             with unseen():
-                self.finish_step()
+                self.by_hand.forward_begins()
 
     def left(self, entry: Entry, out: Any) -> None:
         """A module gave `out`. Called for every call while something is wanted of modules."""
@@ -211,6 +213,8 @@ class Eager:
         before = self.phase
         if before is Phase.BACKWARD:  # reentrant checkpointing differentiates parts of its own: no losses
             return before
+        if not self.session.steps.has_optimizer:
+            self.by_hand.pass_begins()
         if not self.resting:
             self.facts.before_backward(tensors)
         for tensor in tensors_in(tensors)[:1]:
@@ -231,16 +235,17 @@ class Eager:
     def backward_ends(self, before: Phase) -> None:
         self.set_phase(before)
         self.session.steps.after_backward()
+        alone = before is not Phase.BACKWARD and not self.session.steps.has_optimizer
+        if alone:
+            self.by_hand.pass_ends()
         if self.resting:
             return
         self.replay.tape.pause()
         self.weigh("raw")
         if before is not Phase.BACKWARD:
             self.facts.after_backward()
-        if before is not Phase.BACKWARD and not self.session.steps.has_optimizer:
-            self.parameters.gradients_alone()
-            if self.dump is not None and self.dump.on:
-                self.dump.gradients_alone()
+        if alone and self.dump is not None and self.dump.on:
+            self.dump.gradients_alone()
 
     def weigh(self, when: When) -> None:
         """Takes down all parameters, where the step is traced."""
@@ -305,8 +310,9 @@ class Eager:
         self._rest()
 
     def _rest(self) -> None:
-        """With an optimizer to mark the steps, modules need not even be noticed in steps that leave them alone."""
-        self.idle = self.level <= Level.SENTINEL and not self.stops.inputs_wanted and self.session.steps.has_optimizer
+        """Modules need not even be noticed in steps that leave them alone."""
+        self.idle = self.level <= Level.SENTINEL and not self.stops.inputs_wanted
+        self.idle = self.idle and (self.session.steps.has_optimizer or self.step > 0)
         if self.dump is not None and self.dump.on:
             self.idle = False
         session = self.session

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 REST_EVERY = 50
 """Frozen parameters are looked at in the first step and then every so many full looks."""
+
+
+class Holder(Protocol):
+    """An optimizer, or what stands for one."""
+
+    param_groups: list[dict[str, Any]]
 
 
 class Plan:
@@ -49,8 +55,6 @@ class Parameters:
         self.trained: set[int] = set()
         self._owner: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
-        self._alone: list[tuple[int, weakref.ref[Tensor]]] = []
-        """Gradient sites and parameters of a training without an optimizer."""
         self._provisional: set[int] = set()
         """Parameters that go by a number until the module that they belong to is called."""
         self._looks = 0
@@ -94,7 +98,7 @@ class Parameters:
 
     # -- around an optimizer step ----------------------------------------------------------------
 
-    def before(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
+    def before(self, optimizer: Holder, closure: bool) -> None:
         self.eager.set_phase(Phase.OPTIMIZER)
         if closure and not self.names:
             return  # nothing has been called yet, so nothing has a name; the closure will see to that
@@ -104,7 +108,7 @@ class Parameters:
         for position in plan.update_sites:
             plan.kept[position] = plan.parameters[position].detach().clone()
 
-    def after(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
+    def after(self, optimizer: Holder, closure: bool) -> None:
         plan = self._plan(optimizer)
         self.eager.set_phase(Phase.OPTIMIZER)
         if closure:
@@ -133,35 +137,6 @@ class Parameters:
                     plan.careful = True
                     self._careful(site, gradient)
 
-    def gradients_alone(self) -> None:
-        """A backward pass is over and no optimizer will come to show the gradients."""
-        mark = self.eager.session.clock()
-        self.eager.set_phase(Phase.BACKWARD)
-        if len(self._alone) != len(self.names):
-            self._alone = [
-                (self._sites(name, parameter, trainable=parameter.requires_grad)[Role.GRAD], weakref.ref(parameter))
-                for name, parameter in self.live()
-            ]
-        sites: list[int] = []
-        gradients: list[Tensor] = []
-        for site, reference in self._alone:
-            parameter = reference()
-            gradient = parameter.grad if parameter is not None else None
-            if gradient is not None:
-                sites.append(site)
-                gradients.append(gradient)
-        if (
-            self.eager.stops.attentive
-            or not self.eager.session.immediate.isdisjoint(sites)
-            or not all(map(_plain, gradients))
-        ):
-            for site, gradient in zip(sites, gradients, strict=True):
-                self._careful(site, gradient)
-        else:
-            self.eager.block.add_many(sites, gradients)
-        self.eager.set_phase(Phase.FORWARD)
-        self.eager.session.spent_since(mark)
-
     def _careful(self, site: int, tensor: Tensor) -> None:
         eager = self.eager
         if eager.add(site, tensor) < 0:
@@ -177,7 +152,7 @@ class Parameters:
 
     # -- plans -----------------------------------------------------------------------------------
 
-    def _plan(self, optimizer: torch.optim.Optimizer) -> Plan:
+    def _plan(self, optimizer: Holder) -> Plan:
         plan = self.plans.get(id(optimizer))
         size = 0
         for group in optimizer.param_groups:  # enough to notice groups that were added, changed or exchanged
@@ -187,7 +162,7 @@ class Parameters:
             plan = self.plans[id(optimizer)] = self._make(optimizer, size)
         return plan
 
-    def _make(self, optimizer: torch.optim.Optimizer, size: int) -> Plan:
+    def _make(self, optimizer: Holder, size: int) -> Plan:
         session = self.eager.session
         plan = Plan()
         plan.size = size
@@ -230,7 +205,7 @@ class Parameters:
         roles = (Role.VALUE, Role.GRAD, Role.UPDATE)
         return {role: self.eager.session.site(name, role, kind, **facts) for role in roles}
 
-    def _name(self, unnamed: list[Tensor], optimizer: torch.optim.Optimizer) -> None:
+    def _name(self, unnamed: list[Tensor], optimizer: Holder) -> None:
         """Parameters of modules that were not called (yet), or tensors of no module."""
         for root in list(self.eager.roots.items()):
             self.adopt(root[1], self.prefix_of(root[0]))

@@ -169,7 +169,7 @@ class Facts:
             return
         self.graphs.backward(losses)
         if self.sequence.steps < 8:
-            self.sequence.backward_place = user_place(sys._getframe(2))
+            self.sequence.backward_place = self.eager.by_hand.backward_place = user_place(sys._getframe(2))
         if self._walks < 3:
             self._walks += 1
             self._walk(losses)
@@ -182,6 +182,7 @@ class Facts:
         if self.leaf_loss is None and all(loss.grad_fn is None for loss in losses):
             self.leaf_loss = _made_line(user_place(sys._getframe(2)))
         self.loss_leaves = max(self.loss_leaves, len(found))
+        self.eager.by_hand.met(found)
         foreign = [leaf for leaf in found if not isinstance(leaf, nn.Parameter) and id(leaf) not in names]
         self.sequence.foreign_leaves |= bool(foreign)
         self.strangers.met(
@@ -215,12 +216,21 @@ class Facts:
         KNOWN.stepped.add(KNOWN.number(optimizer))
         if count in LOOK_AFTER:
             self.look()
+        self._trained(optimizer)
+
+    def _trained(self, holder: Any) -> None:
         step = self.eager.step
         if step < 64 or step % 16 == 0:
             for modes in self.modes.values():
-                if modes.trained_by(optimizer):
+                if modes.trained_by(holder):
                     modes.stepped(step)
         self.graphs.stepped(step)
+
+    def updated_by_hand(self, holder: Any) -> None:
+        """The script changed parameters itself; `holder` has them as an optimizer would."""
+        self._trained(holder)
+        if self.eager.step in LOOK_AFTER:
+            self.look()
 
     def optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
         """All that is noted of a step that rests."""
@@ -272,6 +282,7 @@ class Facts:
             "threads": torch.get_num_threads(),
             "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
             "optimizers": [self._optimizer_now(number, known) for number, known in self._optimizers.items()],
+            "by_hand": self.eager.by_hand.facts(),
             "renewed": self.renewals.facts(),
             "schedulers": [
                 {**known, "optimizer": places.get(known["optimizer"]), **STEPPED.get(number, NEVER)}

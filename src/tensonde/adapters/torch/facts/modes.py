@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
@@ -60,7 +59,7 @@ class RootModes:
             if module is not None:
                 yield path, module
 
-    def trained_by(self, optimizer: torch.optim.Optimizer) -> bool:
+    def trained_by(self, optimizer: Any) -> bool:
         """Whether one of its groups begins with a parameter of the root; looked up once for each optimizer's groups."""
         held = frozenset([id(group["params"][0]) for group in optimizer.param_groups if group["params"]])
         known = self._trained_by.get(held)
