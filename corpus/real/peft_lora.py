@@ -14,9 +14,10 @@ config = LlamaConfig(
     vocab_size=64, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
     num_key_value_heads=2, max_position_embeddings=64,
 )  # fmt: skip
-model = get_peft_model(
-    LlamaForCausalLM(config), LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], lora_dropout=0.05)
+lora = LoraConfig(
+    r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], lora_dropout=0.05, modules_to_save=["lm_head"]
 )
+model = get_peft_model(LlamaForCausalLM(config), lora)
 model.print_trainable_parameters()
 optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
 model.train()

@@ -1,6 +1,6 @@
 """sentence-transformers: a small random BERT with pooling, trained on pairs by its own trainer."""
 
-# needs: sentence-transformers
+# needs: sentence-transformers datasets
 import os
 import tempfile
 from pathlib import Path
