@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-companions lint bench corpus pairs docs setup web web-test screenshots clean
+.PHONY: demo test test-companions real real-quick lint bench corpus pairs docs setup web web-test screenshots clean
 
 setup: $(VENV)/.ready
 
@@ -27,6 +27,14 @@ test: setup web
 test-companions: setup ## the tests with Lightning, Transformers, Accelerate, Ray and W&B, which `make test` skips
 	$(PIP) --constraint constraints/dev.txt --group companions
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m companions
+
+real: setup ## programs on real libraries, bare and under tensonde run: nothing may differ
+	$(PIP) --constraint constraints/dev.txt --group real
+	$(BIN)/python corpus/trust.py $(REAL)
+
+real-quick: setup ## the part of them that CI runs
+	$(PIP) --constraint constraints/dev.txt --group real-quick
+	$(BIN)/python corpus/trust.py --quick
 
 web: setup ## the browser UI, if its sources changed; without Node it says so and goes on
 	@$(BIN)/python hatch_build.py web

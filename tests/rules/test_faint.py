@@ -43,8 +43,25 @@ BUGS = {
     "small": ("weights-begin-too-small", DEEP.format(fill=SMALL, norm="")),
     "twice": ("inputs-scaled-away", IMAGES.format(prepare="return batch / 255.0  # HERE", net=NET)),
 }
+ADAPTERS = """
+    class Adapted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.base, self.down, self.up = nn.Linear(8, 8), nn.Linear(8, 2, bias=False), nn.Linear(2, 8, bias=False)
+            self.base.requires_grad_(False)
+            nn.init.zeros_(self.up.weight)
+        def forward(self, x):
+            return x + torch.tanh(self.base(x) + self.up(self.down(x)))
+    model = nn.Sequential(*[Adapted() for _ in range(3)], nn.Linear(8, 3).requires_grad_(False))
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+    for step in range(60):
+        optimizer.zero_grad()
+        F.cross_entropy(model(torch.randn(512, 8)), torch.randint(0, 3, (512,))).backward()
+        optimizer.step()
+"""
 NEAR_MISSES = {
     "by the number of inputs": DEEP.format(fill="nn.init.kaiming_normal_(m.weight, nonlinearity='relu')", norm=""),
+    "adapters that begin at zero, and nothing to learn": ADAPTERS,
     "once": IMAGES.format(prepare="return batch", net=NET),
     "twice, and normalised": IMAGES.format(prepare="return batch / 255.0", net=NORMED),
 }

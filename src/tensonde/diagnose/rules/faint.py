@@ -34,6 +34,8 @@ def too_small(case: Case) -> list[Finding]:
     if trace is None or trace.loss is None or not stuck([value for _, value in case.series("loss")]):
         return []
     layers, _ = layers_and_squashing(trace)
+    # A layer that gives exactly 0 begins at 0 on purpose (LoRA, a residual branch): it is not small, and others carry the signal.
+    layers = [(op, name) for op, name in layers if _size(op.outputs[0]) > 0]
     if len(layers) < LAYERS or _normalised(trace):
         return []
     gains = [(name, _size(op.outputs[0]) / size) for op, name in layers if (size := _size(op.inputs[0])) > 0]
