@@ -111,6 +111,11 @@ class LiveTrace:
         if self.staged and (evaluated or tracer.paused):
             with self.paused(tracer):  # an evaluation, which may be long, between this step and the last
                 return observed(eager, module, args, kwargs)
+        grad = torch.is_grad_enabled()
+        if not eager.stack and eager.twin is None:  # a comparison wants them all
+            tracer.root_called(grad=grad)
+        if tracer.sated and not grad:
+            return observed(eager, module, args, kwargs)
         known = eager.entries.get(id(module))
         if known is not None:
             tracer.entered(known)

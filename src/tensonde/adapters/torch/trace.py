@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tensonde.adapters.torch.entry import Entry
 
 MOST_OPS = 20_000
+MOST_WITHOUT_GRAD = 16
+"""Calls of models without gradients that one trace shows: a rollout of an agent has thousands."""
 
 
 class Tracer:
@@ -62,7 +64,9 @@ class Tracer:
         self._calls: list[CallRecord] = []
         self._open: list[int] = []
         """Numbers of the module calls that are under way, outermost first."""
-        self._call_count = 0
+        self._call_count = self._without_grad = 0
+        self.sated = False
+        """Roots have been called without gradients so often that this is an evaluation, or a rollout: no more of it is traced."""
         self._counts: dict[int, Counter[str]] = {}
 
     # -- what the adapter tells ------------------------------------------------------------------
@@ -70,6 +74,13 @@ class Tracer:
     def entered(self, entry: Entry) -> None:
         """A module is called: its ops are counted from 0."""
         self._counts.pop(id(entry), None)
+
+    def root_called(self, *, grad: bool) -> None:
+        """A module is called, and no other one is running."""
+        self._without_grad += not grad
+        self.sated = not grad and self._without_grad > MOST_WITHOUT_GRAD
+        if self.sated and self._without_grad == MOST_WITHOUT_GRAD + 1:
+            self.notes.append(f"only the first {MOST_WITHOUT_GRAD} calls of models without gradients were traced")
 
     def differentiated(self, loss: Tensor) -> None:
         """This is a loss. The first one that is not finite counts, else the last."""

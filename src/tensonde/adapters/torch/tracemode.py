@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, is_grad_enabled
 
 from tensonde.adapters.torch.modes import Looker, transforming, unseen
 from tensonde.adapters.torch.ops import op_name
@@ -37,7 +37,8 @@ class TraceMode(Looker):
     ) -> Any:
         tracer = self.tracer
         eager = tracer.eager
-        name = _traced_name(func) if tracer.room() else None
+        skipped = not tracer.room() or (tracer.sated and not is_grad_enabled())
+        name = None if skipped else _traced_name(func)
         if name is None or eager.phase is not Phase.FORWARD or transforming():
             return run(*args, **kwargs)
         inner = len(tracer.drafts)
