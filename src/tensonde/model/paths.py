@@ -1,8 +1,12 @@
-"""How the path of a source file is shown."""
+"""Source files: whose they are, and how their path is shown."""
 
 from __future__ import annotations
 
 import os
+import sysconfig
+
+_LIBRARIES = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib"))
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
 def display_path(path: str) -> str:
@@ -12,3 +16,10 @@ def display_path(path: str) -> str:
     except ValueError:
         return path
     return path if relative.startswith("..") else relative
+
+
+def is_library(path: str) -> bool:
+    """Whether a file is installed, and not the user's own program. Packages of the user's site, of the system's Python and
+    of other environments on the path count, too."""
+    path = os.path.abspath(path)
+    return path.startswith(_LIBRARIES) or any(name in path for name in _INSTALLED)

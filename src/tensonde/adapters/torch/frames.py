@@ -5,7 +5,6 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-import sysconfig
 from collections.abc import Iterator
 from types import CodeType, FrameType
 
@@ -13,11 +12,11 @@ import torch
 
 import tensonde
 from tensonde.model.paths import display_path as display_path
+from tensonde.model.paths import is_library
 from tensonde.model.site import SourceLine
 
 _OURS = os.path.dirname(os.path.abspath(tensonde.__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_LIBRARIES = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib"))
 
 _owner: dict[
     str, int
@@ -35,7 +34,7 @@ def rank_of_file(name: str) -> int:
         path = os.path.abspath(name)
         if path.startswith((_OURS, _TORCH)) or name.startswith("<frozen"):
             known = 0
-        elif path.startswith(_LIBRARIES):
+        elif is_library(path):
             known = 1
         else:
             known = 2

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import linecache
 import os
-import sysconfig
 from types import FrameType
 
 import tensonde
 from tensonde.cli.debugger.terminal import Piece
+from tensonde.model.paths import is_library
 
 _OURS = os.path.dirname(os.path.abspath(tensonde.__file__)) + os.sep
-_LIBRARIES = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "purelib", "platlib"))
 
 
 def is_user_file(path: str) -> bool:
     if path.startswith("<"):  # made by exec, of which only a notebook's cells have source
         return not path.startswith("<frozen") and bool(linecache.getlines(path))
-    return not os.path.abspath(path).startswith((_OURS, *_LIBRARIES))
+    return not os.path.abspath(path).startswith(_OURS) and not is_library(path)
 
 
 def user_frames(frame: FrameType | None) -> list[FrameType]:

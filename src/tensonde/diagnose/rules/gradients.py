@@ -42,7 +42,8 @@ def no_gradient(case: Case) -> list[Finding]:
     The cut is named where the first step showed one that has these parameters behind it: `detach()`, `.data`, a
     block without gradients, reentrant checkpointing of inputs that need none, or an op that gives indices or truth
     values on the way to the loss (`argmax`, a comparison), which have no gradient.
-    Parts that were not called at all (experts without tokens) are not meant.
+    Parts that were not called at all (experts without tokens) are not meant. A part of a library's model whose output
+    nobody uses (BERT's pooler, with a loss on the last hidden state) is no mistake of the program: it is information.
     """
     names = _without_gradient(case)
     if not names:
@@ -79,10 +80,14 @@ def no_gradient(case: Case) -> list[Finding]:
         advice = f"Take {called} off the path to the loss; detach only the copy that is kept or printed."
     else:
         source = place(parameters(case)[names[0]]["made"]) or place(optimizer["made"])
+    unused = not blocked and cut is None and all(_in_a_library(case, owner) for owner in owners)
+    if unused:
+        why = ": the loss does not use its output"
+        advice = "If that is not intended, use its output; else leave it out of the model or the optimizer."
     return [
         Finding(
             rule="no-gradient",
-            severity="error",
+            severity="info" if unused else "error",
             title=f"{within or some(owners)} never gets a gradient{why}",
             advice=advice,
             step=0,
@@ -100,6 +105,17 @@ def no_gradient(case: Case) -> list[Finding]:
             confidence=0.95 if blocked or cut else 0.8,
         )
     ]
+
+
+def _in_a_library(case: Case, owner: str) -> bool:
+    """Whether the module that calls `owner`, or that it is a part of, is written in a library other than torch."""
+    modules = case.facts.get("modules", {})
+    while owner:
+        fact = modules.get(owner)
+        if fact is not None and not fact["library"]:
+            return bool(fact.get("installed"))
+        owner = owner.rpartition(".")[0]
+    return False
 
 
 def _cut(trace: Trace | None, names: list[str], backward: Mapping[str, Any] | None = None) -> OpRecord | None:

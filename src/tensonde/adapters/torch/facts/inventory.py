@@ -14,6 +14,7 @@ from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.defaults import unread
 from tensonde.adapters.torch.facts.origins import KNOWN, line, line_at
 from tensonde.adapters.torch.facts.own_steps import divisions
+from tensonde.adapters.torch.frames import rank_of
 
 MOST_MODULES = 2000
 
@@ -54,6 +55,7 @@ def module_facts(entries: Iterable[Entry], roots: Iterable[nn.Module]) -> dict[s
             found[entry.name] = {
                 "type": entry.type,
                 "library": type(module).__module__.startswith("torch.nn"),
+                "installed": _installed(module),
                 "made": KNOWN.made.line(module),
                 "cast": cast_line(module),
                 "training": module.training,
@@ -61,6 +63,12 @@ def module_facts(entries: Iterable[Entry], roots: Iterable[nn.Module]) -> dict[s
                 "settings": settings(module),
             }
     return found
+
+
+def _installed(module: nn.Module) -> bool:
+    """Whether what it computes is written in a library, torch's included."""
+    code = getattr(type(module).forward, "__code__", None)
+    return code is not None and rank_of(code) < 2
 
 
 def cast_line(module: nn.Module) -> dict[str, Any] | None:

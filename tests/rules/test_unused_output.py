@@ -1,0 +1,45 @@
+"""A part whose output nobody uses: a mistake in the user's own model, information in a library's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from silent_trainings import training
+
+from launch import Foundry
+from tensonde.diagnose.diagnose import diagnose
+
+MODEL = """
+import torch
+from torch import nn
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.pooler = nn.Linear(8, 8), nn.Linear(8, 8)
+    def forward(self, x):
+        hidden = torch.tanh(self.body(x))
+        return hidden, self.pooler(hidden)
+"""
+LOOP = """
+    encoder, head = Encoder(), nn.Linear(8, 3)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=0.01)
+    for step in range(20):
+        x = torch.randn(16, 8)
+        optimizer.zero_grad()
+        F.cross_entropy(head(encoder(x)[0]), x[:, :3].argmax(1)).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_an_unused_part_of_a_library_is_information(foundry: Foundry, tmp_path: Path, installed: bool) -> None:
+    where = tmp_path / "env" / "site-packages" if installed else tmp_path / "mine"
+    where.mkdir(parents=True)
+    (where / "encoders.py").write_text(MODEL)
+    head = f"\n    import sys\n    sys.path.insert(0, {str(where)!r})\n    from encoders import Encoder"
+    ran = foundry.watched(training(head + LOOP), tmp_path)
+    assert ran.code == 0, ran.err
+    (found,) = [finding for finding in diagnose(ran.recording) if finding.rule == "no-gradient"]
+    assert "pooler" in found.title
+    assert found.severity == ("info" if installed else "error")
