@@ -1,7 +1,7 @@
 """Runs the current step again under full trace when something in it went wrong, and leaves no mark on the training.
 
-What is put back afterwards: the states of all random generators, every buffer of the modules (with its version
-counter), and nothing else is touched: gradients are taken with `autograd.grad`, which writes to no `.grad`.
+Everything that the step's modules can reach is put back afterwards and checked (`restore/`); gradients are taken with
+`autograd.grad`, which writes to no `.grad`. Where something could not be put back, no step is run again in this run.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from tensonde.adapters.torch.bundle.keep import keep
 from tensonde.adapters.torch.livetrace import LiveTrace
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.reenact import Outcome, Reenactment, same
+from tensonde.adapters.torch.restore.before import Before
 from tensonde.adapters.torch.stateful import Stateful
 from tensonde.adapters.torch.tape import Tape
 from tensonde.adapters.torch.tensors import tensors_in
-from tensonde.adapters.torch.undisturbed import undisturbed
+from tensonde.adapters.torch.undisturbed import roots_of, undisturbed
 from tensonde.model.site import Kind, Role
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Replay:
         self.done = 0
         self.off = ""
         """Why no step of this run can be traced or replayed, if so."""
+        self.refused = ""
+        """Why no step is run again any more, if so: an earlier one could not be undone, or not be finished."""
         self._bad: str | None = None
         """What was found to be non-finite since the last look: the loss, or a gradient."""
         self._last_step = self._saved_step = -2
@@ -186,8 +189,9 @@ class Replay:
         if not self.off and self.tracing.begin_next(step + 1, behind=behind, stages=not self._poisoned):
             return
         affordable = not eager.session.policy.overdrawn
-        tape.wanted = not self.off and self.done < MOST_REPLAYS and not self._poisoned and affordable
-        tape.wanted |= self._is_to_be_saved(step + 1) and not self.off
+        possible = not self.off and not self.refused
+        tape.wanted = possible and self.done < MOST_REPLAYS and not self._poisoned and affordable
+        tape.wanted |= possible and self._is_to_be_saved(step + 1)
         if behind:
             return
         if tape.wanted:
@@ -242,12 +246,20 @@ class Replay:
                 return
         began = time.perf_counter_ns()
         tape = self.tape
-        cannot = self.off or tape.trouble or self._forbidden()
+        cannot = self.off or self.refused or tape.trouble or self._forbidden()
         if not cannot and not tape.entries:
             cannot = "nothing of the step was recorded"
         if not cannot and target is not None and tape.slot(target) is None:
             cannot = "the value was not made in code that was recorded"
-        if cannot:
+        before: Before | None = None
+        if not cannot:
+            try:
+                before = Before(roots_of(tape.entries))
+                cannot = before.trouble
+            except Exception as failed:
+                log.debug("the state of the step could not be noted", exc_info=failed)
+                cannot = f"its state could not be noted: {type(failed).__name__}: {failed}"[:300]
+        if cannot or before is None:
             self.tracing.follow |= not asked
             eager.session.note("replay_impossible", step=eager.step, trigger=why, why=cannot)
             return
@@ -256,12 +268,14 @@ class Replay:
         tracer = act.tracer
         problem: Exception | None = None
         exact, outcome = False, None
-        with undisturbed(eager, tape.entries, tracer):
+        with undisturbed(eager, before, tracer) as lost:
             try:
                 exact, outcome = self._again(act, target, asked=asked)
             except Exception as caught:
                 problem = caught
                 tracer.notes.append(f"running the step again failed: {type(caught).__name__}: {caught}"[:500])
+        exact = exact and not lost and not before.writes.refused
+        self._take_stock(lost, before.writes.refused, tracer.notes)
         trace = tracer.finish(eager.step, "replay", exact=exact)
         if not traced:
             self._write(trace)
@@ -280,8 +294,21 @@ class Replay:
         eager.session.uncounted()
         if problem is not None:
             log.debug("replay failed", exc_info=problem)
-        if outcome is not None:
+        if outcome is not None and not self.refused:
             keep(eager, tape, act, outcome, tape.slot(target) if target is not None else None, trace, why)
+
+    def _take_stock(self, lost: list[str], refused: str, notes: list[str]) -> None:
+        """The step was run again: whether another one may be."""
+        step = self.eager.step
+        if lost:
+            what = ", ".join(lost[:5])
+            self.refused = f"running step {step} again changed {what}, which could not be put back"
+            log.warning("%s; no step is run again any more", self.refused)
+            self.eager.session.note("replay_unrestored", step=step, what=lost[:50])
+        elif refused:
+            self.refused = f"the step {refused}, which could not be undone"
+        if self.refused:
+            notes.append(self.refused)
 
     def _forbidden(self) -> str:
         distributed = torch.distributed

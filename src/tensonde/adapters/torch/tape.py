@@ -19,7 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.modes import look, look_away, transforming, unseen
+from tensonde.adapters.torch.restore.writes import version_of
 from tensonde.adapters.torch.taped import Entry, Slot
+from tensonde.adapters.torch.tapedmemory import TapedMemory, in_place, leaves
 from tensonde.adapters.torch.tapemode import MOST_UNLEARNED, TapeMode
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.moment import Phase
@@ -71,7 +73,7 @@ class Tape:
         """May be recorded at all in this step."""
         self.trouble = ""
         """Why this step cannot be run again exactly, if it cannot."""
-        self.entries: list[Entry] = []
+        self._entries: list[Entry] = []
         self.losses: list[tuple[Slot, Slot, Any]] = []
         """What was differentiated so far, the same without loss scaling, and the gradients given."""
         self.asked: Callable[[Tensor], None] = lambda tensor: None
@@ -79,6 +81,9 @@ class Tape:
         self.before_root: Callable[[Entry, nn.Module], None] = lambda entry, module: None
         self.after_root: Callable[[nn.Module], None] = lambda module: None
         self._made: dict[int, _Made] = {}
+        self._values: dict[Slot, _Made] = {}
+        self._dropped: set[int] = set()
+        self._memory = TapedMemory()
         self._given: dict[int, tuple[Tensor, int]] = {}
         self.cost_ns = 0
         """Spent on the tape since somebody last set this to 0."""
@@ -87,6 +92,14 @@ class Tape:
         self._unlearned = 0
         self._uses = 0
         self._dead = self._gone
+
+    @property
+    def entries(self) -> list[Entry]:
+        if self._dropped:
+            kept = [entry for entry in self._entries if id(entry) not in self._dropped]
+            self._memory.taken_off(len(self._entries) - len(kept))
+            self._entries, self._dropped = kept, set()
+        return self._entries
 
     # -- on and off ------------------------------------------------------------------------------
 
@@ -138,9 +151,11 @@ class Tape:
         self._unlearned = 0
 
     def _forget(self) -> None:
-        self.entries = []
+        self._entries = []
         self.losses = []
-        self._made = {}
+        self._made, self._values = {}, {}
+        self._dropped = set()
+        self._memory.clear()
         self._given = {}
         self._slots = self._roots = 0
 
@@ -176,7 +191,7 @@ class Tape:
             try:
                 with unseen():
                     self.after_root(module)
-                    self.entries.append(entry)
+                    self._entries.append(entry)
                     entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
             except Exception as problem:
                 self.eager.session.guard.contain("taping a module", problem)
@@ -215,14 +230,14 @@ class Tape:
     ) -> None:
         """An op outside of modules ran."""
         name: str = func.__name__
-        if out is None and name != "__setitem__":
-            return
         if in_place(name) or "out" in kwargs:
-            target = kwargs.get("out", args[0] if args else None)
-            if isinstance(target, Tensor) and id(target) not in self._made:
-                self._changed(target)
+            if name == "__set__" and getattr(getattr(func, "__self__", None), "__name__", "") != "data":
                 return
-        if len(self.entries) >= MOST_ENTRIES:
+            if self._wrote(kwargs.get("out", args[0] if args else None)):
+                return
+        elif out is None:
+            return
+        if len(self._entries) >= MOST_ENTRIES and len(self.entries) >= MOST_ENTRIES:
             self.stop(f"the step has more than {MOST_ENTRIES} ops outside of modules")
             return
         some = self._uses
@@ -231,7 +246,7 @@ class Tape:
         if (self._uses == some or name.endswith("_like") or name.startswith("new_")) and name not in _FRESH:
             return  # made from nothing, at random maybe: a value from outside
         entry = Entry(func, held, named, random, frame)
-        self.entries.append(entry)
+        self._entries.append(entry)
         if type(out) is Tensor:
             entry.outputs = (self._make(out),)
         elif out is not None:
@@ -265,10 +280,7 @@ class Tape:
             if made is not None:
                 return made.slot
             if key not in self._given:
-                try:
-                    self._given[key] = (value, value._version)
-                except RuntimeError:  # an inference tensor, which has no version and is never changed
-                    self._given[key] = (value, -1)
+                self._given[key] = (value, version_of(value))
             return value
         kind = type(value)
         if kind is tuple or kind is list:
@@ -284,56 +296,47 @@ class Tape:
         made = _Made(tensor, self._dead)
         made.key, made.slot = key, Slot(self._slots)
         self._slots += 1
-        self._made[key] = made
+        self._made[key] = self._values[made.slot] = made
         self._given.pop(key, None)
         return made.slot
 
     def _gone(self, made: weakref.ref[Tensor]) -> None:
         if isinstance(made, _Made) and self._made.get(made.key) is made:
             del self._made[made.key]
+            self._values.pop(made.slot, None)
 
-    def _changed(self, target: Tensor) -> None:
-        """Something from outside is written to: what used it before would see the new value."""
-        if id(target) in self._given and not self._settle(target):
+    def _wrote(self, targets: Any) -> bool:
+        """Whether an op wrote to memory from outside: it must not run again, and what used that memory before would see
+        the new values."""
+        memory = self._memory
+        memory.look(self._entries)
+        outside, made = [], False
+        for target in leaves(targets):
+            if id(target) in self._made and not memory.is_foreign(target):
+                made = True
+            else:
+                outside.append(target)
+        if outside and made:
+            self.stop("an op wrote both to what the step had made and to what it had not")
+        elif any(memory.is_owned(target) for target in outside):
+            self.stop("a weight or buffer of a module that the step had called was changed in place")
+        elif not all(self._settle(target) for target in outside):
             self.stop("a tensor that the step had used was changed in place")
+        return bool(outside)
 
     def _settle(self, target: Tensor) -> bool:
-        """Takes what was made from `target` so far as values from outside, as long as it is only data being prepared."""
-        alive = {made.slot: made() for made in self._made.values()}
-        settled: set[int] = set()
-        kept: list[Entry] = []
-        for entry in self.entries:
-            used = list(_leaves((entry.args, entry.kwargs)))
-            if not any(item is target or (isinstance(item, Slot) and item in settled) for item in used):
-                kept.append(entry)
-                continue
-            results = [alive.get(slot) for slot in entry.outputs]
-            if isinstance(entry.call, nn.Module) or any(made is not None and made.requires_grad for made in results):
-                return False
-            settled.update(entry.outputs)
-        self.entries = kept
+        """Takes what came of the memory of `target` as values from outside, as long as it is only data being prepared."""
         self._given.pop(id(target), None)
-        for key, made in list(self._made.items()):
-            if made.slot in settled:
-                del self._made[key]
-                value = made()
-                if value is not None:
-                    self._given[key] = (value, value._version)
+        for entry in self._memory.affected(target):
+            for item in leaves((entry.args, entry.kwargs)):
+                self._given.pop(id(item), None)  # those that are used again come back with the version of then
+            values = {slot: self._values[slot]() for slot in entry.outputs if slot in self._values}
+            if isinstance(entry.call, nn.Module) or any(v is not None and v.requires_grad for v in values.values()):
+                return False
+            self._dropped.add(id(entry))
+            for slot, value in values.items():
+                made = self._values.pop(slot)
+                if value is not None and self._made.get(made.key) is made:
+                    del self._made[made.key]
+                    self._given[made.key] = (value, version_of(value))
         return True
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple | list):
-        for item in value:
-            yield from _leaves(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _leaves(item)
-    elif isinstance(value, Tensor | Slot):
-        yield value
-
-
-def in_place(name: str) -> bool:
-    if name.startswith("__"):
-        return name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__", "__index__", "__int__"))
-    return name.endswith("_")

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from tensonde.adapters.torch.modes import Looker, unseen
 
+from tensonde.adapters.torch.tapedmemory import in_place
+
 if TYPE_CHECKING:
     from tensonde.adapters.torch.tape import Tape
 
@@ -78,7 +80,7 @@ class TapeMode(Looker):
         if not tape.recording or name == "backward" or (tape._unlearned >= MOST_UNLEARNED and not _grad_enabled()):
             return out
         try:
-            if type(out) is Tensor or isinstance(out, Tensor | tuple | list) or name == "__setitem__":
+            if type(out) is Tensor or isinstance(out, Tensor | tuple | list) or in_place(name):
                 if name == "__get__" and getattr(getattr(func, "__self__", None), "__name__", "") in ("grad", "shape"):
                     return out
                 if _functorch_level() is not None:

@@ -1,20 +1,19 @@
-"""What running a step again may touch is put back: random generators, buffers, attributes, output, log, what Tensonde observes."""
+"""The user's code runs a second time, and nobody notices: state, output, log, warnings and what Tensonde observes."""
 
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
-import random
 import sys
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
 
 from tensonde.adapters.torch.modes import alone, look, look_away
+from tensonde.adapters.torch.restore.before import Before
 from tensonde.adapters.torch.stops import OBSERVED_BY_NOBODY
 from tensonde.adapters.torch.taped import Entry
 from tensonde.adapters.torch.trace import Tracer
@@ -23,50 +22,30 @@ from tensonde.model.moment import Phase
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
 
-_COPY_BYTES = 1 << 30
-_INTERNAL = frozenset(nn.Module().__dict__)
+
+def roots_of(entries: list[Entry]) -> list[Any]:
+    """What the calls of a tape begin with: their modules, and what these are given. Ops run no code of the user's."""
+    return [
+        root
+        for entry in entries
+        if isinstance(entry.call, torch.nn.Module)
+        for root in (entry.call, entry.args, entry.kwargs)
+    ]
 
 
 @contextlib.contextmanager
-def undisturbed(eager: Eager, entries: list[Entry], tracer: Tracer) -> Iterator[None]:
+def undisturbed(eager: Eager, before: Before, tracer: Tracer) -> Iterator[list[str]]:
+    """Gives a list that afterwards holds what could not be put back."""
     thread, strangers, phase, stack = eager.thread, eager.other_threads, eager.phase, eager.stack
     replay, tape = eager.replay, eager.replay.tape
     recording, tape.recording, replay.active = tape.recording, False, True
     eager.thread, eager.phase, eager.stack, eager.tracer = OBSERVED_BY_NOBODY, Phase.FORWARD, [], tracer
-    modules = {id(m): m for e in entries if isinstance(e.call, nn.Module) for m in e.call.modules()}
-    buffers = {id(b): b for m in modules.values() for _, b in m.named_buffers(recurse=False)}
-    size = sum(b.numel() * b.element_size() for b in buffers.values())
-    held = tuple(buffers.values()) if size <= _COPY_BYTES else ()
-    copies = [buffer.detach().clone() for buffer in held]
-    names = [(m, n, b) for m in modules.values() for n, b in list(m._buffers.items())]
-    attributes = [(m, {k: v for k, v in vars(m).items() if k not in _INTERNAL}) for m in modules.values()]
     hidden = look_away(tape.mode)
-    states = _random_states()
-    disabled = logging.root.manager.disable
+    lost: list[str] = []
     try:
-        with (
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-            warnings.catch_warnings(),
-            alone(),
-            torch.enable_grad(),
-            torch.autograd._unsafe_preserve_version_counter(held),
-        ):
-            warnings.simplefilter("ignore")
-            logging.disable(logging.CRITICAL)
-            try:
-                yield
-            finally:
-                with torch.no_grad():
-                    for module, own in attributes:
-                        _put_back(vars(module), own)
-                    for module, name, buffer in names:
-                        module._buffers[name] = buffer
-                    for buffer, copy in zip(held, copies, strict=True):
-                        buffer.copy_(copy)
+        with unheard(), restored(before, lost):
+            yield lost
     finally:
-        logging.disable(disabled)
-        _restore(states)
         if hidden:
             look(tape.mode)
         eager.tracer = None
@@ -74,33 +53,51 @@ def undisturbed(eager: Eager, entries: list[Entry], tracer: Tracer) -> Iterator[
         replay.active, tape.recording = False, recording
 
 
-def _put_back(held: dict[str, Any], before: dict[str, Any]) -> None:
-    """A counter, or a hidden state that a module keeps: what its attributes were."""
-    for key in [key for key in held if key not in _INTERNAL and key not in before]:
-        del held[key]
-    held.update(before)
+@contextlib.contextmanager
+def restored(before: Before, lost: list[str]) -> Iterator[None]:
+    """`lost` gets what could not be put back."""
+    try:
+        with alone(), before.writes, torch.enable_grad():
+            if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
+                torch.set_autocast_cache_enabled(False)  # casts of this run are not for the training
+            yield
+    finally:
+        lost += before.restore()
 
 
-def _random_states() -> list[tuple[Literal["torch", "cuda", "python", "numpy"], Any]]:
-    states: list[tuple[Literal["torch", "cuda", "python", "numpy"], Any]] = [
-        ("torch", torch.default_generator.get_state()),
-        ("python", random.getstate()),
-    ]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        states.append(("cuda", torch.cuda.get_rng_state_all()))
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        states.append(("numpy", numpy.random.get_state()))
-    return states
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """What this thread prints, logs and warns of is swallowed; other threads are heard."""
+    out, err, show, disabled = sys.stdout, sys.stderr, warnings.showwarning, logging.root.manager.disable
+    # Filters for warnings are left alone: to change them makes Python forget which it has shown.
+    sys.stdout, sys.stderr, warnings.showwarning = _Muted(out), _Muted(err), lambda *args, **kwargs: None
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr, warnings.showwarning = out, err, show
+        logging.disable(disabled)
 
 
-def _restore(states: list[tuple[Literal["torch", "cuda", "python", "numpy"], Any]]) -> None:
-    for kind, state in states:
-        if kind == "torch":
-            torch.default_generator.set_state(state)
-        elif kind == "python":
-            random.setstate(state)
-        elif kind == "cuda":
-            torch.cuda.set_rng_state_all(state)
-        else:
-            sys.modules["numpy"].random.set_state(state)
+class _Muted:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._thread = get_ident()
+
+    def write(self, text: Any) -> Any:
+        return len(text) if get_ident() == self._thread else self._stream.write(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        if get_ident() != self._thread:
+            self._stream.flush()
+
+    @property
+    def buffer(self) -> Any:
+        return _Muted(self._stream.buffer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

@@ -25,9 +25,10 @@ from tensonde.adapters.torch.bundle.roots import differs, restore
 from tensonde.adapters.torch.bundle.save import failure, leaf_names, scalars
 from tensonde.adapters.torch.bundle.tensors import Contents
 from tensonde.adapters.torch.reenact import Losses, Outcome, Reenactment
+from tensonde.adapters.torch.restore.before import Before
 from tensonde.adapters.torch.taped import Slot
 from tensonde.adapters.torch.tensors import dtype_name
-from tensonde.adapters.torch.undisturbed import undisturbed
+from tensonde.adapters.torch.undisturbed import roots_of, undisturbed
 from tensonde.errors import RecordingError
 from tensonde.model.site import Kind, Role
 from tensonde.session.options import Options
@@ -111,7 +112,7 @@ class Performance:
         began = time.perf_counter_ns()
         act = Reenactment(eager, entries, losses)
         outcome, error = Outcome(), ""
-        with undisturbed(eager, entries, act.tracer):
+        with undisturbed(eager, Before(roots_of(entries)), act.tracer):
             try:
                 outcome = act.run(Slot(wanted) if type(wanted) is int else None)
             except Exception as problem:

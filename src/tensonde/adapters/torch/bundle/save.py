@@ -18,8 +18,8 @@ from tensonde.adapters.torch.bundle.tensors import Gathered, Unsaveable
 from tensonde.adapters.torch.bundle.tree import Encoder, Path
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.reenact import Outcome, Reenactment
-from tensonde.adapters.torch.tape import in_place
 from tensonde.adapters.torch.taped import Entry, Slot
+from tensonde.adapters.torch.tapedmemory import in_place
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.diagnose.path import backward_origin, forward_origin
 from tensonde.model.trace import OpRecord, Trace
