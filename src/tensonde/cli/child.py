@@ -163,12 +163,14 @@ def _attach_console(eager: Eager, options: Options) -> None:
 
 
 def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
-    if os.getpid() != pid:
-        return
     from tensonde.adapters.torch import install
+
+    install.withdraw()
+    if os.getpid() != pid:
+        eager.detach()
+        return
     from tensonde.adapters.torch.coverage import coverage
 
-    install.close()
     try:
         if eager.dump is not None:
             eager.session.note("dump", **eager.dump.close())
@@ -176,6 +178,10 @@ def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
         eager.session.close(exit={"exception": _failure}, coverage=coverage(eager))
     except Exception as problem:
         eager.session.guard.contain("closing the recording", problem)
+    try:
+        eager.detach()
+    except Exception as problem:
+        eager.session.guard.contain("leaving torch", problem)
     try:
         if agent is not None:
             agent.close({"exception": _failure})

@@ -343,6 +343,11 @@ class Eager:
             self.level = Level.FULL
         self._rest()
 
+    def detach(self) -> None:
+        """The program ends: nothing of Tensonde's stays on torch's stacks. May be called twice, in a forked child too."""
+        self.replay.end()
+        self.stops.ops.activate(False)
+
     # -- values ----------------------------------------------------------------------------------
 
     def capture(self, site: Site, tensor: Any, moment: Moment) -> None:

@@ -112,6 +112,13 @@ def close() -> None:
     _eager, _pending = None, False
 
 
+def withdraw() -> None:
+    """The program ends: what is called from now on, by `__del__` of the user's while modules are taken apart, is torch's own."""
+    close()
+    if nn.Module.__call__ is _observed_call:
+        nn.Module.__call__ = _original_call
+
+
 @contextlib.contextmanager
 def suspended() -> Iterator[None]:
     """Nothing is observed meanwhile: Tensonde itself calls the user's modules."""

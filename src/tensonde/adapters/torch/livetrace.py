@@ -94,6 +94,11 @@ class LiveTrace:
         eager.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
         return trace
 
+    def end(self) -> None:
+        if self.eager.tracer is not None:
+            self.eager.tracer.pause()
+            self.eager.tracer = None
+
     def give_up(self, why: str) -> None:
         if self.eager.tracer is not None:
             self.eager.tracer.pause()

@@ -70,9 +70,11 @@ def expect(eager: Eager, optimizer: Optimizer) -> None:
     except Exception as problem:
         eager.session.guard.contain("noticing an optimizer", problem)
 
-    def gone() -> None:
-        eager.session.steps.optimizer_gone(key)
-        eager.parameters.plans.pop(key, None)
+    forget_step, forget_plan = eager.session.steps.optimizer_gone, eager.parameters.plans.pop
+
+    def gone() -> None:  # see `vanishing.py`
+        forget_step(key)
+        forget_plan(key, None)
 
     weakref.finalize(optimizer, gone).atexit = False
 

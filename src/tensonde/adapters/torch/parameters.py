@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.naming import clean
 from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.vanishing import forgetting_key
 from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role
 
@@ -80,12 +81,10 @@ class Parameters:
         if key not in self.names:
             if provisional:
                 self._provisional.add(key)
-            self.names[key] = (name, weakref.ref(parameter, lambda _: self._forget(key)))
-
-    def _forget(self, key: int) -> None:
-        self.names.pop(key, None)
-        self._provisional.discard(key)
-        self.trained.discard(key)
+            self.names[key] = (
+                name,
+                weakref.ref(parameter, forgetting_key(key, self.names, self._provisional, self.trained)),
+            )
 
     def live(self) -> Iterator[tuple[str, Tensor]]:
         for name, reference in list(self.names.values()):

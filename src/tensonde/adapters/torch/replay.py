@@ -199,6 +199,11 @@ class Replay:
         elif tape.live:
             tape.rest()
 
+    def end(self) -> None:
+        """The program ends."""
+        self.tape.end()
+        self.tracing.end()
+
     def before_optimizer(self) -> None:
         self.tape.rest()
 

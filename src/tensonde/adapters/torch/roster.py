@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from tensonde.adapters.torch.entry import Entry
 from tensonde.adapters.torch.naming import clean, name_inside, name_root
+from tensonde.adapters.torch.vanishing import forgetting_key
 from tensonde.model.site import Role
 
 if TYPE_CHECKING:
@@ -45,12 +46,7 @@ class Roster:
         self._eager.parameters.adopt(root, prefix)
 
     def _entry(self, name: str, module: nn.Module) -> Entry:
-        key = id(module)
-
-        def forget(_: Any) -> None:
-            self.entries.pop(key, None)
-
-        return Entry(name, module, forget)
+        return Entry(name, module, forgetting_key(id(module), self.entries))
 
     def meet(self, module: nn.Module) -> Entry:
         """A module is called that was not there when its root was named: made, replaced or hidden in a list."""

@@ -24,6 +24,7 @@ from tensonde.adapters.torch.taped import Entry, Slot
 from tensonde.adapters.torch.tapedmemory import TapedMemory, in_place, leaves
 from tensonde.adapters.torch.tapemode import MOST_UNLEARNED, TapeMode
 from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.adapters.torch.vanishing import forgetting
 from tensonde.model.moment import Phase
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Tape:
         self._made: dict[int, _Made] = {}
         self._values: dict[Slot, _Made] = {}
         self._dropped: set[int] = set()
+        self._times_cleared = 0
         self._memory = TapedMemory()
         self._given: dict[int, tuple[Tensor, int]] = {}
         self.cost_ns = 0
@@ -91,7 +93,7 @@ class Tape:
         self._roots = 0
         self._unlearned = 0
         self._uses = 0
-        self._dead = self._gone
+        self._dead = forgetting(self._made)
 
     @property
     def entries(self) -> list[Entry]:
@@ -144,6 +146,12 @@ class Tape:
         self.recording = False
         self._forget()
 
+    def end(self) -> None:
+        """The training is over."""
+        self.wanted = False
+        self.rest()
+        self._forget()
+
     def clear(self) -> None:
         """The step is over, or an optimizer changed what the step was computed with."""
         self.trouble = ""
@@ -154,10 +162,12 @@ class Tape:
         self._entries = []
         self.losses = []
         self._made, self._values = {}, {}
+        self._dead = forgetting(self._made)
         self._dropped = set()
         self._memory.clear()
         self._given = {}
         self._slots = self._roots = 0
+        self._times_cleared += 1
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -177,6 +187,7 @@ class Tape:
                     entry = self._root(module, args, kwargs)
             except Exception as problem:
                 self.eager.session.guard.contain("taping a module", problem)
+        cleared = self._times_cleared
         self.cost_ns += perf_counter_ns() - began
         try:
             out = call(module, *args, **kwargs)
@@ -186,7 +197,9 @@ class Tape:
                 look(self.mode)
                 self.live = True
                 self.recording = (was_recording or entry is not None) and not self.trouble
-        if entry is not None:
+        if entry is not None and cleared != self._times_cleared:
+            self.stop("an optimizer stepped inside of a module")
+        elif entry is not None:
             began = perf_counter_ns()
             try:
                 with unseen():
@@ -299,11 +312,6 @@ class Tape:
         self._made[key] = self._values[made.slot] = made
         self._given.pop(key, None)
         return made.slot
-
-    def _gone(self, made: weakref.ref[Tensor]) -> None:
-        if isinstance(made, _Made) and self._made.get(made.key) is made:
-            del self._made[made.key]
-            self._values.pop(made.slot, None)
 
     def _wrote(self, targets: Any) -> bool:
         """Whether an op wrote to memory from outside: it must not run again, and what used that memory before would see

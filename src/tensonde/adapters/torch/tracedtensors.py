@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.measure import Measure
 from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.vanishing import forgetting
 from tensonde.adapters.torch.weights import Weights
 from tensonde.model.trace import TensorFact
 
@@ -34,6 +35,7 @@ class TracedTensors:
     def __init__(self, eager: Eager, measure: Measure, weights: Weights) -> None:
         self._eager, self._measure, self._weights = eager, measure, weights
         self._known: dict[int, Known] = {}
+        self._dead = forgetting(self._known)
         self._numbers = 0
         self._buffers: dict[int, str] = {}
         self._modules_known = 0
@@ -45,7 +47,7 @@ class TracedTensors:
         key = id(tensor)
         known = self._known.get(key)
         if known is None:
-            known = Known(tensor, self._gone)
+            known = Known(tensor, self._dead)
             known.key, known.number, known.producer, known.version = key, self._numbers, producer, -1
             self._numbers += 1
             self._known[key] = known
@@ -84,10 +86,6 @@ class TracedTensors:
                     if held is not None:
                         self._buffers.setdefault(id(held), prefix + attribute)
         return self._buffers.get(key, "")
-
-    def _gone(self, known: weakref.ref[Tensor]) -> None:
-        if isinstance(known, Known) and self._known.get(known.key) is known:
-            del self._known[known.key]
 
     def producer(self, tensor: Tensor) -> int | None:
         """The op that gave it, if it is of this trace."""

@@ -1,0 +1,36 @@
+"""Callbacks for objects that go: what they leave in dictionaries goes with them.
+
+A callback may run while the interpreter takes modules apart at its end, when their names are None already. So every callback of a
+weak reference in the adapter is made here, and uses nothing but what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def forgetting(*homes: dict[int, Any]) -> Callable[[Any], None]:
+    """For weak references that have a `key` in the first of `homes` and in the others, if they are still what is there."""
+    first, others = homes[0], homes[1:]
+
+    def gone(reference: Any) -> None:
+        key = reference.key
+        if first.get(key) is reference:
+            del first[key]
+            for home in others:
+                home.pop(key, None)
+
+    return gone
+
+
+def forgetting_key(key: int, *homes: dict[int, Any] | set[int]) -> Callable[[Any], None]:
+    """For a weak reference to the object whose id is `key` in all of `homes`."""
+    forget = [home.discard if isinstance(home, set) else home.pop for home in homes]
+    missing = [() if isinstance(home, set) else (None,) for home in homes]
+
+    def gone(_: Any) -> None:
+        for drop, default in zip(forget, missing, strict=True):
+            drop(key, *default)
+
+    return gone
