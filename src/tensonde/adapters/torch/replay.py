@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -51,8 +52,8 @@ class Replay:
         self.done = 0
         self.off = ""
         """Why no step of this run can be traced or replayed, if so."""
-        self.refused = ""
-        """Why no step is run again any more, if so: an earlier one could not be undone, or not be finished."""
+        self.refused = "TENSONDE_REPLAY is 0" if os.environ.get("TENSONDE_REPLAY") == "0" else ""
+        """Why no step is run again, if so: it was asked for, or an earlier one could not be undone or finished."""
         self._bad: str | None = None
         """What was found to be non-finite since the last look: the loss, or a gradient."""
         self._last_step = self._saved_step = -2

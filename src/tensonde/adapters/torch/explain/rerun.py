@@ -1,21 +1,16 @@
 """A module's forward once more, op by op, when the program is ending: which op of it changed what.
 
-Runs the user's forward code a second time, so it happens only where the answer cannot be had otherwise, with the random
-state, buffers and output streams put back, and the finding says that it was done.
+Runs the user's forward code a second time, so it happens only where the answer cannot be had otherwise, everything is put back as
+after a replay, and the finding says that it was done.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import random
 import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -23,7 +18,9 @@ from torch.overrides import TorchFunctionMode
 from tensonde.adapters.torch.frames import line_of, user_frame
 from tensonde.adapters.torch.install import suspended
 from tensonde.adapters.torch.ops import op_name
+from tensonde.adapters.torch.restore.before import Before
 from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.adapters.torch.undisturbed import restored, unheard
 from tensonde.model.site import SourceLine
 
 MOST_OPS = 20_000
@@ -96,35 +93,15 @@ class Rerun:
 def rerun(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rerun:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return Rerun([], None, "not in a distributed run: the other ranks would have to take part")
+    before = Before([module, args, kwargs])
+    if before.trouble:
+        return Rerun([], None, before.trouble)
     recorder = _Recorder()
     output, error = None, ""
-    with _undisturbed(module), torch.enable_grad():
+    with suspended(), unheard(), restored(before, []):
         try:
             with recorder:
                 output = module(*args, **kwargs)
         except Exception as problem:  # it may well fail again: the ops before are what is wanted
             error = f"{type(problem).__name__}: {problem}"
     return Rerun(recorder.ops, output, error)
-
-
-@contextlib.contextmanager
-def _undisturbed(module: nn.Module) -> Iterator[None]:
-    """Random states, buffers, gradients and the modules' modes come back; nothing is printed or observed."""
-    states = torch.get_rng_state(), random.getstate(), np.random.get_state()
-    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-    try:
-        with (
-            suspended(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.set_rng_state(states[0])
-        random.setstate(states[1])
-        np.random.set_state(states[2])
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
