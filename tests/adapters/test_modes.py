@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from scripts import script
@@ -181,3 +182,112 @@ def compared(foundry: Foundry, folder: Path, programs: list, **options: object) 
 @given(programs=st.lists(PROGRAM, min_size=20, max_size=40), budget=st.sampled_from([0.05, None, 0]))
 def test_modes_are_entered_and_left_in_any_order(foundry: Foundry, tmp_path: Path, programs: list, budget) -> None:
     compared(foundry, tmp_path, [ROUND * 3, *programs], budget=budget)
+
+
+def same_output(foundry: Foundry, folder: Path, body: str, **options: object) -> str:
+    bare = foundry.bare(script(body), folder)
+    assert bare.code == 0, bare.err
+    done = foundry.watched(script(body), folder, **options)  # type: ignore[arg-type]
+    assert (done.code, done.out) == (0, bare.out)
+    assert [line for line in done.err.splitlines() if not line.startswith("tensonde: hit: ")] == []
+    assert done.session["failures"] == {}
+    return done.out
+
+
+def test_without_an_optimizer_no_mode_is_left_behind(foundry: Foundry, tmp_path: Path) -> None:
+    same_output(
+        foundry,
+        tmp_path,
+        """
+        fc = nn.Linear(4, 1)
+        for step in range(220):
+            fc.zero_grad()
+            loss = fc(torch.randn(8, 4)).square().mean()
+            loss.backward()
+            for p in fc.parameters():
+                p.data.add_(-0.01 * p.grad)
+            assert torch._C._len_torch_function_stack() <= 1
+        print(fc.weight.tolist(), loss.item())
+        """,
+        budget=0.05,
+    )
+
+
+def test_a_device_block_between_steps_ends_where_it_ends(foundry: Foundry, tmp_path: Path) -> None:
+    same_output(
+        foundry,
+        tmp_path,
+        """
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(6):
+            with torch.device("meta"):
+                out = nn.Linear(4, 4)(torch.randn(2, 4))
+                print(out.device, torch.randn(1).device)
+            x = torch.randn(2, 4)
+            optimizer.zero_grad(); model(x).sum().backward(); optimizer.step()
+            print(x.device, torch.get_default_device(), model.weight.tolist())
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        with FakeTensorMode() as fake:
+            print(type(nn.Linear(4, 4)(torch.randn(2, 4))).__name__)
+        torch.set_default_device("meta")
+        print(nn.Linear(4, 4)(torch.randn(2, 4)).device)
+        torch.set_default_device(None)
+        for step in range(3):
+            optimizer.zero_grad(); model(torch.randn(2, 4)).sum().backward(); optimizer.step()
+        print(model.weight.tolist())
+        """,
+        budget=0.05,
+    )
+
+
+COUNTED = """
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+    calls = []
+    class Above(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            calls.append(func.__self__.__name__ if func.__name__ == "__get__" else func.__name__)
+            return func(*args, **(kwargs or {}))
+    class Below(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            calls.append(str(func))
+            return func(*args, **(kwargs or {}))
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 3))
+    def train(optimizer):
+        for step in range(5):
+            x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))
+            loss = F.cross_entropy(model(x), y)
+            if step == 3:
+                loss = loss * float("nan")  # the step is run again
+            model.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if step == 3:
+                continue
+            if optimizer is not None:
+                optimizer.step()
+            else:
+                with torch.no_grad():
+                    for p in model.parameters():
+                        p -= 0.01 * p.grad
+            if step == 2:
+                model.eval()
+                with torch.no_grad():
+                    model(x).argmax(1)
+                model.train()
+            loss.item() if torch.isfinite(loss) else None
+    with @MODE@():
+        train(@OPTIMIZER@)
+    print(len(calls), calls)
+"""
+
+
+@pytest.mark.parametrize("budget", [0.05, None, 0])
+@pytest.mark.parametrize("optimizer", ["torch.optim.Adam(model.parameters())", "None"])
+@pytest.mark.parametrize("mode", ["Above", "Below"])
+def test_modes_of_the_user_see_only_the_training(
+    foundry: Foundry, tmp_path: Path, mode: str, optimizer: str, budget: float | None
+) -> None:
+    body = COUNTED.replace("@MODE@", mode).replace("@OPTIMIZER@", optimizer)
+    assert int(same_output(foundry, tmp_path, body, budget=budget).split()[0]) > 100

@@ -22,6 +22,7 @@ from tensonde.model.site import Kind, Role
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
 
+_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 REST_EVERY = 50
 """Frozen parameters are looked at in the first step and then every so many full looks."""
 
@@ -64,6 +65,8 @@ class Parameters:
         for path, module in root.named_modules():
             base = prefix + (f"{clean(path, root)}." if path else "")
             for name, parameter in module.named_parameters(recurse=False):
+                if _wrapped(parameter):  # put there by torch.func for the time of one call
+                    continue
                 self._call(parameter, base + name)
                 self._owner.setdefault(base + name, type(module).__name__)
             for name, buffer in module.named_buffers(recurse=False):

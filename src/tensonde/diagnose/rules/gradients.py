@@ -296,10 +296,25 @@ def _stepped_late(optimizer: dict[str, Any], passes: int, wasted: int, steps: in
 
 @rule("gradients-never-cleared")
 def never_cleared(case: Case) -> list[Finding]:
-    """Gradients of one optimizer step are still there when the next backward pass adds to them, in (nearly) every
-    step.
+    """Gradients of one optimizer step, or of one update that the script makes itself, are still there when the next
+    backward pass adds to them, in (nearly) every step.
     """
     found = []
+    by_hand = case.facts.get("by_hand") or {"looked_at": 0}
+    if by_hand["looked_at"] >= 4 and by_hand["uncleared"] >= 0.9 * (by_hand["looked_at"] - 1):
+        found.append(
+            Finding(
+                rule="gradients-never-cleared",
+                severity="error",
+                title="Gradients are never cleared: every update of the parameters adds to those of all steps before",
+                advice="Call model.zero_grad() in every step, before backward().",
+                step=1,
+                phase="backward",
+                source=backward_line(case) or place(by_hand["backward_line"]),
+                evidence={"steps": by_hand["looked_at"], "not_cleared": by_hand["uncleared"]},
+                confidence=0.93,
+            )
+        )
     for optimizer in case.facts.get("optimizers", []):
         looked = optimizer["looked_at"]
         if looked >= 4 and optimizer["uncleared"] >= 0.9 * (looked - 1) and not optimizer["closure"]:

@@ -54,7 +54,8 @@ def evaluated_in_train(case: Case) -> list[Finding]:
     missing. The line is where the evaluation begins. Silent where calls without gradients are part of every step (targets, fakes), and with several optimizers.
     """
     found = []
-    if len([o for o in case.facts.get("optimizers", []) if o["steps"]]) != 1:
+    by_hand = (case.facts.get("by_hand") or {"updates": 0})["updates"] > 0
+    if len([o for o in case.facts.get("optimizers", []) if o["steps"]]) + by_hand != 1:
         return []
     for name, root in case.facts.get("roots", {}).items():
         calls, steps = root["evaluated"]["train"], root["evaluated_steps"]["train"]

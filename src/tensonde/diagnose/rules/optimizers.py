@@ -71,6 +71,38 @@ def never_steps(case: Case) -> list[Finding]:
     return found
 
 
+@rule("nothing-updates-parameters")
+def nothing_updates(case: Case) -> list[Finding]:
+    """Backward passes give parameters gradients in every step, which are cleared again, and nothing ever changes a parameter:
+    there is no optimizer, and the script's own update is missing or its learning rate is 0.
+
+    Silent where gradients may be all that is wanted: of inputs (the loss has other leaves that want a gradient), of a model
+    in eval mode, or of one whose weights were loaded.
+    """
+    by_hand, facts = case.facts.get("by_hand") or {"looked_at": 0}, case.facts
+    looked = by_hand["looked_at"]
+    if looked < 10 or by_hand["unchanged"] < looked or by_hand["updates"] or facts.get("optimizers"):
+        return []
+    held = [fact for fact in parameters(case).values() if fact["requires_grad"]]
+    if facts.get("sequence", {}).get("foreign_leaves") or any(fact["loaded"] for fact in held):
+        return []
+    if not held or not all(fact["owner_training"] for fact in held):
+        return []
+    return [
+        Finding(
+            rule="nothing-updates-parameters",
+            severity="warning",
+            title=f"No parameter ever changes: {looked} steps computed gradients for {len(held)} parameters and used none",
+            advice="Update the parameters after backward(), with an optimizer or p -= lr * p.grad; check that lr is not 0.",
+            step=0,
+            phase="optimizer",
+            source=place(by_hand["backward_line"]),
+            evidence={"steps": looked, "parameters": len(held), "optimizers": 0},
+            confidence=0.8,
+        )
+    ]
+
+
 def _renewed(case: Case) -> list[dict[str, Any]]:
     """Lines that made an optimizer for (nearly) every step."""
     return [
