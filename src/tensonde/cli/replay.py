@@ -136,7 +136,7 @@ def _why_none(recording: Recording) -> str:
             what = "could not be replayed" if event["kind"] == "replay_impossible" else "was not saved"
             return f"step {event.get('step')} {what}, because {event.get('why')}."
     return (
-        "one is saved when a loss or a gradient is not finite, or for a step that `tensonde run --save-step N` names."
+        "one is saved when a loss or a gradient is not finite, when a loss leaps, or for a step that `tensonde run --save-step N` names."
     )
 
 
