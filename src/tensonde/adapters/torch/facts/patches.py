@@ -341,9 +341,7 @@ def _targets(current: Current) -> None:
             given = args[0] if args else kwargs.get("input")
             if isinstance(given, torch.Tensor) and given.requires_grad:
                 frame = sys._getframe(2)
-                eager.facts.batches.targets(
-                    args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame)
-                )
+                eager.facts.batches.targets(args[1] if len(args) > 1 else kwargs.get("target"), frame)
 
     def values(_: Any, *args: Any, **kwargs: Any) -> None:
         eager = current()
