@@ -277,7 +277,9 @@ def _clearing(current: Current) -> None:
             eager.facts.sequence.clear_place = user_place(sys._getframe(2))
 
     def resumed(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        resumes.noted(self, user_place(sys._getframe(2)))
+        place = user_place(sys._getframe(2))
+        KNOWN.restored.note(self, place)
+        resumes.noted(self, place)
 
     _after(torch.optim.Optimizer, "load_state_dict", resumed)
     _after(torch.optim.Optimizer, "zero_grad", cleared)
