@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.measure import Measure
+from tensonde.adapters.torch.measure import Measure, nonfinite
 from tensonde.adapters.torch.tensors import dtype_name
 from tensonde.adapters.torch.weights import Weights
 from tensonde.model.trace import TensorFact
@@ -88,6 +88,15 @@ class TracedTensors:
     def _gone(self, known: weakref.ref[Tensor]) -> None:
         if isinstance(known, Known) and self._known.get(known.key) is known:
             del self._known[known.key]
+
+    def spoilt(self) -> list[tuple[int, Tensor]]:
+        """Tensors from outside of the trace, no parameters or buffers, that hold NaN or Inf, with their numbers."""
+        found = [(known.number, known(), key) for key, known in list(self._known.items()) if known.producer is None]
+        return [
+            (number, tensor)
+            for number, tensor, key in found
+            if tensor is not None and nonfinite(self._known[key].stats) and not self._name(key)
+        ]
 
     def producer(self, tensor: Tensor) -> int | None:
         """The op that gave it, if it is of this trace."""

@@ -337,6 +337,11 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
             source = SourceLine(made["file"], made["line"], made["code"])
             site = "dataset:value"
             evidence |= {"dataset": batch.get("dataset", ""), "used_at": str(op.source)}
+    if batch is None:
+        made = next((e["line"] for e in case.events if _is_maker(e, trace, fact)), None)
+        if made:
+            source = SourceLine(made["file"], made["line"], made["code"])
+            evidence["used_at"] = str(op.source)
     return Finding(
         rule="nan-in-data",
         severity="error",
@@ -354,6 +359,11 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
         evidence=evidence,
         confidence=0.97 if trace.exact else 0.7,
     )
+
+
+def _is_maker(event: Mapping[str, Any], trace: Trace, fact: TensorFact) -> bool:
+    told = event.get("kind") == "spoilt_outside" and event.get("step") == trace.step
+    return told and event.get("tensor") == fact.id
 
 
 def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding:

@@ -18,10 +18,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from tensonde.adapters.torch import batches
 from tensonde.adapters.torch.batches import sample_place
 from tensonde.adapters.torch.facts import syntax
+from tensonde.adapters.torch.facts.making import shares, target_line
 from tensonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at, user_place
 from tensonde.adapters.torch.facts.samplers import weighted
 from tensonde.adapters.torch.facts.samples import shared
-from tensonde.adapters.torch.facts.targets import shares, target_line
 from tensonde.adapters.torch.frames import is_user
 from tensonde.adapters.torch.tensors import tensors_in
 

@@ -1,8 +1,10 @@
-"""Where the targets of a loss were made: followed out of the model that they were given to, and into the function that gave them."""
+"""Where a tensor was made that the program holds in a variable: followed out of the model that it was given to, and into the
+function that gave it."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -14,26 +16,31 @@ from tensonde.adapters.torch.frames import is_user
 
 
 def target_line(target: Tensor, frame: FrameType | None) -> dict[str, Any] | None:
-    """`frame` calls the loss. The expression that made what the outermost variable holds; else where the loss's own
-    variable got its value."""
+    """`frame` calls the loss that takes the target."""
+    found = made_line(target, frame)
+    return found if found is not None else _assigned(user_place(frame))
+
+
+def made_line(
+    tensor: Tensor, frame: FrameType | None, wanted: Callable[[ast.expr], bool] | None = None
+) -> dict[str, Any] | None:
+    """The expression that made what the outermost variable around `frame` holds; with `wanted`, the nearest such one on the
+    way back."""
     from tensonde.adapters.torch.explain import program  # these know the adapter, which knows the facts
     from tensonde.adapters.torch.explain.making import made
     from tensonde.adapters.torch.explain.standing import Stand
 
     found = None
-    place = user_place(frame)
     while frame is not None:
-        name = _name(target, frame) if is_user(frame.f_code) else None
+        name = _name(tensor, frame) if is_user(frame.f_code) else None
         if name is not None:
             path, number = frame.f_code.co_filename, frame.f_lineno
             scope = program.scope_at(path, number)
             if scope is not None:
-                stand = Stand(path, scope, frame, number)
-                found = made(ast.Name(name, ast.Load()), stand, number) or found
+                way = made(ast.Name(name, ast.Load()), Stand(path, scope, frame, number), number, wanted)
+                found = way if way is not None and not isinstance(way.node, ast.Name) else found
         frame = frame.f_back
-    if found is not None and not isinstance(found.node, ast.Name):
-        return found.source
-    return _assigned(place)
+    return found.source if found is not None else None
 
 
 def _name(target: Tensor, frame: FrameType) -> str | None:
