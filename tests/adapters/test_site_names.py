@@ -283,3 +283,39 @@ def test_the_source_line_is_the_users(run) -> None:
     (site,) = [site for site in ran.rank.sites.values() if site.address == "layer:out"]
     assert site.source is not None
     assert site.source.code == "return self.layer(x)  # here"
+
+
+def test_a_wrapper_adds_nothing_to_names(foundry: Foundry, tmp_path: Path) -> None:
+    """Torch's own and those of libraries alike; a wrapper that the user wrote is a part of the model."""
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "engines.py").write_text(
+        "from torch import nn\n"
+        "class Engine(nn.Module):\n"
+        "    def __init__(self, module):\n"
+        "        super().__init__()\n"
+        "        self.module = module\n"
+        "    def forward(self, x):\n"
+        "        return self.module(x)\n"
+    )
+    script = """
+    import sys
+    sys.path.append("site-packages")
+    import torch
+    from torch import nn
+    from engines import Engine
+    class Own(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+        def forward(self, x):
+            return self.module(x)
+    for wrap in (Engine, Own):
+        model = wrap(nn.Sequential(nn.Linear(2, 1)))
+        model(torch.ones(1, 2)).sum().backward()
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
+    """
+    ran = foundry.watched(script, tmp_path)
+    assert ran.code == 0, ran.err
+    assert {"0.weight:value", "0:out"} <= ran.addresses
+    assert any(address.endswith("module.0.weight:value") for address in ran.addresses)

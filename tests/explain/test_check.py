@@ -60,7 +60,7 @@ def test_steps_that_change_nothing(tmp_path: Path) -> None:
     states = {state["name"]: state for state in json.loads(ran.out)["parameters"]}
     assert states["a.weight"]["gradient"]
     assert not states["a.weight"]["changed"]
-    assert "too small" in states["a.weight"]["why"]
+    assert states["a.weight"]["why"] == "the learning rate is 0"
 
 
 def test_an_error_and_wrong_use(tmp_path: Path) -> None:
@@ -107,3 +107,21 @@ def test_the_rules_page_is_not_stale() -> None:
     for rule in RULES:
         assert f"### {rule.name}\n" in page()
         assert rule.reasoning, f"{rule.name} has no docstring"
+
+
+def test_the_table_agrees_with_the_finding(tmp_path: Path) -> None:
+    script = TRAIN.format(aux=" + self.aux(x)", lr=0.1).replace("SGD(model.parameters()", "SGD(model.a.parameters()")
+    (tmp_path / "train.py").write_text(script)
+    ran = cli("check", "train.py", cwd=tmp_path)
+    assert ran.code == 1
+    assert "all 6 trainable parameters got a gradient" in ran.out
+    assert "b.weight    yes       no       it is in no optimizer" in ran.out
+    assert "get gradients but are in no optimizer" in ran.out
+
+
+def test_a_rate_of_0_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN.format(aux=" + self.aux(x)", lr=0.0))
+    ran = cli("check", "train.py", cwd=tmp_path)
+    assert ran.code == 1
+    assert "the learning rate is 0" in ran.out
+    assert "train.py:11" in ran.out

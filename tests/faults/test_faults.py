@@ -298,3 +298,36 @@ def test_a_recording_folder_that_is_gone_before_the_start(bare: Ran, foundry: Fo
     assert len(ran.err.splitlines()) == 1
     assert "runs unwatched" in ran.err
     assert os.listdir(tmp_path).count("nowhere") == 0
+
+
+NOTE_FAILS = """
+import torch
+from torch import nn
+import tensonde.adapters.torch.facts.patches as patches
+
+def broken(*_):
+    raise KeyError("an observer of ours")
+
+patches.given = broken
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+torch.optim.lr_scheduler.StepLR(optimizer, 1)
+print("done")
+"""
+
+
+def test_an_observer_that_fails_is_contained_and_counted(foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.watched(NOTE_FAILS, tmp_path, strict=False)
+    assert (ran.code, ran.out) == (0, "done\n")
+    assert "Tensonde failed in noting a call of __init__ (KeyError: 'an observer of ours')" in ran.err
+    assert [event["where"] for event in ran.rank.events if event["kind"] == "tensonde_failure"] == [
+        "noting a call of __init__"
+    ]
+
+
+def test_an_observer_that_fails_is_seen_by_our_own_tests(foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.watched(NOTE_FAILS, tmp_path, strict=True)
+    assert ran.code == 1
+    assert "KeyError: 'an observer of ours'" in ran.err

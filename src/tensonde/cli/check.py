@@ -48,7 +48,10 @@ def check(as_json: bool, steps: int, record: Path | None, target: tuple[str, ...
     No error, a finite loss, a gradient for every trainable parameter, and a change of each. Exit code 0 when it
     trains, 1 when it does not, 2 for wrong use.
 
-     tensonde check train.py tensonde check --json train.py --lr 0.1
+    \b
+    Examples:
+      tensonde check train.py
+      tensonde check --json train.py --lr 0.1
     """
     command, script = command_line(target)
     with tempfile.TemporaryDirectory(prefix="tensonde-check-") as scratch:

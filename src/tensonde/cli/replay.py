@@ -135,9 +135,7 @@ def _why_none(recording: Recording) -> str:
         if event["kind"] in ("replay_impossible", "bundle_declined"):
             what = "could not be replayed" if event["kind"] == "replay_impossible" else "was not saved"
             return f"step {event.get('step')} {what}, because {event.get('why')}."
-    return (
-        "one is saved when a loss or a gradient is not finite, or for a step that `tensonde run --save-step N` names."
-    )
+    return "one is saved when a loss or a gradient is not finite, when a loss leaps, or for a step that `tensonde run --save-step N` names."
 
 
 def _new_run(output: Path | None, scratch: Path, document: dict[str, Any], plan: Plan) -> Path:

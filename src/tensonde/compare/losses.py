@@ -34,7 +34,9 @@ def compare_losses(a: Side, b: Side) -> dict[str, Any]:
 def _relative(a: float, b: float) -> float:
     if math.isnan(a) or math.isnan(b):
         return 0.0 if math.isnan(a) and math.isnan(b) else math.inf
-    return 0.0 if a == b else abs(a - b) / max(abs(a), abs(b))
+    if a == b:
+        return 0.0
+    return math.inf if math.isinf(a) or math.isinf(b) else abs(a - b) / max(abs(a), abs(b))
 
 
 def rate_change(a: Side, b: Side) -> tuple[int, str, float, float] | None:

@@ -46,7 +46,7 @@ def _checked(known: Rule, case: Case) -> list[Finding]:
 
 
 _ORIGINS = (
-    "divergence", "exploding-gradients", "lbfgs-without-line-search", "nan-in-data", "nan-in-optimizer",
+    "batch-out-of-scale", "divergence", "exploding-gradients", "lbfgs-without-line-search", "nan-in-data", "nan-in-optimizer",
     "nan-in-weights", "nan-origin",
 )  # fmt: skip
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite
 from statistics import median
 from typing import Any
 
 from tensonde.diagnose.rule import Case
+from tensonde.diagnose.told import place
 from tensonde.model.site import Kind, Role, SourceLine
 
 GROWTH = 1e3
@@ -28,6 +30,48 @@ class Divergence:
     optimizer: Mapping[str, Any] | None
     source: SourceLine | None
     evidence: Mapping[str, Any]
+    raised: Raise | None = None
+
+
+RAISED = 5.0
+"""Times that the learning rate must have risen over what the training was calm with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """The learning rate went from `before` to `after` at `step`; `source` is the line that raised it, where that is known."""
+
+    step: int
+    before: float
+    after: float
+    source: SourceLine | None
+
+
+def raised(case: Case, step: int, within: int = 50) -> Raise | None:
+    """Whether the learning rate was raised in the steps up to `step`, far above all that the training had been calm with. A
+    warm-up from next to nothing is none: the rate that it comes to is what was asked for."""
+    rates = [(k, rate) for k, rate in case.series("lr/0") if k <= step]
+    for (_, before), (k, after) in pairwise(rates):
+        most = max(rate for earlier, rate in rates if earlier < k)
+        if k > step - within and after >= RAISED * before and after >= RAISED * most > 0:
+            return Raise(k, before, after, _raised_by(case, after))
+    return None
+
+
+def _raised_by(case: Case, rate: float) -> SourceLine | None:
+    """The line that sets the rate: the only one, or the one with this very number; else the schedule."""
+    told: list[dict[str, Any]] = case.facts.get("rates_set") or []
+    exact = [line for line in told if line.get("value") == rate]
+    lines = exact if len(exact) == 1 else told if len(told) == 1 else []
+    if lines:
+        return place(lines[0])
+    busy = [scheduler for scheduler in case.facts.get("schedulers") or () if scheduler["steps"]]
+    return place(busy[0]["made"]) if len(busy) == 1 and not told else None
+
+
+def grown_weight(case: Case, first: int, last: int) -> float:
+    """How many times the fastest weight has grown from step `first` to step `last`."""
+    return _fastest(case, last, first)[1]
 
 
 def diverged(case: Case, end: int) -> Divergence | None:
@@ -46,8 +90,9 @@ def diverged(case: Case, end: int) -> Divergence | None:
         return None
     left = next((step for step, value in losses if value > 10 * usual), losses[-1][0])
     optimizer = _optimizer(case)
-    rates = case.series("lr/0")
-    rate = rates[0][1] if rates else None
+    rates = dict(case.series("lr/0"))
+    change = raised(case, left)
+    rate = change.after if change else rates.get(left, next(iter(rates.values()), None))
     evidence: dict[str, Any] = {
         "loss.first": losses[0][1],
         "loss.last_finite": losses[-1][1],
@@ -57,7 +102,10 @@ def diverged(case: Case, end: int) -> Divergence | None:
         "lr": rate,
         "losses": {str(step): value for step, value in losses[:8]},
     }
-    return Divergence(left, weights, f"{site}:value" if site else None, rate, optimizer, optimizer_line(case), evidence)
+    if change is not None:
+        evidence |= {"lr.before": change.before, "lr.raised_at_step": change.step}
+    source = (change.source if change else None) or optimizer_line(case)
+    return Divergence(left, weights, f"{site}:value" if site else None, rate, optimizer, source, evidence, change)
 
 
 def _optimizer(case: Case) -> Mapping[str, Any] | None:
@@ -69,12 +117,10 @@ def _optimizer(case: Case) -> Mapping[str, Any] | None:
 def optimizer_line(case: Case) -> SourceLine | None:
     """Where the optimizer is built, as far as the facts tell."""
     given = (_optimizer(case) or {}).get("source")
-    if not isinstance(given, Mapping):
-        return None
-    return SourceLine(given["file"], int(given["line"]), given.get("code", ""))
+    return place(given) if isinstance(given, Mapping) else None
 
 
-def _fastest(case: Case, end: int) -> tuple[str | None, float]:
+def _fastest(case: Case, end: int, begin: int = 0) -> tuple[str | None, float]:
     """The weight whose norm grew most from its first digest to its last finite one before `end`."""
     names = {
         site.id: site.name
@@ -84,7 +130,9 @@ def _fastest(case: Case, end: int) -> tuple[str | None, float]:
     if not names:
         return None, 1.0
     table = case.rank.digests(
-        sites=list(names), steps=(0, max(end, 0)), columns=["site", "step", "norm", "nan", "pos_inf", "neg_inf"]
+        sites=list(names),
+        steps=(max(begin - 2, 0), max(end, 0)),
+        columns=["site", "step", "norm", "nan", "pos_inf", "neg_inf"],
     )
     first: dict[int, float] = {}
     most: dict[int, float] = {}

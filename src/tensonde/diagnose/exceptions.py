@@ -151,13 +151,22 @@ def _advice(event: Event) -> str:
 
 
 def inputs_of(event: Event) -> dict[str, str]:
-    """`in.weight: [10, 128] float32`, for every tensor that the failing op took."""
-    return {f"in.{name}": shape_text(fact) for name, fact in (event.get("inputs") or {}).items()}
+    """`in.weight: [10, 128] float32`, for every tensor that the failing op took; what an optimizer's step was at."""
+    found = {f"in.{name}": shape_text(fact) for name, fact in (event.get("inputs") or {}).items()}
+    return {**found, **(held_by_step(event["stepping"]) if event.get("stepping") else {})}
 
 
 def shape_text(fact: Mapping[str, Any]) -> str:
     device = fact.get("device", "cpu")
     return f"{list(fact['shape'])} {fact['dtype']}" + (f" on {device}" if device != "cpu" else "")
+
+
+def held_by_step(found: Mapping[str, Any]) -> dict[str, str]:
+    """The parameter at which an optimizer raised, its gradient and its state."""
+    shown = {"parameter": f"{found['parameter'] or 'of no known name'} {shape_text(found['value'])}"}
+    if found["gradient"]:
+        shown["gradient"] = shape_text(found["gradient"])
+    return {**shown, **{f"state.{key}": shape_text(fact) for key, fact in found["state"].items()}}
 
 
 def message(event: Event) -> str:

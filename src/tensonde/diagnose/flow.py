@@ -37,6 +37,30 @@ def consumers(trace: Trace, fact: TensorFact) -> list[OpRecord]:
     return [op for op in trace.ops[first + 1 :] if any(given.id == fact.id for given in op.inputs)]
 
 
+_IN_PLACE_OF = frozenset(
+    (
+        "dropout", "dropout_", "alpha_dropout", "feature_alpha_dropout", "masked_fill", "masked_fill_", "nan_to_num", "contiguous",
+        "clone", "float", "to", "double", "half", "bfloat16", "type", "type_as",
+    )
+)  # fmt: skip
+"""Ops after which each value stands where it stood, as it was or not at all."""
+
+
+def users(trace: Trace, fact: TensorFact) -> list[tuple[OpRecord, TensorFact]]:
+    """Ops that use these values, looking through dropout, masks and casts, each with the tensor that it takes."""
+    found: list[tuple[OpRecord, TensorFact]] = []
+    waiting, seen = [fact], {fact.id}
+    while waiting and len(found) < 64:
+        given = waiting.pop(0)
+        for op in consumers(trace, given):
+            found.append((op, given))
+            out = op.outputs[0] if op.op in _IN_PLACE_OF and op.outputs else None
+            if out is not None and out.id not in seen and out.shape == fact.shape:
+                seen.add(out.id)
+                waiting.append(out)
+    return found
+
+
 def parameters_behind(trace: Trace, facts: Iterable[TensorFact]) -> set[str]:
     """Names of parameters that these values were computed from."""
     found: set[str] = set()

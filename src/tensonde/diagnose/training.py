@@ -36,7 +36,13 @@ def parameter_states(rank: Rank) -> list[ParameterState]:
     rows = _by_site(rank, [*values.values(), *grads.values()])
     told = rank.facts.get("parameters")
     facts: dict[str, Any] = told if isinstance(told, dict) else {}
-    return [_state(name, site, grads.get(name), rows, facts.get(name) or {}) for name, site in values.items()]
+    still = _rates_are_zero(rank)
+    return [_state(name, site, grads.get(name), rows, facts.get(name) or {}, still) for name, site in values.items()]
+
+
+def _rates_are_zero(rank: Rank) -> bool:
+    rates = [row["value"] for row in rank.scalars().to_pylist() if str(row["name"]).startswith("lr/")]
+    return bool(rates) and not any(rates)
 
 
 def _by_site(rank: Rank, sites: list[Site]) -> dict[int, list[dict[str, Any]]]:
@@ -48,12 +54,14 @@ def _by_site(rank: Rank, sites: list[Site]) -> dict[int, list[dict[str, Any]]]:
 
 
 def _state(
-    name: str, value: Site, grad: Site | None, rows: dict[int, list[dict[str, Any]]], fact: dict[str, Any]
+    name: str, value: Site, grad: Site | None, rows: dict[int, list[dict[str, Any]]], fact: dict[str, Any], still: bool
 ) -> ParameterState:
+    """`still`: all learning rates are 0."""
     given = rows.get(grad.id, []) if grad is not None else []
     seen = rows.get(value.id, [])
-    gradient = bool(given)
-    zero = gradient and all(row["absmax"] == 0 for row in given)
+    left_out = fact.get("left_out") or {}  # by every optimizer: its gradient is looked at, not digested
+    gradient = bool(given) or bool(left_out.get("gradients"))
+    zero = gradient and all(row["absmax"] == 0 for row in given) and not left_out.get("nonzero")
     changed = any(_differs(a, b) for a, b in pairwise(seen))
     trainable = bool(fact.get("requires_grad", value.trainable))
     in_optimizer = bool(fact.get("optimizers", value.trainable))
@@ -68,6 +76,8 @@ def _state(
         why = "its gradient is 0 everywhere"
     elif not changed and len(seen) < 2:
         changed = True  # one look only: nothing to compare with, and it has a gradient
+    elif not changed and still:
+        why = "the learning rate is 0"
     elif not changed:
         why = "the step is too small to change it (learning rate, precision), or was skipped"
     return ParameterState(name, trainable, gradient, changed, why, excused=zero and len(value.shape) < 2)

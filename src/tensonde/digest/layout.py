@@ -7,6 +7,9 @@ NaN and Inf are counted apart, and every other statistic is over the finite valu
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 EXPONENT_BINS = 32
@@ -48,3 +51,10 @@ DTYPES = (
 )  # fmt: skip
 """Names by code: `ROW["dtype"]` indexes this tuple. Append only. A complex tensor is digested as the
 magnitudes |z|, with `negative` 0; an element is NaN if either part is, else infinite if either is."""
+
+
+def of_one(field: Callable[[str], Any]) -> Any:
+    """The value of a tensor of one element, such as a loss, from its digest: the infinities come back. `field` gives a field
+    of one row or a column of many."""
+    high, low, nan = field("pos_inf") > 0, field("neg_inf") > 0, field("nan") > 0
+    return np.where(high & ~low & ~nan, np.inf, np.where(low & ~high & ~nan, -np.inf, field("mean")))

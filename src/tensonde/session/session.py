@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tensonde.digest import ROW, Block
+from tensonde.digest.layout import of_one
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role, Site, SourceLine
 from tensonde.model.stop import Stop
@@ -347,9 +348,8 @@ class Session:
     def _write(self, rows: np.ndarray[Any, Any]) -> None:
         for loss in self._loss_ids:
             for row in rows[rows["site"] == loss]:
-                self.writer.scalars(
-                    int(row["step"]), {"loss": float(row["mean"]) if row["count"] == 1 else float("nan")}
-                )
+                value = float(of_one(row.__getitem__)) if row["count"] == 1 else float("nan")
+                self.writer.scalars(int(row["step"]), {"loss": value})
         self.writer.digests(rows)
 
     def close(self, *, exit: Mapping[str, Any], coverage: Mapping[str, Any]) -> None:

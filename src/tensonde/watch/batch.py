@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tensonde.digest.layout import of_one
 from tensonde.watch.estimate import inside
 from tensonde.watch.evaluate import Program
 from tensonde.watch.memory import Memory
@@ -55,7 +56,7 @@ class Batch:
         if name == "loss":
             at = np.where(memory.is_loss[plan.sites], np.arange(plan.size), -1)
             at = np.maximum.accumulate(at) if plan.size else at
-            return np.where(at >= 0, self.field("mean")[at], memory.loss)
+            return np.where(at >= 0, of_one(self.field)[at], memory.loss)
         wanted = (memory.value_of if name == "update_ratio" else memory.output_of)[plan.sites]
         row = plan.latest_before(wanted)
         if name == "update_ratio":

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from tensonde.digest.layout import of_one
 from tensonde.model.site import Kind, Role, Site
 from tensonde.watch.plan import Plan
 from tensonde.watch.ring import Ring
@@ -94,7 +95,7 @@ class Memory:
         if "loss" in self.needed:
             losses = np.flatnonzero(self.is_loss[plan.sites])
             if len(losses):
-                self.loss = float(field("mean")[losses[-1]])
+                self.loss = float(of_one(field)[losses[-1]])
 
     @property
     def nbytes(self) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import nn
 
 from tensonde.adapters.torch.eager import Eager
 from tensonde.adapters.torch.optimizers import note_optimizer
+from tensonde.adapters.torch.wrappers import optimizer_behind
 from tensonde.errors import UsageError
 
 
@@ -16,8 +16,9 @@ def attach_all(eager: Eager, things: tuple[Any, ...], named: dict[str, Any]) -> 
     modules = [thing for thing in things if isinstance(thing, nn.Module)]
     given = [*things, *named.values()]
     for thing in given:
-        if isinstance(thing, torch.optim.Optimizer):
-            note_optimizer(thing, eager)
+        optimizer = None if isinstance(thing, nn.Module) else optimizer_behind(thing)
+        if optimizer is not None:
+            note_optimizer(optimizer, eager)
         elif not isinstance(thing, nn.Module):
             raise UsageError(f"tensonde.attach was given a {type(thing).__name__}; it takes modules and optimizers.")
     for module in modules:

@@ -7,6 +7,7 @@ through unobserved and are counted. Hooks never change a value and never keep a 
 from __future__ import annotations
 
 import weakref
+from math import nan
 from threading import get_ident
 from typing import Any
 
@@ -74,6 +75,8 @@ class Eager:
         """Nothing is wanted of modules in this step."""
         self.inside_idle = False
         """A root runs in such a step, or the step rests: modules need not even be looked at."""
+        self.loss = nan
+        """What was differentiated last, where it is a number that is at hand; NaN else."""
         self.resting = False
         """Only the loss is looked at in this step."""
         self.accounting = Accounting(hook)
@@ -225,7 +228,9 @@ class Eager:
                     "loss", Role.VALUE, Kind.LOSS,
                     shape=tuple(tensor.shape), dtype=dtype_name(tensor), source=user_line(),
                 )  # fmt: skip
-            self.add(site, tensor.detach())
+            row = self.add(site, tensor.detach())
+            known = row >= 0 and tensor.numel() == 1 and tensor.device.type == "cpu"
+            self.loss = float(self.session.rows[row]["mean"]) if known else nan
             self.stops.at(site, tensor)
             if self.dump is not None and self.dump.on:
                 self.dump.loss(tensor)

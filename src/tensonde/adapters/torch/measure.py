@@ -8,6 +8,8 @@ the first dimension, which is mostly the sample), and `masked.D`, `masked_row.D`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -29,7 +31,9 @@ class Measure:
 
     def __call__(self, tensor: Tensor) -> dict[str, float]:
         """{} for what has no digest. Must be called where no mode of torch's sees it."""
-        if tensor.numel() > LARGEST or tensor.is_sparse or tensor.layout is not torch.strided:
+        if tensor.layout is not torch.strided:
+            return self._stored(tensor.detach())
+        if tensor.numel() > LARGEST:
             return {}
         plain = tensor.detach()
         block = self._block
@@ -48,6 +52,35 @@ class Measure:
         if self._sketch is not None:
             stats |= self._sketch(plain)
         return stats
+
+    def _stored(self, tensor: Tensor) -> dict[str, float]:
+        """Of a sparse tensor, the values that it stores: it has no others."""
+        if tensor.layout is torch.sparse_coo:
+            values = tensor._values()
+        elif tensor.layout in _COMPRESSED:
+            values = tensor.values()
+        else:
+            return {}
+        stats = {name: value for name, value in self(values).items() if not name.startswith(_WHERE)}
+        if stats and nonfinite(stats) and tensor.layout is torch.sparse_coo and values.ndim == 1:
+            at = tensor._indices()[:, ~torch.isfinite(values)]
+            rows = at[0].unique()
+            stats["bad_at"] = float(_flat(at[:, 0].tolist(), tensor.shape))
+            stats |= {"bad_rows": float(len(rows))}
+            stats |= {f"bad_row.{k}": float(row) for k, row in enumerate(rows[:_ROWS].tolist())}
+        return stats
+
+
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+_WHERE = ("bad_", "masked", "sketch.")
+"""What tells of places, which are others among the stored values."""
+
+
+def _flat(index: list[int], shape: Sequence[int]) -> int:
+    found = 0
+    for at, size in zip(index, shape, strict=True):
+        found = found * size + at
+    return found
 
 
 def nonfinite(stats: dict[str, float]) -> bool:

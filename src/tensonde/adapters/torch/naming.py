@@ -16,8 +16,7 @@ from typing import Any
 from torch import nn
 
 from tensonde.adapters.torch.frames import foreign_frames
-
-_WRAPPERS = {"DistributedDataParallel": "module", "FullyShardedDataParallel": "_fsdp_wrapped_module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}  # fmt: skip
+from tensonde.adapters.torch.wrappers import module_behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +106,9 @@ def _count_roots(bound: Mapping[str, nn.Module]) -> int:
 
 def clean(path: str, root: nn.Module) -> str:
     """The path without what wrappers such as DistributedDataParallel put into it."""
-    inner = _WRAPPERS.get(type(root).__name__)
-    if inner is not None:
+    held = module_behind(root)
+    if held is not None:
+        inner = held[0]
         if path == inner:
             return "module"
         path = path.removeprefix(f"{inner}.")

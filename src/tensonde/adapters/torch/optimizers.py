@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from tensonde.adapters.torch.charged import charged
 from tensonde.adapters.torch.facts.patches import made
 from tensonde.adapters.torch.modes import unseen
+from tensonde.adapters.torch.wrappers import optimizer_behind
 from tensonde.model.moment import Phase
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _wrap_scaler(current: Current) -> None:
         result = step(self, optimizer, *args, **kwargs)
         if eager.optimizer_steps == done:
             with unseen():
-                _stepped(eager, optimizer, skipped=True)
+                _stepped(eager, optimizer_behind(optimizer) or optimizer, skipped=True)
         return result
 
     @functools.wraps(scale)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch import batches
 from tensonde.adapters.torch.bundle.keep import keep
+from tensonde.adapters.torch.leaps import Leaps
 from tensonde.adapters.torch.livetrace import LiveTrace
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.reenact import Outcome, Reenactment, same
@@ -47,6 +48,7 @@ class Replay:
         self.tracing = LiveTrace(eager, self.tape)
         stateful = Stateful()
         self.tape.before_root, self.tape.after_root = stateful.before, stateful.after
+        self.leaps = Leaps()
         self.active = False
         """The step is being run again now."""
         self.done = 0
@@ -100,6 +102,15 @@ class Replay:
                     self._save_traced("the loss is not finite", plain)
                 self.tracing.follow |= first  # what came before the first module's call was not seen
                 self.run("the loss is not finite", plain)
+            elif self.leaps.is_one(self.eager.loss):
+                self._leapt(plain)
+
+    def _leapt(self, loss: Tensor) -> None:
+        """Traces the step of a loss that is finite but far out. Says nothing about steps that go wrong after it."""
+        last, done = self._last_step, self.done
+        if self.tape.entries and not self.off:
+            self.run("the loss leaps", loss)
+        self._last_step, self.done = last, done
 
     def gradients(self) -> None:
         """The gradients have been digested, the optimizer has not stepped yet."""

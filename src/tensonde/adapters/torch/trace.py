@@ -20,6 +20,7 @@ from tensonde.adapters.torch.arguments import named
 from tensonde.adapters.torch.frames import is_user, line_of, rank_of
 from tensonde.adapters.torch.measure import Measure, nonfinite
 from tensonde.adapters.torch.modes import look, look_away, unseen
+from tensonde.adapters.torch.outside import makers
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.tracedgradients import Draft, TracedGradients
 from tensonde.adapters.torch.tracedtensors import TracedTensors, measurable
@@ -105,9 +106,18 @@ class Tracer:
     ) -> Trace:
         if len(self.drafts) >= MOST_OPS:
             self.notes.append(f"only the first {MOST_OPS} ops were traced")
+        if reason not in ("exception", "inspect"):
+            self._note_makers(step)
         ops = tuple(OpRecord(**draft.fields, gradient=draft.gradient) for draft in self.drafts)
         self.gradients.finish()
         return Trace(step, reason, ops, exact, self.loss, tuple(self.notes), tuple(self._calls), self.weights.records())
+
+    def _note_makers(self, step: int) -> None:
+        try:
+            for maker in makers(self._tensors.spoilt()):
+                self.eager.session.note("spoilt_outside", step=step, **maker)
+        except Exception as problem:
+            self.eager.session.guard.contain("following a value back", problem)
 
     # -- module calls ----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.measure import Measure
+from tensonde.adapters.torch.measure import Measure, nonfinite
 from tensonde.adapters.torch.tensors import dtype_name
 from tensonde.adapters.torch.vanishing import forgetting
 from tensonde.adapters.torch.weights import Weights
@@ -86,6 +86,15 @@ class TracedTensors:
                     if held is not None:
                         self._buffers.setdefault(id(held), prefix + attribute)
         return self._buffers.get(key, "")
+
+    def spoilt(self) -> list[tuple[int, Tensor]]:
+        """Tensors from outside of the trace, no parameters or buffers, that hold NaN or Inf, with their numbers."""
+        found = [(known.number, known(), key) for key, known in list(self._known.items()) if known.producer is None]
+        return [
+            (number, tensor)
+            for number, tensor, key in found
+            if tensor is not None and nonfinite(self._known[key].stats) and not self._name(key)
+        ]
 
     def producer(self, tensor: Tensor) -> int | None:
         """The op that gave it, if it is of this trace."""

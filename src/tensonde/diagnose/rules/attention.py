@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod, sqrt
 
-from tensonde.diagnose.flow import PASSING, consumers, made_by, producer
+from tensonde.diagnose.flow import PASSING, consumers, made_by, producer, users
 from tensonde.diagnose.rule import Case, rule
 from tensonde.diagnose.told import parameters
 from tensonde.model.finding import Finding
@@ -106,11 +106,6 @@ def _scores(trace: Trace, fact: TensorFact) -> OpRecord | None:
 
 def _weigh(trace: Trace, weights: TensorFact) -> bool:
     """Whether they weigh values: a product follows, perhaps after dropout."""
-    users = consumers(trace, weights)
-    users += [
-        user
-        for one in users
-        if one.op in ("dropout", *PASSING) and one.outputs
-        for user in consumers(trace, one.outputs[0])
-    ]
-    return any(user.op in _PRODUCTS for user in users)
+    found = [user for user, _ in users(trace, weights)]
+    found += [user for one in found if one.op in PASSING and one.outputs for user in consumers(trace, one.outputs[0])]
+    return any(user.op in _PRODUCTS for user in found)

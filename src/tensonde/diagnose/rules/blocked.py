@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from tensonde.diagnose.flow import made_by, parameters_behind
@@ -84,7 +85,7 @@ def all_zero(case: Case) -> list[Finding]:
     after a step or two.
     """
     losses = [value for _, value in case.series("loss")]
-    if case.steps < STEPS or not losses or any(value != value for value in losses):
+    if case.steps < STEPS or not losses or not all(map(isfinite, losses)):
         return []
     if max(map(abs, losses[-5:])) < 1e-7 or precision.unscaled(case):
         return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log
+from math import isfinite, log
 from typing import Any
 
 from tensonde.diagnose.rule import Case, rule
@@ -154,7 +154,7 @@ def out_of_step(case: Case) -> list[Finding]:
 
     Told by what the program does, not by how it learns; but a loss that falls well is reason for silence.
     """
-    losses = [value for _, value in case.series("loss") if value == value]
+    losses = [value for _, value in case.series("loss") if isfinite(value)]
     tenth = max(1, len(losses) // 10)
     if len(losses) < 20 or sum(losses[-tenth:]) < 0.75 * tenth * _chance(case, sum(losses[:tenth]) / tenth):
         return []

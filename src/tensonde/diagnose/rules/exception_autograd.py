@@ -86,6 +86,35 @@ def loss_without_gradient(event: Event) -> Cause | None:
     )
 
 
+@family("own-gradient-wrong")
+def own_gradient_wrong(event: Event) -> Cause | None:
+    """The backward of an autograd.Function returns gradients of another number or shape than its forward has inputs. It has
+    returned when the engine notices, so the traceback ends at `backward()`; the graph still knows the class."""
+    found = event.get("own_gradient")
+    if not found:
+        return None
+    told = re.search(r"got (\[.*?\]) but expected shape compatible with (\[.*?\])", message(event))
+    count = re.search(r"expected (\d+), got (\d+)", message(event))
+    name, argument = found["function"], found.get("argument")
+    what = (
+        f"a gradient of shape {told[1]} for {f'`{argument}`' if argument else 'an input'}, which has {told[2]}"
+        if told
+        else f"{count[2]} gradients for {count[1]} inputs"
+        if count
+        else "gradients that do not fit its inputs"
+    )
+    where = line_of(found.get("applied"))
+    return Cause(
+        title=f"{name}.backward returns {what}" + (f"; it is applied at {where}" if where else ""),
+        advice="Return one gradient per input of forward, in order and of its shape: sum over what was broadcast, None for "
+        "what needs none.",
+        line=found["line"],
+        op=name,
+        evidence={"returns": found["returns"], **({"applied": str(where)} if where else {})},
+        confidence=0.93,
+    )
+
+
 @family("inplace-modification")
 def inplace_modification(event: Event) -> Cause | None:
     """A value that the backward pass needs was overwritten after the forward pass had saved it. Version counters

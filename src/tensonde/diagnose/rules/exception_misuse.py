@@ -61,6 +61,29 @@ def inference_tensor(event: Event) -> Cause | None:
     )
 
 
+@family("optimizer-state-misfits")
+def state_misfits(event: Event) -> Cause | None:
+    """The step of an optimizer raises, and entries of a parameter's state have another shape than the parameter: the state
+    is of another model. It was loaded, or the parameter has been given other values since."""
+    found = event.get("stepping")
+    if not found or not found["misfits"]:
+        return None
+    key, name = found["misfits"][0], found["parameter"] or "a parameter"
+    more = f", and so for {found['others']} other parameters" if found["others"] else ""
+    shapes = f"shape {found['state'][key]['shape']}, the parameter {found['value']['shape']}"
+    return Cause(
+        title=f"the state `{key}` of {name} has {shapes}{more}",
+        advice=(
+            "The state that is loaded here belongs to a model of another size: build the model as it was, or leave the "
+            "optimizer's state out."
+            if found["loaded"]
+            else "The parameter was given other values after the optimizer had begun: make the optimizer anew after that."
+        ),
+        line=found["loaded"] or found["made"],
+        confidence=0.93,
+    )
+
+
 @family("optimizer-state-mismatch")
 def optimizer_state(event: Event) -> Cause | None:
     """The state of an optimizer was saved with other groups of parameters than it has now: the model has changed, or

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.exceptions import exception_finding, explanation, raised
+from tensonde.diagnose.exceptions import Cause, Event, exception_finding, explanation, family, message, raised
 from tensonde.diagnose.rule import Case, rule
 from tensonde.model.finding import Finding
+
+
+@family("optimizer-step-failed")
+def optimizer_step(event: Event) -> Cause | None:
+    """The step of an optimizer raises at one parameter, which its frames still hold, and no other family knows why: the
+    finding names the parameter, and has its gradient and its state as evidence."""
+    found = event.get("stepping")
+    if not found:
+        return None
+    return Cause(
+        title=f"{found['type']}.step() fails at {found['parameter'] or 'a parameter'}: {message(event).splitlines()[0][:120]}",
+        advice="Compare parameter, gradient and state, given in the evidence: shape, dtype and device must fit.",
+        confidence=0.7,
+    )
 
 
 @rule("exception")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensonde.diagnose.flow import PASSING, consumers, made_by, producer
+from tensonde.diagnose.flow import PASSING, consumers, made_by, producer, users
 from tensonde.diagnose.products import multiplied
 from tensonde.diagnose.rule import Case, rule
 from tensonde.model.finding import Finding
@@ -194,12 +194,17 @@ def wrong_dimension(case: Case) -> list[Finding]:
 def _mismatch(trace: Trace, op: OpRecord, out: TensorFact, dim: int) -> str:
     """Why this dimension cannot be meant, "" if it can."""
     dims = len(out.shape)
-    for user in consumers(trace, out)[:8]:
+    for user, taken in users(trace, out):
         given = user.inputs
         if user.op in ("matmul", "bmm", "baddbmm", "mm", "dot") and len(given) >= 2 and dims >= 2:
-            first = given[0].id == out.id
+            first = given[0].id == taken.id
             summed = dims - 1 if first else dims - 2
-            if dim != summed and out.shape[dim] > 1 and out.shape[summed] > 1 and not (first and given[1].id == out.id):
+            if (
+                dim != summed
+                and out.shape[dim] > 1
+                and out.shape[summed] > 1
+                and not (first and given[1].id == taken.id)
+            ):
                 return f"the {user.op} that follows sums over dimension {summed}"
     for loss in _losses(trace, "nll_loss", "cross_entropy", "kl_div"):
         made = made_by(trace, loss.inputs[0], PASSING | {"log", "log_", "add", "clamp", "clamp_min"})

@@ -40,7 +40,7 @@ def maximised(case: Case) -> list[Finding]:
     climbs = any(group.get("maximize") is True for group in stepping[0]["groups"])
     if op is None or op.op not in _BOUNDED or negative == climbs:
         return []
-    losses = [abs(value) for _, value in case.series("loss") if value == value]
+    losses = [abs(value) for _, value in case.series("loss") if isfinite(value)]
     tenth = max(1, len(losses) // 10)
     first, end = sum(losses[:tenth]) / tenth, sum(losses[-tenth:]) / tenth
     if len(losses) < 10 or end < 1.2 * first:

@@ -134,6 +134,9 @@ def made_every_step(case: Case) -> list[Finding]:
     ][:1]
 
 
+FIRST_STEPS = 5
+
+
 @rule("learning-rate-zero")
 def learning_rate_zero(case: Case) -> list[Finding]:
     """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt. Where a scheduler
@@ -149,9 +152,11 @@ def learning_rate_zero(case: Case) -> list[Finding]:
             ),
             None,
         )
+        # a schedule may begin at 0
+        least = FIRST_STEPS if case.facts.get("schedulers") or case.facts.get("rates_set") else 2
         for g, group in enumerate(optimizer["groups"][:8]):
             series = [value for _, value in case.series(f"lr/{g}")]
-            if len(series) >= 5 and all(value == 0 for value in series) and group["parameters"]:
+            if len(series) >= least and all(value == 0 for value in series) and group["parameters"]:
                 found.append(
                     Finding(
                         rule="learning-rate-zero",

@@ -15,6 +15,7 @@ from typing import Any
 from tensonde.diagnose.causes import Cause, backward_cause, forward_cause
 from tensonde.diagnose.divergence import Divergence, diverged, optimizer_line
 from tensonde.diagnose.explosion import Explosion, exploded
+from tensonde.diagnose.leap import Leap, batch_finding, calm_before, leaps, odd_values, traced
 from tensonde.diagnose.own_optimizer import dividing_line
 from tensonde.diagnose.path import (
     Origin,
@@ -28,6 +29,7 @@ from tensonde.diagnose.path import (
     spoilt_before,
 )
 from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -107,6 +109,9 @@ def _in_trace(case: Case, trace: Trace, *, survived: bool) -> list[Finding]:
         return [_data(case, trace, origin, origin.outside)]
     cause = forward_cause(origin)
     finding = _forward(case, trace, origin, cause, survived=survived)
+    odd = odd_values(case, trace) if cause.growth or not cause.sure else None
+    if odd is not None and odd.layer:
+        return [batch_finding(case, trace.step, odd), replace(finding, caused_by=0)]
     if (cause.sure and not cause.growth) or diverged(case, trace.step) is not None:
         return _with_divergence(case, trace, cause, finding)
     larger = amplifier(trace, origin.op) if cause.growth else None
@@ -134,7 +139,7 @@ def _with_divergence(case: Case, trace: Trace, cause: Cause, finding: Finding) -
     growth = diverged(case, trace.step)
     if growth is None or not (cause.growth or (growth.weights >= 100 and not cause.sure)):
         return [finding]
-    return [_divergence(case, growth), replace(finding, caused_by=0)]
+    return [_ran_away(case, growth), replace(finding, caused_by=0)]
 
 
 def _where(op: OpRecord) -> str:
@@ -332,6 +337,11 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
             source = SourceLine(made["file"], made["line"], made["code"])
             site = "dataset:value"
             evidence |= {"dataset": batch.get("dataset", ""), "used_at": str(op.source)}
+    if batch is None:
+        made = next((e["line"] for e in case.events if _is_maker(e, trace, fact)), None)
+        if made:
+            source = SourceLine(made["file"], made["line"], made["code"])
+            evidence["used_at"] = str(op.source)
     return Finding(
         rule="nan-in-data",
         severity="error",
@@ -349,6 +359,11 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
         evidence=evidence,
         confidence=0.97 if trace.exact else 0.7,
     )
+
+
+def _is_maker(event: Mapping[str, Any], trace: Trace, fact: TensorFact) -> bool:
+    told = event.get("kind") == "spoilt_outside" and event.get("step") == trace.step
+    return told and event.get("tensor") == fact.id
 
 
 def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding:
@@ -375,6 +390,36 @@ def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Findi
 # -- the optimizer ----------------------------------------------------------------------------------
 
 
+def _ran_away(case: Case, growth: Divergence) -> Finding:
+    """Losses and weights had grown: by the learning rate, or by one batch that threw the weights off."""
+    leap = next((one for one in leaps(case.series("loss")) if one.step <= growth.step + 1), None)
+    if leap is None or not calm_before(case, leap.step):
+        return _divergence(case, growth)
+    trace = traced(case, leap.step)
+    odd = odd_values(case, trace) if trace is not None else None
+    return batch_finding(case, leap.step, odd, leap) if odd is not None else _thrown(case, growth, leap)
+
+
+def _thrown(case: Case, growth: Divergence, leap: Leap) -> Finding:
+    """The loss leapt while the weights were as before, and no trace tells by what."""
+    return Finding(
+        rule="divergence",
+        severity="error",
+        title=(
+            f"The loss leaps from at most {leap.before:.3g} to {leap.value:.3g} at step {leap.step} while the weights are as before, "
+            "and its gradients throw them off"
+        ),
+        advice="Look at the batch and the targets of this step; clip the gradients so that one batch cannot do this.",
+        step=leap.step,
+        phase="forward",
+        rank=case.rank.rank,
+        site="loss:value",
+        source=backward_line(case),
+        evidence=growth.evidence,
+        confidence=0.7,
+    )
+
+
 def _divergence(case: Case, growth: Divergence) -> Finding:
     optimizer = growth.optimizer
     rate = (
@@ -387,7 +432,8 @@ def _divergence(case: Case, growth: Divergence) -> Finding:
     return Finding(
         rule="divergence",
         severity="error",
-        title=f"The training diverges: the learning rate is too large{rate}",
+        title=f"The training diverges: the learning rate is too large{rate}"
+        + (f", raised from {change.before:g} at step {change.step}" if (change := growth.raised) else ""),
         advice=(
             "Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is "
             "only where the growth ends."
@@ -467,7 +513,7 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
                 confidence=0.8,
             )
         ]
-    return [_divergence(case, growth)] if growth is not None else []
+    return [_ran_away(case, growth)] if growth is not None else []
 
 
 def _nonfinite(actual: Mapping[str, float]) -> bool:

@@ -285,7 +285,7 @@ def _terms(trace: Trace, loss: OpRecord) -> list[OpRecord]:
 def target_is_input(case: Case) -> list[Finding]:
     """The targets of cross_entropy are, in every batch, the very numbers that the model was given, and the model looks at
     each position (and at those before it) directly: to repeat what it sees is all that it learns. A language model's
-    targets are shifted by one. Where a state that was computed from the inputs stands between (an autoencoder), or
+    targets are shifted by one. Attention or anything else beside residual connections does not hide the position. Where a state that was computed from the inputs stands between (an autoencoder), or
     positions are hidden, to give the input back is a task."""
     copies = case.facts.get("batches", {}).get("copies") or {}
     trace = case.first
@@ -294,7 +294,7 @@ def target_is_input(case: Case) -> list[Finding]:
     for loss in trace.ops:
         if loss.op != "cross_entropy" or len(loss.inputs) < 2:
             continue
-        seen = _directly(trace, loss)
+        seen = _copied_along(trace, loss) or _directly(trace, loss)
         if seen is None:
             continue
         return [
@@ -330,6 +330,32 @@ _BY_POSITION = frozenset(
     )
 )  # fmt: skip
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+
+def _copied_along(trace: Trace, loss: OpRecord) -> OpRecord | None:
+    """The embedding whose every position reaches the logits of that position along residual connections, whatever stands
+    beside them: on the way is nothing but layers that work position by position."""
+    tokens = prod(loss.inputs[1].shape)
+    waiting, seen = [loss.inputs[0]], set[int]()
+    while waiting:
+        fact = waiting.pop()
+        if fact.producer is None or fact.producer in seen or not fact.requires_grad:
+            continue
+        seen.add(fact.producer)
+        op = trace.ops[fact.producer]
+        if op.op == "embedding":
+            if _alike(op.inputs[0], loss.inputs[1]):
+                return op
+        elif op.op in PASSING or (op.op in _BY_POSITION and prod(fact.shape[:-1]) == tokens):
+            waiting += op.inputs
+    return None
+
+
+def _alike(given: TensorFact, target: TensorFact) -> bool:
+    """As many numbers, of the same size: a decoder is given its targets one later."""
+    fields = ("mean", "norm", "min", "max")
+    same = [given.stats.get(name) == target.stats.get(name) is not None for name in fields]
+    return prod(given.shape) == prod(target.shape) and all(same)
 
 
 def _directly(trace: Trace, loss: OpRecord) -> OpRecord | None:

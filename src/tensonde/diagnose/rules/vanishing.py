@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import isfinite
 from statistics import fmean, median
 
 from tensonde.diagnose.flow import ancestors
@@ -79,7 +80,7 @@ def vanishes(case: Case) -> list[Finding]:
 def stuck(losses: list[float]) -> bool:
     """The loss is, at the end, about what it was at the beginning."""
     quarter = len(losses) // 4
-    if len(losses) < 40 or any(value != value for value in losses):
+    if len(losses) < 40 or not all(map(isfinite, losses)):
         return False
     first, last = fmean(losses[:quarter]), fmean(losses[-quarter:])
     return first > 0 and last > 0.95 * first

@@ -28,6 +28,7 @@ from tensonde.adapters.torch.explain.misuse import (
 from tensonde.adapters.torch.explain.origin import attribute_of_self, origin
 from tensonde.adapters.torch.explain.probes import MADE_ELSEWHERE
 from tensonde.adapters.torch.explain.shapes import batch_change
+from tensonde.adapters.torch.explain.stepping import stepping
 from tensonde.adapters.torch.explain.traceback import Failure, as_json, tensor_fact
 
 _CONFIGURATION = (
@@ -69,10 +70,11 @@ def facts_of(failure: Failure) -> dict[str, Any]:
     for name, pattern, probe in _PROBES:
         if re.search(pattern, f"{type(failure.problem).__name__}: {failure.message}", re.IGNORECASE):
             take(name, lambda probe=probe: probe(failure, tensors))  # type: ignore[misc]
+    take("stepping", lambda: stepping(failure))
     if fact.get("class") == "data loading":
         take("data", lambda: dataset_failure(failure))
     if fact.get("class") == "backward op" and not any(
-        name in fact for name in ("modified", "gradient", "twice", "reduction")
+        name in fact for name in ("modified", "gradient", "twice", "reduction", "own_gradient")
     ):
         take("forward_line", lambda: forward_line(failure))
     if missing:

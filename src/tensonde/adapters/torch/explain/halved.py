@@ -12,6 +12,7 @@ from tensonde.adapters.torch.explain.holder import held_by
 from tensonde.adapters.torch.explain.traceback import Failure
 from tensonde.adapters.torch.facts.inventory import cast_line
 from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.adapters.torch.wrappers import optimizer_behind
 
 
 def halved(failure: Failure) -> dict[str, Any] | None:
@@ -36,8 +37,9 @@ def halved(failure: Failure) -> dict[str, Any] | None:
 def _optimized(failure: Failure) -> list[Tensor]:
     for place in reversed(failure.places):
         for held in place.frame.f_locals.values():
-            if isinstance(held, torch.optim.Optimizer):
-                return [p for group in held.param_groups for p in group["params"]]
+            optimizer = optimizer_behind(held)
+            if optimizer is not None:
+                return [p for group in optimizer.param_groups for p in group["params"]]
     return []
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.explain import program
@@ -17,6 +16,7 @@ from tensonde.adapters.torch.explain.graph import differentiated, nodes
 from tensonde.adapters.torch.explain.rerun import Op, rerun
 from tensonde.adapters.torch.explain.roots import root_call
 from tensonde.adapters.torch.explain.traceback import Failure, Place, as_json
+from tensonde.adapters.torch.wrappers import optimizer_behind
 
 _MESSAGE = re.compile(
     r"\[torch\.\w+ \[(?P<shape>[\d, ]*)\]\]"
@@ -114,8 +114,8 @@ def _step_line(parameter: Tensor, failure: Failure) -> dict[str, Any] | None:
                 and node.func.attr == "step"
                 and node.lineno < place.line
             ):
-                optimizer = evaluate(node.func.value, place.frame)
-                if isinstance(optimizer, torch.optim.Optimizer) and any(
+                optimizer = optimizer_behind(evaluate(node.func.value, place.frame))
+                if optimizer is not None and any(
                     held is parameter for group in optimizer.param_groups for held in group["params"]
                 ):
                     return {

@@ -12,6 +12,7 @@ from tensonde.adapters.torch.explain.domain import out_of_domain
 from tensonde.adapters.torch.explain.flipped import flipped
 from tensonde.adapters.torch.explain.halved import halved
 from tensonde.adapters.torch.explain.leaves import copied, non_leaf, overlapping
+from tensonde.adapters.torch.explain.own_function import own_gradient
 from tensonde.adapters.torch.explain.packing import unpacked_short
 from tensonde.adapters.torch.explain.recomputed import recomputed
 from tensonde.adapters.torch.explain.traceback import Failure
@@ -25,6 +26,7 @@ MADE_ELSEWHERE: list[tuple[str, str, Probe]] = [
         r"expects all elements of std|p_in >= 0|invalid Poisson rate",
         lambda f, t: out_of_domain(f),
     ),
+    ("own_gradient", r"unction \w+ returned an (incorrect number of|invalid) gradient", lambda f, t: own_gradient(f)),
     ("non_leaf", r"non-leaf Tensor", lambda f, t: non_leaf(f)),
     ("overlapping", r"written-to tensor refers to a single memory location", lambda f, t: overlapping(f)),
     ("copied", r"graph leaves\) support the deepcopy protocol", lambda f, t: copied(f)),

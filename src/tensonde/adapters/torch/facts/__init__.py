@@ -31,6 +31,7 @@ from tensonde.adapters.torch.facts.modes import RootModes
 from tensonde.adapters.torch.facts.norms import Norms
 from tensonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
 from tensonde.adapters.torch.facts.probe import Probe, leaves
+from tensonde.adapters.torch.facts.rates import rates_set
 from tensonde.adapters.torch.facts.refills import STEPS, refilled
 from tensonde.adapters.torch.facts.renewals import Renewals
 from tensonde.adapters.torch.facts.repeats import repeated
@@ -314,6 +315,7 @@ class Facts:
             "resumed": resumes.resumed(places),
             "careless_functions": careless(),
             "divisions": divisions(KNOWN.files()),
+            "rates_set": rates_set(KNOWN.files()),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self.inside.made(),

@@ -8,6 +8,7 @@ import random
 import sys
 import weakref
 from math import prod
+from types import FrameType
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tensonde.adapters.torch import batches
 from tensonde.adapters.torch.batches import sample_place
 from tensonde.adapters.torch.facts import syntax
+from tensonde.adapters.torch.facts.making import shares, target_line
 from tensonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at, user_place
 from tensonde.adapters.torch.facts.samplers import weighted
 from tensonde.adapters.torch.facts.samples import shared
@@ -48,6 +50,8 @@ class Batches:
         """Of float targets that a loader gave: whether they were all one value."""
         self.copies = [0, 0]
         """How often whole-number targets were held against the inputs of the root, and how often they were the same."""
+        self.target_line: dict[str, Any] | None = None
+        """Where targets were made that are the inputs."""
         self._whole: list[weakref.ref[Tensor]] = []
         self.shared: dict[str, Any] | None = None
         """Where all samples of a batch are equal: the one buffer that the data set gives for all."""
@@ -55,13 +59,18 @@ class Batches:
         """How often targets were held against the inputs of the last root, and how often they were those, shifted by one."""
         self._held: tuple[str, list[tuple[torch.Size, Tensor]]] = ("", [])
 
-    def _copied(self, target: Tensor) -> None:
-        """Whether these are the very numbers that the model was given."""
+    def _copied(self, target: Tensor, frame: FrameType) -> None:
+        """Whether these are the very numbers that the model was given; a model may be given its targets as well."""
         given = [held for ref in self._whole if (held := ref()) is not None and held.numel() == target.numel()]
-        if given:
+        others = [held for held in given if not shares(held, target)]
+        twice = len(given) - len(others) > 1
+        if others or twice:
             flat = target.detach().reshape(-1)
+            same = twice or any(bool((held.reshape(-1) == flat).all()) for held in others)
             self.copies[0] += 1
-            self.copies[1] += any(bool((held.reshape(-1) == flat).all()) for held in given)
+            self.copies[1] += same
+            if same and self.target_line is None:
+                self.target_line = target_line(target, frame)
 
     def _shifted(self, target: Tensor) -> None:
         """Whether these are what the model was given, from the second position on."""
@@ -101,8 +110,8 @@ class Batches:
         seen["batches"] += 1
         seen["elements"] += target.numel()
 
-    def targets(self, target: Any, place_of: Any) -> None:
-        """Integer targets of a loss that is trained on."""
+    def targets(self, target: Any, frame: FrameType) -> None:
+        """Integer targets of a loss that is trained on; `frame` calls it."""
         if self._last is not None and self._last() is target:
             return  # the same call, seen through a function mode
         if isinstance(target, Tensor):
@@ -119,12 +128,12 @@ class Batches:
         if flat.numel() == 0:
             return
         if 8 <= target.numel() <= MOST_ELEMENTS:
-            self._copied(target)
+            self._copied(target, frame)
         classes, counts = torch.unique(flat, return_counts=True)
         top = int(counts.argmax())
         self.labels.append((int(flat.numel()), int(counts[top]), int(classes[top])))
         if self.label_place is None:
-            self.label_place = place_of()
+            self.label_place = user_place(frame)
 
     def given(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         """A root is called in training."""
@@ -190,7 +199,7 @@ class Batches:
         return {
             "labels": self.labels,
             "label_line": line(self.label_place),
-            "target_line": _target_line(self.label_place) if self.copies[1] else None,
+            "target_line": self.target_line,
             "value_targets": self.values,
             "copies": {"looked_at": self.copies[0], "same": self.copies[1]},
             "shifted": self.shifts,
@@ -227,16 +236,6 @@ def _ahead(shape: torch.Size, rows: Tensor, target: Tensor) -> bool:
         if ahead.all() and known.sum() * 2 > known.numel() and not same.all():
             return True
     return False
-
-
-def _target_line(place: Place | None) -> dict[str, Any] | None:
-    """Where the variable that the loss takes as its target got its value."""
-    if place is None:
-        return None
-    path, number = place[0].co_filename, place[1]
-    name = syntax.target_name(path, number)
-    found = syntax.assignment(path, name, before=number) if name else None
-    return line_at(path, found) if found else line(place)
 
 
 def _some(tensor: Tensor) -> list[float]:

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at
+from tensonde.adapters.torch.wrappers import HELD_AS
 
 MOST = 16
-WRAPPERS = ("_orig_mod", "module", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
-"""Parts of names that tell of a wrapper around a module, nothing of the module."""
 _LOADS: dict[Place, tuple[weakref.ref[nn.Module], dict[str, Any]]] = {}
 
 
@@ -71,11 +70,11 @@ def renaming(left: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, s
 
 
 def _bare(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
+    return ".".join(part for part in name.split(".") if part not in HELD_AS)
 
 
 def _worn(name: str) -> list[str]:
-    return [part for part in name.split(".") if part in WRAPPERS]
+    return [part for part in name.split(".") if part in HELD_AS]
 
 
 def unmatched() -> list[dict[str, Any]]:

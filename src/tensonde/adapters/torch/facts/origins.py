@@ -83,6 +83,8 @@ class Known:
         """That call, as text, by the parameter's id: good while `filled` knows the parameter."""
         self.cast = Origins()
         """Modules, by the call that changed their dtype."""
+        self.restored = Origins()
+        """Optimizers, by the last call that loaded a state into them."""
         self.evaluated = Origins()
         """Modules, by the last call of `eval()`."""
         self.schedulers: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -1,7 +1,7 @@
 """Puts the observers into torch, beside what `install` puts there. Each wrapper passes on everything and only
 takes notes.
 
-Notes never raise, and none is taken while torch.compile traces: there the wrappers are transparent.
+Notes never raise (the session's guard takes what they throw), and none is taken while torch.compile traces: there the wrappers are transparent.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tensonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from tensonde.adapters.torch.facts.schedules import given, stepped
 from tensonde.adapters.torch.graph import latehooks
 from tensonde.adapters.torch.modes import unseen
+from tensonde.session.guard import Guard
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -37,6 +38,8 @@ Current = Callable[[], "Eager | None"]
 
 def observe_facts(current: Current) -> None:
     """Once in a process, right after torch is imported. `current` gives the adapter while a training is watched."""
+    global _session
+    _session = current
     _modules(current)
     _hooks(current)
     _initialisers()
@@ -51,7 +54,7 @@ def observe_facts(current: Current) -> None:
 
 def made(thing: Any) -> None:
     """An optimizer has just been made, further up the stack."""
-    _quietly(lambda: _note_optimizer(thing, sys._getframe(3)))
+    _quietly("a new optimizer", lambda: _note_optimizer(thing, sys._getframe(3)))
 
 
 def _note_optimizer(optimizer: Any, frame: Any) -> None:
@@ -61,20 +64,22 @@ def _note_optimizer(optimizer: Any, frame: Any) -> None:
     defaults.noted(optimizer)
 
 
-def _quietly(note: Callable[[], Any]) -> None:
+def _quietly(what: str, note: Callable[[], Any]) -> None:
     try:
         with unseen():
             note()
     except Exception as problem:
-        _contain(problem)
+        _contain(what, problem)
 
 
-_report: Callable[[Exception], None] | None = None
+_session: Current = lambda: None  # noqa: E731  replaced when the observers are put in
+_BEFORE = Guard()
+"""Of what is noted before there is a session."""
 
 
-def _contain(problem: Exception) -> None:
-    if _report is not None:
-        _report(problem)
+def _contain(what: str, problem: Exception) -> None:
+    eager = _session()
+    (eager.session.guard if eager is not None else _BEFORE).contain(f"noting {what}", problem)
 
 
 def _after(owner: Any, name: str, note: Callable[..., None]) -> None:
@@ -89,7 +94,7 @@ def _after(owner: Any, name: str, note: Callable[..., None]) -> None:
                 with unseen():
                     note(result, *args, **kwargs)
             except Exception as problem:
-                _contain(problem)
+                _contain(f"a call of {name}", problem)
         return result
 
     setattr(owner, name, observed)
@@ -110,7 +115,7 @@ def _modules(current: Current) -> None:
             if eager is not None and eager.stack and eager.thread == get_ident():
                 eager.facts.inside.module_made(self, place)
         except Exception as problem:
-            _contain(problem)
+            _contain("a new module", problem)
 
     nn.Module.__init__ = init
 
@@ -237,7 +242,7 @@ def _wrap_step(kind: Any) -> None:
         inner = caller.f_code.co_filename.endswith("lr_scheduler.py") or caller.f_locals.get("self") is self
         if not inner:
             values = args or tuple(kwargs.values())
-            _quietly(lambda: stepped(self, lambda: user_place(caller), values))
+            _quietly("a scheduler's step", lambda: stepped(self, lambda: user_place(caller), values))
         return original(self, *args, **kwargs)
 
     kind.step = step
@@ -259,7 +264,7 @@ def _loaders() -> None:
     @functools.wraps(original)
     def iterate(self: Any) -> Any:
         frame = sys._getframe(1)
-        _quietly(lambda: LOADERS.iterated(self, lambda: user_place(frame)))
+        _quietly("a loader's pass", lambda: LOADERS.iterated(self, lambda: user_place(frame)))
         return original(self)
 
     DataLoader.__iter__ = iterate
@@ -272,7 +277,9 @@ def _clearing(current: Current) -> None:
             eager.facts.sequence.clear_place = user_place(sys._getframe(2))
 
     def resumed(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        resumes.noted(self, user_place(sys._getframe(2)))
+        place = user_place(sys._getframe(2))
+        KNOWN.restored.note(self, place)
+        resumes.noted(self, place)
 
     _after(torch.optim.Optimizer, "load_state_dict", resumed)
     _after(torch.optim.Optimizer, "zero_grad", cleared)
@@ -336,9 +343,7 @@ def _targets(current: Current) -> None:
             given = args[0] if args else kwargs.get("input")
             if isinstance(given, torch.Tensor) and given.requires_grad:
                 frame = sys._getframe(2)
-                eager.facts.batches.targets(
-                    args[1] if len(args) > 1 else kwargs.get("target"), lambda: user_place(frame)
-                )
+                eager.facts.batches.targets(args[1] if len(args) > 1 else kwargs.get("target"), frame)
 
     def values(_: Any, *args: Any, **kwargs: Any) -> None:
         eager = current()

@@ -7,6 +7,7 @@ from typing import Any
 
 from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at
+from tensonde.adapters.torch.wrappers import optimizer_behind
 
 STEPPED: dict[int, dict[str, Any]] = {}
 GIVEN: dict[int, dict[str, float]] = {}
@@ -34,7 +35,8 @@ def stepped(scheduler: Any, place_of: Any, args: tuple[Any, ...] = ()) -> None:
     seen = STEPPED.get(number)
     if seen is None:
         place: Place | None = place_of()
-        done = KNOWN.number(scheduler.optimizer) in KNOWN.stepped or bool(scheduler.optimizer.state)  # resumed
+        optimizer = optimizer_behind(scheduler.optimizer)
+        done = KNOWN.number(optimizer) in KNOWN.stepped or bool(optimizer and optimizer.state)  # resumed
         STEPPED[number] = {"steps": 1, "before_optimizer": not done, "line": line(place)}
     else:
         seen["steps"] += 1
@@ -55,7 +57,7 @@ def scheduler_facts(scheduler: Any) -> dict[str, Any]:
         if isinstance(value, int | float) and not isinstance(value, bool) and not name.startswith("_")
     }
     place = KNOWN.made.place(scheduler)
-    optimizer = getattr(scheduler, "optimizer", None)
+    optimizer = optimizer_behind(getattr(scheduler, "optimizer", None))
     return {
         "type": type(scheduler).__name__,
         "made": line(place),

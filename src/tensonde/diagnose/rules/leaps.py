@@ -1,0 +1,78 @@
+"""A loss that leaps for a step."""
+
+from __future__ import annotations
+
+from math import isfinite
+from statistics import median
+
+from tensonde.diagnose.divergence import Raise, grown_weight, raised
+from tensonde.diagnose.leap import Leap, batch_finding, calm_before, leaps, odd_values, traced
+from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.told import backward_line
+from tensonde.model.finding import Finding
+
+FAR = 1e6
+"""Times all losses before: told even where nothing explains it."""
+AFTER = 20
+"""Losses after a leap that tell whether it was one step, or another loss from there on."""
+BACK = 0.1
+WEIGHTS = 10.0
+
+
+@rule("loss-spike")
+def spike(case: Case) -> list[Finding]:
+    """The loss of one step is a thousand times the largest before it and more, and the model was given values a hundred times
+    as large as in other steps: that batch is out of scale (`batch-out-of-scale`). Where the inputs do not tell, the loss must be a
+    million times all before it, and either come back afterwards or have thrown weights off: a loss of another kind, from
+    there on, is no spike. The first rewards of an agent, noisy and adversarial losses lie far below. Where it ends in NaN or Inf,
+    `nan-origin` tells."""
+    series = case.series("loss")
+    for leap in leaps(series):
+        after = [value for step, value in series if step > leap.step][:AFTER]
+        if not all(map(isfinite, after)):
+            return []
+        trace = traced(case, leap.step)
+        odd = odd_values(case, trace) if trace is not None else None
+        if odd is not None and (odd.layer or leap.times >= FAR):
+            return [batch_finding(case, leap.step, odd, leap)]
+        if leap.times < FAR:
+            continue
+        back = not after or median(map(abs, after)) < BACK * leap.value
+        if back or grown_weight(case, leap.step, case.steps) >= WEIGHTS:
+            return [_spike(case, leap, raised(case, leap.step), back=back)]
+    return []
+
+
+def _spike(case: Case, leap: Leap, raise_: Raise | None, *, back: bool) -> Finding:
+    calm = calm_before(case, leap.step)
+    cause = (
+        f" after the learning rate was raised from {raise_.before:g} to {raise_.after:g}"
+        if raise_
+        else " while the weights were as before: its batch or its targets differ"
+        if calm
+        else ""
+    )
+    return Finding(
+        rule="loss-spike",
+        severity="warning",
+        title=f"The loss leaps from at most {leap.before:.3g} to {leap.value:.3g} in one step{cause}",
+        advice=(
+            "Lower the rate, or raise it over many steps."
+            if raise_
+            else "Look at the batch of this step, and at what the loss divides by; clipping the gradients bounds what one "
+            "step can do to the weights."
+        ),
+        step=leap.step,
+        phase="forward",
+        rank=case.rank.rank,
+        site="loss:value",
+        source=(raise_.source if raise_ else None) or backward_line(case),
+        evidence={
+            "loss": leap.value,
+            "largest_before": leap.before,
+            "times": leap.times,
+            "comes_back": back,
+            "weights_calm": calm,
+        },
+        confidence=0.8,
+    )
