@@ -81,3 +81,23 @@ def shortened(path: Path | str) -> str:
     """A path as it can be shown: not longer than a few lines."""
     text = str(path)
     return text if len(text) <= _LONGEST else f"{text[:100]}…{text[-100:]}"
+
+
+@contextmanager
+def understanding(what: str) -> Iterator[None]:
+    """Where sense is made of documents that have no fixed shape (facts.json, the arguments in a trace): raises RecordingError where `what` holds
+    something else than a training writes. TENSONDE_STRICT=1 lets the exception through, for tests: on a whole recording it is a defect of ours.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as problem:
+        if os.environ.get("TENSONDE_STRICT") == "1":
+            raise
+        raise RecordingError(misunderstood(what, problem)) from problem
+
+
+def misunderstood(what: str, problem: BaseException) -> str:
+    return (
+        f"{what} cannot be understood ({type(problem).__name__}: {reason(problem)}): a file there, such as facts.json, is damaged or was changed; "
+        "if it was not, please report this."
+    )

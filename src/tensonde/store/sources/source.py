@@ -171,6 +171,11 @@ def check_entry(entry: Entry) -> None:
         raise ValueError(f"{entry.site} has {entry.nbytes} bytes, which are not {entry.dtype}{list(entry.shape)}")
 
 
+def elements(entry: Entry) -> int:
+    """Numbers that `chunks` gives of it. A tensor of a dtype that is unknown here comes as its bytes."""
+    return entry.nbytes // SIZES.get(entry.dtype, 1)
+
+
 def size_of(dtype: str, shape: tuple[int, ...]) -> int:
     """Bytes of a tensor; ValueError for a dtype whose size is unknown."""
     if dtype not in SIZES:
