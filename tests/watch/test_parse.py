@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from tensonde.errors import SyntaxProblem, UsageError
@@ -67,3 +69,21 @@ def test_toml_problems_name_file_and_entry(text, words):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(UsageError, match="nowhere"):
         load(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("norm > avg(norm, 1e999)", "whole number"),
+        ("prev(norm, -1e999) > 1", "whole number"),
+        ("norm >1or inf", "write 1 or"),
+        ("norm > 1.5and nan", "write 1.5 and"),
+        ("norm > 1e3if nan", "write 1e3 if"),
+        (r"norm > '\d'", "backslash"),
+    ],
+)
+def test_what_python_only_warns_about_is_refused(condition: str, said: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SyntaxProblem, match=said):
+            watchpoint(f"** {condition}", id=1)

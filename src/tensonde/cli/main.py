@@ -104,3 +104,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as problem:
+        from tensonde.store.damage import reason, shortened
+
+        click.echo(f"tensonde: {shortened(problem.filename or 'a file')} cannot be used: {reason(problem)}.", err=True)
+        sys.exit(2)

@@ -20,6 +20,7 @@ from tensonde.compare.wiring import wiring
 from tensonde.model.randomness import RANDOM_OPS
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import CallRecord, OpRecord, Trace
+from tensonde.store.damage import understanding
 
 _LEAST = 0.2
 """Of the elements of all parameters, a smaller share in common means that these are two different things."""
@@ -38,6 +39,12 @@ class Outcome:
 
 
 def judge(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Outcome:
+    """Raises RecordingError where what one of them recorded makes no sense."""
+    with understanding(f"what {a.label} or {b.label} recorded"):
+        return _judged(a, b, chosen)
+
+
+def _judged(a: Side, b: Side, chosen: Mapping[str, str] | None) -> Outcome:
     pairing = pair(a, b, chosen)
     problem = _incomparable(a, b, pairing)
     if problem:

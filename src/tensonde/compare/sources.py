@@ -12,6 +12,7 @@ from tensonde.compare.pairing import renamed
 from tensonde.compare.stream import Measured, measure
 from tensonde.compare.verdict import Divergence, Judgement, Setting, Verdict
 from tensonde.store.sources import Entry, TensorSource
+from tensonde.store.sources.source import elements
 
 Matched = tuple[Entry, Entry]
 Work = Callable[[TensorSource, TensorSource, Sequence[Matched]], Iterable[Measured | None]]
@@ -33,7 +34,7 @@ class Found:
 def measured_here(a: TensorSource, b: TensorSource, pairs: Sequence[Matched]) -> Iterator[Measured | None]:
     """One after the other in this process."""
     for one, other in pairs:
-        yield measure(a, one, b, other) if math.prod(one.shape) == math.prod(other.shape) else None
+        yield measure(a, one, b, other) if elements(one) == elements(other) else None
 
 
 def compare_sources(
@@ -171,7 +172,7 @@ def _told(one: Found, count: int, role: str) -> Divergence:
     entry = one.a
     when = "" if entry.step < 0 else f" of step {entry.step}"
     if one.measured is None:
-        how = f"has shape {list(entry.shape)} in A and {list(one.b.shape)} in B"
+        how = f"is {entry.dtype}{list(entry.shape)} in A and {one.b.dtype}{list(one.b.shape)} in B"
         evidence: dict[str, object] = {"shape": list(entry.shape), "other_shape": list(one.b.shape)}
     else:
         apart = one.measured.distance()

@@ -9,6 +9,7 @@ from dataclasses import replace
 import tensonde.diagnose.rules  # noqa: F401  registers them
 from tensonde.diagnose.rule import RULES, Case, Rule
 from tensonde.model.finding import Finding
+from tensonde.store.damage import misunderstood
 from tensonde.store.reader import Recording
 
 log = logging.getLogger("tensonde.diagnose")
@@ -22,26 +23,31 @@ def diagnose(recording: Recording) -> list[Finding]:
     A rule gives `caused_by` as an index into its own findings.
     """
     findings: list[Finding] = []
+    failed: list[tuple[Rule, Exception]] = []
     for rank in recording.ranks:
         case = Case(rank)
         for known in RULES:
-            own = _checked(known, case)
+            own = _checked(known, case, failed)
             base = len(findings)
             findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
+    if failed:
+        known, problem = failed[0]
+        told = misunderstood(f"what {recording.name} recorded", problem)
+        log.warning("%d rules failed, the first is %s: %s", len(failed), known.name, told)
     _link(findings)
     numbered = sorted(enumerate(findings), key=lambda pair: (*_weight(pair[1]), pair[0]))
     place = {old: new for new, (old, _) in enumerate(numbered)}
     return [f if f.caused_by is None else replace(f, caused_by=place[f.caused_by]) for _, f in numbered]
 
 
-def _checked(known: Rule, case: Case) -> list[Finding]:
+def _checked(known: Rule, case: Case, failed: list[tuple[Rule, Exception]]) -> list[Finding]:
     """A rule that fails costs its own findings, not those of the others."""
     try:
         return list(known.check(case))
     except Exception as problem:
         if os.environ.get("TENSONDE_STRICT") == "1":
             raise
-        log.warning("the rule %s failed (%s: %s); please report this.", known.name, type(problem).__name__, problem)
+        failed.append((known, problem))
         return []
 
 

@@ -7,10 +7,12 @@
 #include "dlpack.h"
 #include "walk.h"
 
-/* What is known about a type of tensor. `is_neg` is a torch method: true if the memory holds the negated values. */
+/* What is known about a type of tensor: its exchange interface, or the function that packs one for DLPack where torch is too old to have that
+ * (2.8). `is_neg` is a torch method: true if the memory holds the negated values. */
 typedef struct {
     PyTypeObject *type;
     const ExchangeApi *api;
+    PyObject *pack;
     PyObject *is_neg;
 } TensorType;
 
@@ -18,11 +20,63 @@ typedef struct {
 typedef struct {
     View view;
     Py_buffer buffer;
+    PyObject *packed;
     int held, negated;
 } Borrowed;
 
 static TensorType known_types[16];
 static int known_count;
+
+/* torch._C, imported long ago by whoever made the tensor; borrowed. */
+static PyObject *torch_c(void)
+{
+    static PyObject *module;
+    if (!module)
+        module = PyImport_ImportModule("torch._C");
+    return module;
+}
+
+/* `torch._C._to_dlpack` for a tensor of old torch; NULL for other types. A type with a dispatch of its own is left alone: packing calls
+ * `as_strided`, which would run its code. */
+static PyObject *old_pack(PyTypeObject *type)
+{
+    PyObject *dispatch = PyObject_GetAttrString((PyObject *)type, "__torch_dispatch__");
+    PyObject *module = dispatch ? torch_c() : NULL;
+    PyObject *plain = module ? PyObject_GetAttrString(module, "_disabled_torch_dispatch_impl") : NULL;
+    PyObject *pack = plain && plain == dispatch ? PyObject_GetAttrString(module, "_to_dlpack") : NULL;
+    Py_XDECREF(dispatch);
+    Py_XDECREF(plain);
+    return pack;
+}
+
+/* The tensor in a capsule, which holds it. Where dispatch modes are active, they do not see it. */
+static PyObject *packed(PyObject *pack, PyObject *object)
+{
+    PyObject *depth = PyObject_CallMethod(torch_c(), "_len_torch_dispatch_stack", NULL);
+    long modes = depth ? PyLong_AsLong(depth) : -1;
+    Py_XDECREF(depth);
+    PyErr_Clear();
+    PyObject *off = NULL, *entered = NULL;
+    if (modes != 0) {
+        off = PyObject_CallMethod(torch_c(), "_DisableTorchDispatch", NULL);
+        entered = off ? PyObject_CallMethod(off, "__enter__", NULL) : NULL;
+        Py_XDECREF(entered);
+        if (!entered) {
+            Py_XDECREF(off);
+            return NULL;
+        }
+    }
+    PyObject *capsule = PyObject_CallFunctionObjArgs(pack, object, NULL);
+    if (off) {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        PyObject *left = PyObject_CallMethod(off, "__exit__", "OOO", Py_None, Py_None, Py_None);
+        Py_XDECREF(left);
+        Py_DECREF(off);
+        PyErr_Restore(type, value, trace);
+    }
+    return capsule;
+}
 
 /* NULL if the type has no exchange interface that we can read. Types are kept for ever, so that an address that was
  * looked up never comes to mean another type. When there is no place left (half of them are for tensors), the type is
@@ -32,27 +86,32 @@ static const TensorType *tensor_type(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     for (int i = 0; i < known_count; i++)
         if (known_types[i].type == type)
-            return known_types[i].api ? &known_types[i] : NULL;
+            return known_types[i].api || known_types[i].pack ? &known_types[i] : NULL;
     TensorType found = {.type = type};
     PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
     if (capsule && PyCapsule_CheckExact(capsule)) {
         const ExchangeApi *api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
         if (api && api->major == 1 && api->tensor_from_object)
             found.api = api;
-        if (found.api)
-            found.is_neg = PyObject_GetAttrString((PyObject *)type, "is_neg");
     }
+    PyErr_Clear();
+    if (!found.api)
+        found.pack = old_pack(type);
+    int readable = found.api || found.pack;
+    if (readable)
+        found.is_neg = PyObject_GetAttrString((PyObject *)type, "is_neg");
     Py_XDECREF(capsule);
     PyErr_Clear();
-    if (known_count < (found.api ? 16 : 8)) {
+    if (known_count < (readable ? 16 : 8)) {
         Py_INCREF((PyObject *)type);
-        known_types[known_count] = found;
-        return known_types[known_count++].api ? &known_types[known_count - 1] : NULL;
+        known_types[known_count++] = found;
+        return readable ? &known_types[known_count - 1] : NULL;
     }
     static TensorType passing;
     Py_XDECREF(passing.is_neg);
+    Py_XDECREF(passing.pack);
     passing = found;
-    return passing.api ? &passing : NULL;
+    return readable ? &passing : NULL;
 }
 
 static int dtype_of_dlpack(const DLTensor *tensor)
@@ -141,9 +200,22 @@ static int borrow_tensor(const TensorType *type, PyObject *object, Borrowed *out
     View *view = &out->view;
     if (careful && !looks_exportable(type, object))
         return 0;
-    if (type->api->tensor_from_object(object, &tensor) != 0) {
-        careful = 1;
-        return 0;
+    if (type->api) {
+        if (type->api->tensor_from_object(object, &tensor) != 0) {
+            careful = 1;
+            return 0;
+        }
+    } else {
+        PyObject *pack = type->pack;
+        Py_INCREF(pack);
+        out->packed = packed(pack, object);
+        Py_DECREF(pack);
+        const DLTensor *shown = out->packed ? PyCapsule_GetPointer(out->packed, "dltensor") : NULL;
+        if (!shown) {
+            careful = 1;
+            return 0;
+        }
+        tensor = *shown;
     }
     if (tensor.device_type != DEVICE_CPU && tensor.device_type != DEVICE_CUDA_HOST && tensor.device_type != DEVICE_ROCM_HOST)
         return 0;
@@ -211,6 +283,7 @@ static int borrow_buffer(PyObject *object, Borrowed *out)
 static int borrow(PyObject *object, Borrowed *out)
 {
     out->held = out->negated = 0;
+    out->packed = NULL;
     if (object == Py_None)
         return 0;
     const TensorType *type = tensor_type(object);
@@ -225,6 +298,8 @@ static void release(Borrowed *borrowed)
     if (borrowed->held)
         PyBuffer_Release(&borrowed->buffer);
     borrowed->held = 0;
+    Py_XDECREF(borrowed->packed);
+    borrowed->packed = NULL;
 }
 
 /* Makes `out` the difference new - old. Both must have one dtype and one shape. */

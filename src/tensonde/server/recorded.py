@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 
 from tensonde.model.finding import Finding
@@ -19,7 +18,7 @@ from tensonde.model.watchpoint import Hit
 from tensonde.server.columns import DigestColumns, Segment
 from tensonde.store import format as fmt
 from tensonde.store.graphs import FOLDER as GRAPHS
-from tensonde.store.reader import Rank
+from tensonde.store.reader import Rank, rank_number
 from tensonde.store.traces import FOLDER as TRACES
 from tensonde.store.traces import read_trace
 from tensonde.store.values import Value
@@ -59,7 +58,7 @@ class RecordedRank:
     @property
     def rank(self) -> int:
         given = self.session.get("rank", self.name.removeprefix("rank").partition("-")[0])
-        return int(given) if str(given).isdigit() else 0
+        return rank_number(given)
 
     @property
     def state(self) -> str:
@@ -128,8 +127,8 @@ class RecordedRank:
         with self._lock:
             if path not in self._traces:
                 try:
-                    self._traces[path] = _trace_of(path)
-                except (OSError, ValueError, KeyError, TypeError):
+                    self._traces[path] = read_trace(path)
+                except (OSError, ValueError):
                     return None
                 while len(self._traces) > TRACES_KEPT:
                     del self._traces[next(iter(self._traces))]
@@ -155,14 +154,6 @@ class RecordedRank:
                 known = self._kept["scalars"] = (stamp, _by_name(table.read()))
             found: dict[str, tuple[Array, Array]] = known[1]
             return found
-
-
-def _trace_of(path: Path) -> Trace:
-    """Straight into its form, which takes a fifth of the time; by the store's own reader where that does not fit."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Trace, strict=False)
-    except (msgspec.MsgspecError, RecursionError):
-        return read_trace(path)
 
 
 def _by_name(table: Any) -> dict[str, tuple[Array, Array]]:

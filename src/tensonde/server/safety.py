@@ -7,6 +7,7 @@ where the browser sends it, must be the same as `Host`.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
@@ -16,7 +17,9 @@ import socket
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from tensonde.server import patience
 
 log = logging.getLogger("tensonde.hub")
 
@@ -35,6 +38,14 @@ def host_of(text: str) -> str:
     """`localhost:8000` → `localhost`; `[::1]:8000` → `::1`; "" where it is no host."""
     try:
         return (urlsplit(f"//{text}").hostname or "").rstrip(".").lower()
+    except ValueError:
+        return ""
+
+
+def _netloc(url: str) -> str:
+    """`host:port` of a URL; "" where it is none."""
+    try:
+        return urlsplit(url).netloc.lower()
     except ValueError:
         return ""
 
@@ -71,7 +82,7 @@ class Safety:
             )
             return
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower():
+        if origin is not None and _netloc(origin) != headers["host"].lower():
             await refuse(scope, receive, send, 403, f"a page of {origin[:100]!r} may not use this hub.")
             return
         query = parse_qs(scope["query_string"].decode("latin-1"))
@@ -122,9 +133,10 @@ class Safety:
         rest = urlencode({name: values for name, values in query.items() if name != "token"}, doseq=True)
         secure = "; Secure" if scope.get("scheme") == "https" else ""
         value = f"{cookie}={self._ticket}; Path=/; HttpOnly; SameSite=Strict{secure}"
-        where = scope["path"] + (f"?{rest}" if rest else "")
+        # One slash: `//evil.example/` is another site to a browser, and so is `/\\evil.example`, which quoting makes a name.
+        where = "/" + quote(scope["path"].lstrip("/")) + (f"?{rest}" if rest else "")
         headers = [
-            (b"location", where.encode("latin-1", "replace")),
+            (b"location", where.encode("ascii", "replace")),
             (b"set-cookie", value.encode()),
             (b"cache-control", b"no-store"),
         ]
@@ -159,7 +171,11 @@ class BodyLimit:
             return
         body, more = b"", scope["method"] not in ("GET", "HEAD", "OPTIONS")
         while more:
-            message = await receive()
+            try:
+                message = await asyncio.wait_for(receive(), patience.BODY_SECONDS)
+            except TimeoutError:
+                await refuse(scope, receive, send, 408, "the rest of the request did not come.")
+                return
             if message["type"] != "http.request":
                 return
             body += message.get("body", b"")
@@ -184,7 +200,10 @@ async def _drain(receive: Any) -> None:
     """Throws the rest of a body away, so that who sends it gets to the answer; not endlessly."""
     left, more = MOST_DRAINED, True
     while more and left > 0:
-        message = await receive()
+        try:
+            message = await asyncio.wait_for(receive(), patience.BODY_SECONDS)
+        except TimeoutError:
+            return
         left -= len(message.get("body", b""))
         more = message["type"] == "http.request" and message.get("more_body", False)
 

@@ -17,6 +17,7 @@ from tensonde.protocol.messages import LARGEST_FRAME
 from tensonde.server.app import create_app, guarded
 from tensonde.server.hub import Hub
 from tensonde.server.library import Library
+from tensonde.server.patience import Patient
 from tensonde.server.safety import own_names
 
 LOOPBACK = "127.0.0.1"
@@ -64,7 +65,7 @@ def serve(
     logging.getLogger("websockets").setLevel(logging.ERROR)
     config = uvicorn.Config(
         guarded(create_app(hub), token=secret, names=own_names(host)),
-        log_level="error", access_log=False, ws_max_size=LARGEST_FRAME, ws="websockets-sansio", ws_per_message_deflate=False, lifespan="off", server_header=False,
+        log_level="error", access_log=False, ws_max_size=LARGEST_FRAME, ws="websockets-sansio", ws_per_message_deflate=False, lifespan="off", server_header=False, http=Patient,
         ssl_certfile=certificate, ssl_keyfile=key, timeout_graceful_shutdown=2,
     )  # fmt: skip
     server = _Server(config, lambda: ready(address))

@@ -22,15 +22,25 @@ def _source_out(source: SourceLine | None) -> Json | None:
 
 
 def _source_in(entry: Any) -> SourceLine | None:
-    return None if entry is None else SourceLine(str(entry["file"]), int(entry["line"]), str(entry.get("code", "")))
+    return (
+        None if entry is None else SourceLine(str(entry["file"]), _int(entry["line"], 32), str(entry.get("code", "")))
+    )
 
 
 def _numbers(entry: Any) -> dict[str, float]:
     return {str(key): float(value) for key, value in (entry or {}).items()}
 
 
-def _optional_int(value: Any) -> int | None:
-    return None if value is None else int(value)
+def _int(value: Any, bits: int = 64) -> int:
+    """A whole number that fits into the columns that it is shown in. Raises ValueError."""
+    number = int(value)
+    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        raise ValueError(f"a number of {number.bit_length()} bits, where {bits} are expected")
+    return number
+
+
+def _optional_int(value: Any, bits: int = 64) -> int | None:
+    return None if value is None else _int(value, bits)
 
 
 def site_out(site: Site) -> Json:
@@ -51,14 +61,14 @@ def site_out(site: Site) -> Json:
 def site_in(entry: Mapping[str, Any]) -> Site:
     trainable = entry.get("trainable")
     return Site(
-        id=int(entry["id"]),
+        id=_int(entry["id"], 32),
         name=str(entry["name"]),
         role=Role(entry["role"]),
         kind=Kind(entry["kind"]),
-        index=_optional_int(entry.get("index")),
+        index=_optional_int(entry.get("index"), 32),
         type=str(entry.get("type", "")),
         trainable=None if trainable is None else bool(trainable),
-        shape=tuple(int(n) for n in entry.get("shape") or ()),
+        shape=tuple(_int(n) for n in entry.get("shape") or ()),
         dtype=str(entry.get("dtype", "")),
         source=_source_in(entry.get("source")),
     )
@@ -79,18 +89,18 @@ def hit_out(hit: Hit) -> Json:
 
 
 def moment_in(entry: Mapping[str, Any]) -> Moment:
-    return Moment(int(entry["step"]), Phase[str(entry["phase"]).upper()], int(entry.get("call", 0)))
+    return Moment(_int(entry["step"]), Phase[str(entry["phase"]).upper()], _int(entry.get("call", 0), 32))
 
 
 def hit_in(entry: Mapping[str, Any]) -> Hit:
     return Hit(
-        watchpoint=int(entry["watchpoint"]),
+        watchpoint=_int(entry["watchpoint"], 32),
         site=str(entry["site"]),
         moment=moment_in(entry),
         condition=str(entry["condition"]),
         preset=_numbers(entry.get("preset")),
         actual=_numbers(entry.get("actual")),
-        rank=int(entry.get("rank", 0)),
+        rank=_int(entry.get("rank", 0), 32),
     )
 
 
@@ -127,7 +137,7 @@ def finding_in(entry: Mapping[str, Any]) -> Finding:
         advice=str(entry.get("advice", "")),
         step=_optional_int(entry.get("step")),
         phase=None if phase is None else str(phase),
-        rank=int(entry.get("rank", 0)),
+        rank=_int(entry.get("rank", 0), 32),
         site=None if site is None else str(site),
         op=None if op is None else str(op),
         source=_source_in(entry.get("source")),

@@ -7,18 +7,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tensonde.store.damage import read_file, reason
+
 Read = TypeVar("Read")
 
 
 def read_json(path: Path, kind: type[Read]) -> Read:
     """The JSON value in a file, which must be a `kind`. Raises OSError or ValueError."""
-    try:
-        content = json.loads(path.read_bytes())
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    content = read_text(read_file(path))
     if not isinstance(content, kind):
         raise ValueError(f"it holds a {type(content).__name__} where a {kind.__name__} belongs")
     return content
+
+
+def read_text(text: str | bytes) -> Any:
+    """The JSON value of a text. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def json_lines(path: Path, problem: Callable[[str], None]) -> list[dict[str, Any]]:
@@ -31,11 +38,11 @@ def json_objects(path: Path, decode: Callable[[dict[str, Any]], Read], problem: 
     """`decode` of every whole JSON object of the file. As `json_lines`."""
     where = f"{path.parent.name}/{path.name}"
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_file(path).split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:
-        problem(f"{where} cannot be read: {error}")
+        problem(f"{where} cannot be read: {reason(error)}")
         return []
     found: list[Read] = []
     for number, line in enumerate(lines, 1):
@@ -43,9 +50,9 @@ def json_objects(path: Path, decode: Callable[[dict[str, Any]], Read], problem: 
             continue
         try:
             found.append(decode(json.loads(line)))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        except Exception as error:  # any text may stand there
             if number == len(lines):
                 problem(f"{where} ends in a line that was cut off; it is left out")
             else:
-                problem(f"{where} line {number} cannot be read ({error!r}); it is left out")
+                problem(f"{where} line {number} cannot be read ({reason(error)}); it is left out")
     return found

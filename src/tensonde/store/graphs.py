@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 from tensonde.model.graph import GraphRecord
-from tensonde.store.documents import read_json
+from tensonde.store.damage import read_file
 from tensonde.store.files import write_numbered
 
 FOLDER = "graphs"
+NODES = ("name", "kind", "type", "scope", "source", "phase", "op", "site")
+EDGES = ("from", "to")
+SCOPES = ("name", "type", "parent")
 
 
 def write_graph(folder: Path, graph: GraphRecord) -> Path:
@@ -18,7 +20,25 @@ def write_graph(folder: Path, graph: GraphRecord) -> Path:
 
 
 def read_graph(path: Path) -> GraphRecord:
-    """Raises ValueError, KeyError or TypeError where the file is damaged."""
-    entry = read_json(path, dict)
-    known = {one.name for one in fields(GraphRecord)}
-    return GraphRecord(**{name: value for name, value in entry.items() if name in known})
+    """Raises OSError, or ValueError where the file is damaged."""
+    import msgspec
+
+    try:
+        graph = msgspec.json.decode(read_file(path), type=GraphRecord, strict=False)
+    except RecursionError as problem:
+        raise ValueError("it is nested too deeply") from problem
+    for what, columns, wanted in (
+        ("nodes", graph.nodes, NODES),
+        ("edges", graph.edges, EDGES),
+        ("scopes", graph.scopes, SCOPES),
+    ):
+        if missing := [name for name in wanted if name not in columns]:
+            raise ValueError(f"its {what} have no {missing[0]}")
+        if len({len(columns[name]) for name in wanted}) > 1:
+            raise ValueError(f"the columns of its {what} differ in length")
+    nodes, scopes = len(graph.nodes["name"]), len(graph.scopes["name"])
+    if not all(0 <= end < nodes for name in EDGES for end in graph.edges[name]):
+        raise ValueError("an edge leads to a node that is not there")
+    if not all(isinstance(k, int) and -1 <= k < scopes for k in (*graph.nodes["scope"], *graph.scopes["parent"])):
+        raise ValueError("a node is in a scope that is not there")
+    return graph

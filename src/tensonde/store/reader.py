@@ -3,11 +3,11 @@ growing."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +20,19 @@ from tensonde.model.trace import Trace
 from tensonde.model.watchpoint import Hit
 from tensonde.store import format as fmt
 from tensonde.store.codec import finding_in, hit_in, site_in
+from tensonde.store.damage import reason
 from tensonde.store.documents import json_lines, json_objects, read_json
 from tensonde.store.graphs import FOLDER as GRAPHS
 from tensonde.store.graphs import read_graph
 from tensonde.store.liveness import alive
 from tensonde.store.resolve import resolve
+from tensonde.store.shapes import MANIFEST_SHAPE, SESSION_SHAPE, shaped
 from tensonde.store.tables import StoredTable
 from tensonde.store.traces import FOLDER as TRACES
 from tensonde.store.traces import read_trace
-from tensonde.store.values import UNREADABLE, Value, load_value, read_header
+from tensonde.store.values import Value, load_value, read_header
 
+Read = TypeVar("Read")
 Steps = range | tuple[int, int] | None
 """Steps to read: a range, or (first, last) with both included; None is all."""
 
@@ -52,16 +55,19 @@ class Rank:
     @cached_property
     def session(self) -> dict[str, Any]:
         """The facts of session.json; {} when it is missing or damaged."""
-        try:
-            return read_json(self.folder / fmt.SESSION, dict)
-        except (OSError, ValueError) as error:
-            self._problem(f"{self.name}/{fmt.SESSION} cannot be read: {error}")
-            return {}
+        found: dict[str, Any] = self._document(fmt.SESSION, lambda path: read_json(path, dict), {}, missing=True)
+        version = found.get("format", fmt.FORMAT_VERSION)
+        if not isinstance(version, int) or version > fmt.FORMAT_VERSION:
+            self._problem(
+                f"{self.name}/{fmt.SESSION} is of format {version!r:.40}, and this Tensonde reads up to {fmt.FORMAT_VERSION}; "
+                "upgrade Tensonde to read all of it"
+            )
+        return shaped(found, SESSION_SHAPE, lambda text: self._problem(f"{self.name}/{fmt.SESSION}: {text}"))
 
     @property
     def rank(self) -> int:
         given = self.session.get("rank", self.name.removeprefix("rank").partition("-")[0])
-        return int(given) if str(given).isdigit() else 0
+        return rank_number(given)
 
     @property
     def closed(self) -> bool:
@@ -85,7 +91,7 @@ class Rank:
                 return datetime.fromisoformat(self.session["closed"]).timestamp() - start
             written = [path.stat().st_mtime for path in self.folder.rglob("*") if path.is_file()]
             return max([start, *written]) - start
-        except (OSError, KeyError, TypeError, ValueError):
+        except (OSError, KeyError, TypeError, ValueError, OverflowError):
             return None
 
     @cached_property
@@ -120,58 +126,48 @@ class Rank:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        path = self.folder / fmt.FINDINGS
-        try:
-            return [finding_in(entry) for entry in read_json(path, list)]
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            self._problem(f"{self.name}/{path.name} cannot be read: {error!r}")
-            return []
+        return self._document(fmt.FINDINGS, lambda path: [finding_in(entry) for entry in read_json(path, list)], [])
 
     @cached_property
     def facts(self) -> dict[str, Any]:
         """What the adapter knows of the training beside tensors; {} where it has not said."""
-        try:
-            facts: dict[str, Any] = _numbers(read_json(self.folder / fmt.FACTS, dict))
-            return facts
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            self._problem(f"{self.name}/{fmt.FACTS} cannot be read: {error!r}")
-            return {}
+        found: dict[str, Any] = self._document(fmt.FACTS, lambda path: _numbers(read_json(path, dict)), {})
+        return found
 
     @cached_property
     def traces(self) -> list[Trace]:
         """Steps that were recorded op by op, in the order that they were made."""
-        found = []
-        for path in sorted((self.folder / TRACES).glob("*.json")):
-            try:
-                found.append(read_trace(path))
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                self._problem(f"{self.name}/{TRACES}/{path.name} cannot be read: {error!r}")
-        return found
+        return self._documents(TRACES, "*.json", read_trace)
 
     @cached_property
     def graphs(self) -> list[GraphRecord]:
         """The graphs that were compiled, in the order that they were."""
-        found = []
-        for path in sorted((self.folder / GRAPHS).glob("*.json")):
-            try:
-                found.append(read_graph(path))
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                self._problem(f"{self.name}/{GRAPHS}/{path.name} cannot be read: {error!r}")
-        return found
+        return self._documents(GRAPHS, "*.json", read_graph)
 
     @cached_property
     def values(self) -> list[Value]:
         """The captured tensors in the order captured, without their content: see `load`."""
-        found = []
-        for path in sorted((self.folder / fmt.VALUES).glob(f"*{fmt.VALUE}")):
+        return self._documents(fmt.VALUES, f"*{fmt.VALUE}", lambda path: read_header(path)[0])
+
+    def _document(self, name: str, read: Callable[[Path], Read], otherwise: Read, missing: bool = False) -> Read:
+        """What `read` makes of one file; `otherwise` where it is damaged, which is told, or not there."""
+        try:
+            return read(self.folder / name)
+        except FileNotFoundError as error:
+            if missing:
+                self._problem(f"{self.name}/{name} cannot be read: {reason(error)}")
+        except Exception as error:  # any bytes may stand in the file
+            self._problem(f"{self.name}/{name} cannot be read: {reason(error)}")
+        return otherwise
+
+    def _documents(self, folder: str, names: str, read: Callable[[Path], Read]) -> list[Read]:
+        """What `read` makes of each file of a folder that is whole."""
+        found: list[Read] = []
+        for path in sorted((self.folder / folder).glob(names)):
             try:
-                found.append(read_header(path)[0])
-            except UNREADABLE as error:
-                self._problem(f"{self.name}/{fmt.VALUES}/{path.name} cannot be read: {error!r}")
+                found.append(read(path))
+            except Exception as error:  # any bytes may stand in the file
+                self._problem(f"{self.name}/{folder}/{path.name} cannot be read: {reason(error)}")
         return found
 
     def load(self, value: Value) -> np.ndarray[Any, Any]:
@@ -207,17 +203,21 @@ class Recording:
         try:
             manifest: dict[str, Any] = read_json(folder / fmt.MANIFEST, dict)
         except (OSError, ValueError) as error:
-            raise RecordingError(f"{folder / fmt.MANIFEST} is damaged and cannot be read: {error}") from error
+            raise RecordingError(f"{folder / fmt.MANIFEST} is damaged and cannot be read: {reason(error)}") from error
         version = manifest.get("format")
-        if not isinstance(version, int) or version < 1:
-            raise RecordingError(f"{folder / fmt.MANIFEST} is damaged: its format is {version!r}")
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise RecordingError(f"{folder / fmt.MANIFEST} is damaged: its format is {version!r:.40}")
         if version > fmt.FORMAT_VERSION:
             raise RecordingError(
                 f"{folder} is a recording of format {version}, and this Tensonde reads up to "
                 f"{fmt.FORMAT_VERSION}; upgrade Tensonde to open it"
             )
+        told: list[str] = []
+        manifest = shaped(manifest, MANIFEST_SHAPE, lambda text: told.append(f"{fmt.MANIFEST}: {text}"))
         ranks = [Rank(entry) for entry in _rank_folders(folder) if only in (None, entry.name)]
-        return cls(folder, manifest, sorted(ranks, key=lambda rank: (rank.rank, rank.name)))
+        opened = cls(folder, manifest, sorted(ranks, key=lambda rank: (rank.rank, rank.name)))
+        opened._problems += told
+        return opened
 
     @property
     def name(self) -> str:
@@ -256,6 +256,11 @@ class Recording:
     def problems(self) -> list[str]:
         """What was found damaged so far; it grows as more is read."""
         return [*self._problems, *(problem for rank in self.ranks for problem in rank.problems)]
+
+
+def rank_number(given: Any) -> int:
+    """As the session or the folder's name says it; 0 where that is no number."""
+    return int(given) if str(given).isdecimal() and len(str(given)) < 10 else 0
 
 
 def _numbers(value: Any) -> Any:

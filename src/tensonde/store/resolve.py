@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import read_file, reason, shortened
 from tensonde.store.format import MANIFEST, SESSION
 
 RUNS = Path(".tensonde") / "runs"
@@ -34,8 +35,8 @@ def resolve(path: str | Path) -> tuple[Path, str | None]:
                 return runs[-1], None
         if not folder.exists():
             raise RecordingError(f"{given} does not exist; give a recording's folder, such as {RUNS}/NAME")
-    except OSError as error:
-        raise RecordingError(f"{given} cannot be opened as a recording: {error}") from error
+    except (OSError, ValueError) as error:  # a name that is too long, or no name
+        raise RecordingError(f"{shortened(given)} cannot be opened as a recording: {reason(error)}") from error
     raise RecordingError(
         f"{given} is not a recording: there is no {MANIFEST} in it; "
         f"give a folder that `tensonde run` made, such as {RUNS}/NAME"
@@ -54,7 +55,7 @@ def _age(run: Path) -> tuple[str, float]:
     unreadable."""
     path = run / MANIFEST
     try:
-        started = str(json.loads(path.read_bytes())["started"])
+        started = str(json.loads(read_file(path))["started"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         started = ""
     return started, path.stat().st_mtime

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tensonde.errors import UsageError
+from tensonde.store.damage import check_file, read_file
 from tensonde.store.format import CLOSED, LIVE
 from tensonde.store.segments import read_stream
 
@@ -117,6 +118,7 @@ class StoredTable:
 
     def _footer(self, path: Path) -> pq.FileMetaData | None:
         try:
+            check_file(path)
             footer = pq.read_metadata(path)
             self._check(footer.schema.to_arrow_schema())
         except DAMAGE as error:
@@ -146,7 +148,7 @@ class StoredTable:
     def _live(self, number: str, columns: list[str], span: Span = None) -> Iterator[pa.Table]:
         path = self._folder / f"{number}{LIVE}"
         try:
-            content = pa.py_buffer(path.read_bytes())
+            content = pa.py_buffer(read_file(path))
         except FileNotFoundError:
             # It became Parquet after the folder was listed. If that is damaged as well, it was told already.
             closed = path.with_suffix(CLOSED)

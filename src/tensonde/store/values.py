@@ -16,17 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from tensonde.errors import RecordingError
 from tensonde.model.moment import Moment
 from tensonde.store.codec import moment_in
+from tensonde.store.damage import open_file, reading
+from tensonde.store.documents import read_text
 from tensonde.store.files import dump_json
 
 HEADER_LIMIT = 1 << 20
-UNREADABLE = (
-    OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, MemoryError,
-    struct.error,
-)  # fmt: skip
-"""What `read_header` may raise: any bytes may stand in the file, and each parser fails its own way."""
 
 CODES = {
     "float64": ("F64", 8), "float32": ("F32", 4), "float16": ("F16", 2), "bfloat16": ("BF16", 2),
@@ -75,19 +71,22 @@ def encode_value(
 
 
 def read_header(path: Path) -> tuple[Value, str, list[int], int]:
-    """The value, its code, its stored shape, and the offset of its bytes. Raises UNREADABLE."""
-    with open(path, "rb") as file:
+    """The value, its code, its stored shape, and the offset of its bytes. Whatever damage makes it raise is for `reading`."""
+    with open_file(path) as file:
         (length,) = struct.unpack("<Q", file.read(8))
         if length > HEADER_LIMIT:
             raise ValueError(f"a header of {length} bytes")
-        header = json.loads(file.read(length))
+        header = read_text(file.read(length))
         available = file.seek(0, 2) - 8 - length
     facts = header.pop("__metadata__")
     ((site, entry),) = header.items()
     begin, end = entry["data_offsets"]
     if begin != 0 or end != available:
         raise ValueError(f"{available} bytes where the header says {end}")
-    shape = tuple(int(n) for n in json.loads(facts["shape"]))
+    shape = tuple(int(n) for n in read_text(facts["shape"]))
+    size = CODES.get(str(facts["dtype"]), ("", 0))[1]
+    if min(shape, default=0) < 0 or (size and math.prod(shape) * size != end):
+        raise ValueError(f"{end} bytes are not {facts['dtype']}{list(shape)}")
     value = Value(site, moment_in(facts), str(facts["dtype"]), shape, path, end)
     return value, str(entry["dtype"]), [int(n) for n in entry["shape"]], 8 + length
 
@@ -95,18 +94,16 @@ def read_header(path: Path) -> tuple[Value, str, list[int], int]:
 def load_value(value: Value) -> np.ndarray[Any, Any]:
     """The tensor in numpy, owned by the caller. bfloat16 and float8 come as float32 of the same values; a
     dtype that neither numpy nor this module knows comes as its raw bytes."""
-    try:
+    with reading(value.path, "a captured tensor"):
         found, code, stored, offset = read_header(value.path)
         raw = np.fromfile(value.path, np.uint8, offset=offset)
         return _decode(raw, code, stored, found)
-    except UNREADABLE as error:
-        raise RecordingError(f"{value.path} cannot be read as a captured tensor: {error}") from error
 
 
 def map_value(value: Value) -> np.ndarray[Any, Any]:
     """The tensor as it lies in the file, read where it is looked at, in its stored shape: bfloat16 as uint16, float8 as uint8,
     a complex tensor as itself. `widen` makes numbers of any part of it. Raises RecordingError."""
-    try:
+    with reading(value.path, "a captured tensor"):
         found, code, _, offset = read_header(value.path)
         if not found.nbytes:
             return np.zeros(found.shape, np.float32)
@@ -115,8 +112,6 @@ def map_value(value: Value) -> np.ndarray[Any, Any]:
             return raw
         kind = {"BF16": "<u2"}.get(code, "u1" if code.startswith("F8") else found.dtype)
         return raw.view(np.dtype(kind)).reshape(found.shape)
-    except UNREADABLE as error:
-        raise RecordingError(f"{value.path} cannot be read as a captured tensor: {error}") from error
 
 
 def widen(part: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:

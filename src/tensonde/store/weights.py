@@ -17,6 +17,7 @@ import numpy as np
 
 from tensonde.digest import Block, rows_of
 from tensonde.store.sources import Entry, TensorSource
+from tensonde.store.sources.source import elements
 
 CHUNK = 1 << 21
 OUTLIER = 30.0
@@ -188,8 +189,9 @@ def diff(
     """What became of each name. Raises RecordingError where a tensor cannot be read."""
     measure = Measure()
     for name, before, after in pairs:
-        if before is None or after is None or before.shape != after.shape:
-            status: Status = "new" if before is None else "missing" if after is None else "shape"
+        if before is None or after is None or before.shape != after.shape or elements(before) != elements(after):
+            alike = before is not None and after is not None and before.shape == after.shape
+            status: Status = "new" if before is None else "missing" if after is None else "dtype" if alike else "shape"
             statistics = None
             if after is not None:
                 statistics = Statistics()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import difflib
+import math
+import re
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeAlias
 
@@ -39,6 +41,8 @@ Names: TypeAlias = Callable[[str], Build | None]
 _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**",
 }  # fmt: skip
+_GLUED = re.compile(r"(?<![\w.])((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)((?:and|or|not|in|is|if|else|for)\b)", re.I)
+"""`1or`, which Python's parser takes, and warns about."""
 _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
@@ -52,6 +56,12 @@ def parse(text: str, names: Names, known: Iterable[str] = ()) -> Node:
     lead = len(flat) - len(flat.lstrip(" "))
     if lead == len(flat):
         raise SyntaxProblem("the condition is empty", text=text, position=0, hint="such as: nan or inf")
+    if glued := _GLUED.search(flat):
+        raise SyntaxProblem(
+            f"a number runs into {glued[2]!r}", text=text, position=glued.start(2), hint=f"write {glued[1]} {glued[2]}"
+        )
+    if "\\" in flat:
+        raise SyntaxProblem("a backslash cannot stand here", text=text, position=flat.index("\\"))
     try:
         body = ast.parse(flat[lead:], mode="eval").body
     except SyntaxError as problem:
@@ -200,6 +210,6 @@ class _Reader:
         if field.id in CONTEXT:
             self.fail(field, f"no history of {field.id} is kept", "use a field of the digest")
         length = 1.0 if len(node.args) == 1 else self.constant(node.args[1], depth)
-        if length != int(length) or not 1 <= length <= MAX_HISTORY:
+        if not math.isfinite(length) or length != int(length) or not 1 <= length <= MAX_HISTORY:
             self.fail(node.args[1], f"the length of a history is a whole number from 1 to {MAX_HISTORY}")
         return History(name, field.id, int(length))

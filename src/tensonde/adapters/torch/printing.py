@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops.effects import _register_effectful_op
-from torch._library.effects import EffectType
 
 from tensonde.adapters.torch.measure import Measure
 from tensonde.adapters.torch.modes import unseen
+from tensonde.adapters.torch.private import in_order
 from tensonde.adapters.torch.tensors import dtype_name
 
 _HERE = "\0"
@@ -104,4 +103,4 @@ def _digest(tensor: Tensor) -> str:
 
 _library.impl("print", _write, "CompositeExplicitAutograd")
 torch.library.register_fake("tensonde::print", lambda tensors, texts, sep, precision, most: None, lib=_library)
-_register_effectful_op("tensonde::print", EffectType.ORDERED)
+in_order(torch.ops.tensonde.print.default)

@@ -26,8 +26,8 @@ def page(path: str) -> Response:
     index = WEB / "index.html"
     if not index.is_file():
         return HTMLResponse(NOT_BUILT)
-    wanted = (WEB / path).resolve() if path else index
-    if wanted.is_relative_to(WEB) and wanted.is_file():
-        fixed = "assets" in wanted.relative_to(WEB).parts
-        return FileResponse(wanted, headers={"cache-control": "max-age=31536000, immutable" if fixed else "no-cache"})
-    return FileResponse(index, headers={"cache-control": "no-cache"})
+    # Looked up among the files that are there, so that no path of a request reaches the file system.
+    files = {file.relative_to(WEB).as_posix(): file for file in WEB.rglob("*") if file.is_file()}
+    wanted = files.get(path, index)
+    fixed = wanted.relative_to(WEB).parts[0] == "assets"
+    return FileResponse(wanted, headers={"cache-control": "max-age=31536000, immutable" if fixed else "no-cache"})

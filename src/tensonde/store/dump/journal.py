@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tensonde.store.damage import open_file
 from tensonde.store.dump.layout import INDEX, SCHEMA
 from tensonde.store.files import Appender
 from tensonde.store.format import TEMPORARY
@@ -51,7 +52,7 @@ class Corrections:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         for line in file:
             try:
                 content = json.loads(line)
@@ -64,10 +65,13 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 def corrections(path: Path) -> Corrections:
     moved, lost = [], []
     for line in _lines(path):
-        if "moved" in line:
-            moved.append((int(line["moved"]), int(line["last"]), int(line["to"])))
-        elif "lost" in line:
-            lost.append((str(line["lost"]), int(line["good"])))
+        try:
+            if "moved" in line:
+                moved.append((int(line["moved"]), int(line["last"]), int(line["to"])))
+            elif "lost" in line:
+                lost.append((str(line["lost"]), int(line["good"])))
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
     return Corrections(tuple(moved), tuple(lost))
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import reading
 from tensonde.store.documents import read_json
 from tensonde.store.dump import layout
 from tensonde.store.dump.journal import rows
@@ -27,10 +27,8 @@ class TensondeDump(TensorSource):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        try:
+        with reading(path / layout.MANIFEST):
             version = read_json(path / layout.MANIFEST, dict).get("format")
-        except (OSError, ValueError) as problem:
-            raise RecordingError(f"{path / layout.MANIFEST} cannot be read: {problem}.") from None
         if not isinstance(version, int) or version > layout.FORMAT_VERSION:
             raise RecordingError(
                 f"{path} is a dump of format {version}, and this Tensonde reads up to {layout.FORMAT_VERSION}; upgrade Tensonde."
@@ -46,7 +44,7 @@ class TensondeDump(TensorSource):
     def _of_rank(self, folder: Path) -> list[Entry]:
         index, journal = folder / layout.INDEX, folder / layout.JOURNAL
         content: Iterable[dict[str, Any]]
-        try:
+        with reading(index if index.is_file() else journal, "the index of a dump"):
             if index.is_file():
                 content = pq.read_table(index).to_pylist()
             elif journal.is_file():
@@ -59,8 +57,6 @@ class TensondeDump(TensorSource):
             else:
                 return []
             return self._made_of(folder, content)
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as problem:
-            raise RecordingError(f"the index of {folder} cannot be read: {problem}.") from None
 
     def _made_of(self, folder: Path, content: Iterable[dict[str, Any]]) -> list[Entry]:
         found: list[Entry] = []

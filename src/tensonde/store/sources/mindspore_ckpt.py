@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import open_file, reason
 from tensonde.store.dtypes import SIZES
 from tensonde.store.sources.entry import Entry
 from tensonde.store.sources.source import TensorSource
@@ -115,7 +116,7 @@ class Message:
 def looks_like(path: Path) -> bool:
     """Whether the file begins as a checkpoint does: a value with a printable tag."""
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             size = file.seek(0, 2)
             file.seek(0)
             message = Message(file, size)
@@ -131,7 +132,7 @@ def read_tensors(path: Path) -> list[Tensor]:
     """Every tensor, with the parts of one that was split put together. Raises RecordingError."""
     found: list[Tensor] = []
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             size = whole_size(file)
             file.seek(0)
             message = Message(file, size)
@@ -145,7 +146,7 @@ def read_tensors(path: Path) -> list[Tensor]:
                     found.append(tensor)
     except (OSError, ValueError, OverflowError) as problem:
         raise RecordingError(
-            f"{path} cannot be read as a MindSpore checkpoint, it may be truncated or encrypted: {problem}."
+            f"{path} cannot be read as a MindSpore checkpoint, it may be truncated or encrypted: {reason(problem)}."
         ) from None
     return found
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import read_file
 from tensonde.store.sources.entry import Entry
 from tensonde.store.sources.mindspore_ckpt import TYPES
 from tensonde.store.sources.npy import entry_of, load
@@ -95,8 +96,8 @@ class MindSporeDump(TensorSource):
         if folder not in known:
             known[folder] = {}
             try:
-                with open(folder / "mapping.csv", newline="") as file:
-                    known[folder] = {row[0]: row[1] for row in csv.reader(file) if len(row) >= 2}
+                lines = read_file(folder / "mapping.csv").decode().splitlines()
+                known[folder] = {row[0]: row[1] for row in csv.reader(lines) if len(row) >= 2}
             except (OSError, ValueError, csv.Error):
                 pass
         mapping: dict[str, str] = known[folder]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import reason
 from tensonde.store.documents import read_json
 from tensonde.store.sources.entry import Entry
 from tensonde.store.sources.npy import entry_of, load
@@ -55,12 +56,12 @@ class MsprobeDump(TensorSource):
     def _manifest(self, path: Path, rank: int, step: int, found: list[Entry]) -> None:
         try:
             content = read_json(path, dict)
-            calls = content["data"]
+            calls = dict(content["data"])
             parents = (
                 read_json(path.with_name("construct.json"), dict) if path.with_name("construct.json").is_file() else {}
             )
-        except (OSError, ValueError, KeyError) as problem:
-            self.problems.append(f"{path} cannot be read: {problem}")
+        except Exception as problem:  # any text may stand there
+            self.problems.append(f"{path} cannot be read: {reason(problem)}")
             return
         counts: Counter[tuple[str, str]] = Counter()
         for call, parts in calls.items():

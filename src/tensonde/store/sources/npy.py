@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+import warnings
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,39 +14,42 @@ import numpy as np
 from numpy.lib import format as npformat
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import open_file, read_file, reading
 from tensonde.store.dtypes import PLAIN, little, name_of
 from tensonde.store.sources.entry import Entry
 from tensonde.store.sources.notes import INDEX, in_order, noted, read_notes
 from tensonde.store.sources.source import TensorSource
-from tensonde.store.sources.zipped import stored_at
+from tensonde.store.sources.zipped import LARGE, honest, stored_at
 
 Array = np.ndarray[Any, Any]
 MAGIC = b"\x93NUMPY"
 
 
 def header_of(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape, whether in Fortran order, dtype, and where the bytes begin. Raises ValueError, EOFError."""
+    """Shape, whether in Fortran order, dtype, and where the bytes begin. Whatever damage makes it raise is for `reading`."""
     version = npformat.read_magic(file)
-    if version == (1, 0):
-        shape, fortran, kind = npformat.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, fortran, kind = npformat.read_array_header_2_0(file)
-    else:
-        raise ValueError(f"version {version} of the npy format is unknown")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the header is Python text, and Python's parser warns about odd ones
+        if version == (1, 0):
+            shape, fortran, kind = npformat.read_array_header_1_0(file)
+        elif version == (2, 0):
+            shape, fortran, kind = npformat.read_array_header_2_0(file)
+        else:
+            raise ValueError(f"version {version} of the npy format is unknown")
     if kind.hasobject:
         raise ValueError("it holds Python objects, which are never unpickled")
-    return tuple(int(n) for n in shape), bool(fortran), kind, file.tell()
+    sizes = tuple(int(n) for n in shape)
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"its shape is {list(sizes)}")
+    return sizes, bool(fortran), kind, file.tell()
 
 
 def entry_of(path: Path, site: str, *, dtype: str | None = None, **facts: Any) -> Entry:
     """The entry of one `.npy` file; `dtype` names what numpy calls bare bytes. Raises RecordingError."""
-    try:
-        with open(path, "rb") as file:
-            shape, fortran, kind, offset = header_of(file)
-            size = file.seek(0, 2)
-    except (OSError, ValueError, EOFError, SyntaxError) as problem:
-        raise RecordingError(f"{path} cannot be read as a npy file: {problem}.") from None
-    nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    with reading(path, "a npy file"), open_file(path) as file:
+        shape, fortran, kind, offset = header_of(file)
+        size = file.seek(0, 2)
+    nbytes = math.prod(shape) * kind.itemsize
     if size < offset + nbytes:
         raise RecordingError(f"{path} is truncated: it should have {offset + nbytes} bytes, and it has {size}.")
     name = given_name(kind, dtype)
@@ -62,10 +67,12 @@ def given_name(kind: np.dtype[Any], told: str | None) -> str:
 
 def load(path: Path) -> Array:
     """The bytes of a `.npy` file that is not plain, in C order and little endian."""
-    try:
-        return little(np.load(path, allow_pickle=False)).reshape(-1).view(np.uint8)
-    except (OSError, ValueError, EOFError) as problem:
-        raise RecordingError(f"{path} cannot be read as a npy file: {problem}.") from None
+    with reading(path, "a npy file"), open_file(path) as file:
+        return _flat(npformat.read_array(file, allow_pickle=False))
+
+
+def _flat(array: Array) -> Array:
+    return little(array).reshape(-1).view(np.uint8)
 
 
 class NpyFiles(TensorSource):
@@ -78,7 +85,8 @@ class NpyFiles(TensorSource):
         alone = self.path.is_file()
         notes = {} if alone else read_notes(self._notes())
         found: list[Entry] = []
-        for path in [self.path] if alone else sorted(self.path.rglob("*.npy")):
+        names: set[str] = set()
+        for path in [self.path] if alone else sorted(path for path in self.path.rglob("*.npy") if path.is_file()):
             name = path.stem if alone else path.relative_to(self.path).with_suffix("").as_posix()
             told = notes.get(name, {}).get("dtype")
             try:
@@ -91,18 +99,17 @@ class NpyFiles(TensorSource):
                 self.problems.append(str(problem))
                 continue
             entry = noted(notes, name, entry)
+            names.add(name)
             self._paths[entry.rank, entry.step, entry.key] = path
             found.append(entry)
-        missing = sorted(
-            set(notes) - {path.relative_to(self.path).with_suffix("").as_posix() for path in self._paths.values()}
-        )
+        missing = sorted(set(notes) - names)
         if missing:
             self.problems.append(f"missing or unreadable in {self.path}: {', '.join(missing[:20])}")
         return in_order(found)
 
-    def _notes(self) -> str | None:
+    def _notes(self) -> bytes | None:
         try:
-            return (self.path / INDEX).read_text()
+            return read_file(self.path / INDEX)
         except OSError:
             return None
 
@@ -116,36 +123,39 @@ class NpzFile(TensorSource):
     def _entries(self) -> list[Entry]:
         self._members: dict[tuple[int, int, str], str] = {}
         found: list[Entry] = []
-        try:
-            with zipfile.ZipFile(self.path) as archive, open(self.path, "rb") as file:
-                notes = read_notes(archive.read(INDEX) if INDEX in archive.namelist() else None)
-                for member in archive.infolist():
-                    if not member.filename.endswith(".npy"):
-                        continue
-                    name = member.filename.removesuffix(".npy")
-                    with archive.open(member) as opened:
-                        start = io.BytesIO(opened.read(1 << 16))
-                    shape, fortran, kind, offset = header_of(start)
-                    nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-                    dtype = given_name(kind, notes.get(name, {}).get("dtype"))
-                    entry = noted(
-                        notes, name, Entry(f"{name}:value", dtype, shape, nbytes, kind="parameter", phase="optimizer")
+        with open_file(self.path) as file, zipfile.ZipFile(file) as archive:
+            members = honest(archive, file)
+            notes = read_notes(archive.read(members[INDEX]) if INDEX in members else None)
+            for member in members.values():
+                if not member.filename.endswith(".npy"):
+                    continue
+                name = member.filename.removesuffix(".npy")
+                with archive.open(member) as opened:
+                    start = io.BytesIO(opened.read(1 << 16))
+                shape, fortran, kind, offset = header_of(start)
+                nbytes = math.prod(shape) * kind.itemsize
+                if offset + nbytes > member.file_size:
+                    raise ValueError(f"{name} has {member.file_size - offset} bytes, which are not {kind}{list(shape)}")
+                dtype = given_name(kind, notes.get(name, {}).get("dtype"))
+                entry = noted(
+                    notes, name, Entry(f"{name}:value", dtype, shape, nbytes, kind="parameter", phase="optimizer")
+                )
+                plain = member.compress_type == zipfile.ZIP_STORED and not fortran and kind.byteorder != ">"
+                if plain:
+                    entry = replace(entry, file=self.path, offset=stored_at(file, member) + offset)
+                elif nbytes > max(LARGE, 4 * member.compress_size):
+                    self.problems.append(
+                        f"{name} of {self.path} unpacks to {nbytes} bytes, more than is held at once; it is left out"
                     )
-                    plain = member.compress_type == zipfile.ZIP_STORED and not fortran and kind.byteorder != ">"
-                    if plain:
-                        entry = replace(entry, file=self.path, offset=stored_at(file, member) + offset)
-                    self._members[entry.rank, entry.step, entry.key] = member.filename
-                    found.append(entry)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as problem:
-            raise RecordingError(f"{self.path} cannot be read as a npz file: {problem}.") from None
+                    continue
+                self._members[entry.rank, entry.step, entry.key] = member.filename
+                found.append(entry)
         return in_order(found)
 
     def _made(self, entry: Entry) -> Array:
-        try:
-            with (
-                zipfile.ZipFile(self.path) as archive,
-                archive.open(self._members[entry.rank, entry.step, entry.key]) as member,
-            ):
-                return little(npformat.read_array(member, allow_pickle=False)).reshape(-1).view(np.uint8)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as problem:
-            raise RecordingError(f"{entry.name} of {self.path} cannot be read: {problem}.") from None
+        with (
+            open_file(self.path) as file,
+            zipfile.ZipFile(file) as archive,
+            archive.open(self._members[entry.rank, entry.step, entry.key]) as member,
+        ):
+            return _flat(npformat.read_array(member, allow_pickle=False))

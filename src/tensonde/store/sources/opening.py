@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import open_file, reason, shortened
 from tensonde.store.dump.layout import is_dump
 from tensonde.store.format import MANIFEST
 from tensonde.store.sources import mindspore_ckpt, mindspore_dump, msprobe, npy, parquet, safetensors, torch_zip
@@ -26,8 +27,8 @@ def open_source(path: str | Path, rank: int | None = None) -> TensorSource:
     try:
         source = _folder(given) if given.is_dir() else _file(given)
         entries = source.entries
-    except OSError as problem:
-        raise RecordingError(f"{given} cannot be opened: {problem.strerror}.") from None
+    except (OSError, ValueError) as problem:  # a name that is too long, or no name
+        raise RecordingError(f"{shortened(given)} cannot be opened: {reason(problem)}.") from None
     if rank is not None:
         if entries and rank not in source.ranks:
             raise RecordingError(f"{given} has no rank {rank}; it has {', '.join(map(str, source.ranks))}.")
@@ -41,7 +42,7 @@ def _file(path: Path) -> TensorSource:
         if found is not None:
             return found
         raise RecordingError(f"{path} does not exist.")
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         start = file.read(64)
     if not start:
         raise RecordingError(f"{path} is empty.")
@@ -72,7 +73,7 @@ def _is_npz(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return any(name.endswith(".npy") for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError, NotImplementedError):
+    except Exception:  # zipfile raises what it likes
         if path.suffix in (".npz", ".pt", ".pth", ".bin", ".ckpt"):
             raise RecordingError(f"{path} is truncated or damaged: its directory at the end cannot be read.") from None
         return False

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import reading
 from tensonde.store.sources.entry import Entry
 from tensonde.store.sources.source import TensorSource
 
@@ -30,7 +31,7 @@ class ParquetFile(TensorSource):
 
     def _entries(self) -> list[Entry]:
         self._places: list[tuple[int, int]] = []
-        try:
+        with reading(self.path, "a Parquet file"):
             file = pq.ParquetFile(self.path)
             missing = [name for name in SCHEMA.names if name not in file.schema_arrow.names]
             if missing:
@@ -49,16 +50,14 @@ class ParquetFile(TensorSource):
                         )
                     )  # fmt: skip
             return found
-        except (OSError, pa.ArrowException) as problem:
-            raise RecordingError(f"{self.path} cannot be read as a Parquet file: {problem}.") from None
 
     def _made(self, entry: Entry) -> Array:
         group, row = self._places[entry.order]
-        try:
-            table = pq.ParquetFile(self.path).read_row_group(group, columns=["content"])
-        except (OSError, pa.ArrowException) as problem:
-            raise RecordingError(f"{entry.site} cannot be read from {self.path}: {problem}.") from None
-        return np.frombuffer(table["content"][row].as_buffer(), np.uint8)
+        table = pq.ParquetFile(self.path).read_row_group(group, columns=["content"])
+        content = np.frombuffer(table["content"][row].as_buffer(), np.uint8)
+        if len(content) != entry.nbytes:
+            raise ValueError(f"{entry.site} has {len(content)} bytes instead of {entry.nbytes}")
+        return content
 
 
 def looks_like(path: Path, start: bytes) -> bool:

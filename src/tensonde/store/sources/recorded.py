@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from tensonde.errors import RecordingError
+from tensonde.store.damage import reading
 from tensonde.store.reader import Recording
 from tensonde.store.sources.dumped import TensondeDump
 from tensonde.store.sources.entry import Entry
 from tensonde.store.sources.source import TensorSource
-from tensonde.store.values import UNREADABLE, read_header
+from tensonde.store.values import read_header
 
 INNER = "dump"
 """Where a recording keeps the dump that was made with it."""
@@ -28,9 +30,10 @@ class RecordedValues(TensorSource):
             sites = {site.address: site for site in rank.sites.values()}
             for value in rank.values:
                 try:
-                    _, _, _, offset = read_header(value.path)
-                except UNREADABLE as problem:
-                    self.problems.append(f"{value.path} cannot be read: {problem}")
+                    with reading(value.path, "a captured tensor"):
+                        _, _, _, offset = read_header(value.path)
+                except RecordingError as problem:
+                    self.problems.append(str(problem))
                     continue
                 site = sites.get(value.site)
                 found.append(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import reading
 from tensonde.store.documents import read_json
 from tensonde.store.sources.entry import Entry
 from tensonde.store.sources.safetensors import SafetensorsFile
@@ -22,13 +23,11 @@ class Sharded(TensorSource):
     kind, format = "checkpoint", "sharded"
 
     def _entries(self) -> list[Entry]:
-        try:
+        with reading(self.path, "the index of a checkpoint"):
             weights = read_json(self.path, dict)["weight_map"]
             wanted: dict[str, list[str]] = {}
             for key, file in weights.items():
                 wanted.setdefault(str(file), []).append(str(key))
-        except (OSError, ValueError, KeyError, AttributeError) as problem:
-            raise RecordingError(f"{self.path} cannot be read as the index of a checkpoint: {problem!r}.") from None
         found: list[Entry] = []
         self._shards: dict[int, tuple[TensorSource, Entry]] = {}
         for file in sorted(wanted):

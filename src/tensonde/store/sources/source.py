@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import open_file, reading
 from tensonde.store.dtypes import PLAIN, SIZES, numbers
 from tensonde.store.sources.entry import Entry
 
@@ -42,7 +43,20 @@ class TensorSource:
     @cached_property
     def entries(self) -> list[Entry]:
         """In execution order within each rank, the ranks one after the other. No tensor is read for it."""
-        return self._entries()
+        with reading(self.path, self._article):
+            found = self._entries()
+            for entry in found:
+                check_entry(entry)
+        return found
+
+    @property
+    def _article(self) -> str:
+        """For sentences: what this is."""
+        return (
+            f"a {self.kind} of {self.format}"
+            if self.kind != "checkpoint"
+            else f"a {self.format} {'folder' if self.path.is_dir() else 'file'}"
+        )
 
     @property
     def ranks(self) -> list[int]:
@@ -60,7 +74,8 @@ class TensorSource:
     def raw(self, entry: Entry) -> Array:
         """The bytes, flat: little endian, in C order; memory-mapped and read-only where they lie so in a file."""
         if entry.file is None:
-            return self._made(entry)
+            with reading(self.path, self._article):
+                return self._made(entry)
         if entry.nbytes == 0:
             return np.empty(0, np.uint8)
         whole = self._map(entry)
@@ -82,19 +97,19 @@ class TensorSource:
     def pieces(self, entry: Entry, size: int = 1 << 24) -> Iterator[Array]:
         """The bytes in order, at most `size` at a time. Each piece is the caller's."""
         if entry.file is None:
-            raw = self._made(entry)
+            raw = self.raw(entry)
             for start in range(0, len(raw), size):
                 yield raw[start : start + size]
             return
         try:  # read, not mapped: mapped pages would count as this process's memory
-            with open(entry.file, "rb", buffering=0) as file:
+            with open_file(entry.file, buffering=0) as file:
                 file.seek(entry.offset)
                 left = entry.nbytes
                 while left:
                     piece = np.empty(min(size, left), np.uint8)
                     filled = 0
                     while filled < len(piece):
-                        got = file.readinto(piece[filled:].data)
+                        got = file.readinto(piece[filled:].data)  # type: ignore[attr-defined]
                         if not got:
                             raise self._short(entry, os.fstat(file.fileno()).st_size)
                         filled += got
@@ -111,7 +126,7 @@ class TensorSource:
             self._mapped.move_to_end(file)
             return known
         try:
-            with open(file, "rb") as opened:
+            with open_file(file) as opened:
                 if os.fstat(opened.fileno()).st_size == 0:
                     raise self._short(entry, 0)
                 content = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
@@ -141,6 +156,24 @@ class TensorSource:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def check_entry(entry: Entry) -> None:
+    """Raises ValueError where an entry cannot be: what reads it relies on this."""
+    numbers = (entry.nbytes, entry.offset, entry.step, entry.call, entry.rank, entry.order)
+    if not all(isinstance(n, int) and -(1 << 63) <= n < 1 << 63 for n in (*numbers, *entry.shape)):
+        raise ValueError(f"{entry.site} has a number that is none, or is too large")
+    if min((entry.nbytes, entry.offset, *entry.shape)) < 0:
+        raise ValueError(f"{entry.site} has the shape {list(entry.shape)} and {entry.nbytes} bytes at {entry.offset}")
+    if not all(isinstance(text, str) for text in (entry.site, entry.dtype, entry.phase, entry.kind, entry.type)):
+        raise ValueError("a name is missing")
+    if entry.dtype in SIZES and math.prod(entry.shape) * SIZES[entry.dtype] != entry.nbytes:
+        raise ValueError(f"{entry.site} has {entry.nbytes} bytes, which are not {entry.dtype}{list(entry.shape)}")
+
+
+def elements(entry: Entry) -> int:
+    """Numbers that `chunks` gives of it. A tensor of a dtype that is unknown here comes as its bytes."""
+    return entry.nbytes // SIZES.get(entry.dtype, 1)
 
 
 def size_of(dtype: str, shape: tuple[int, ...]) -> int:

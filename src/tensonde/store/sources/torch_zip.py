@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import open_file
 from tensonde.store.dtypes import SIZES
 from tensonde.store.sources.entry import Entry
 from tensonde.store.sources.source import TensorSource
 from tensonde.store.sources.unpickle import LazyTensor, read_pickle
-from tensonde.store.sources.zipped import stored_at
+from tensonde.store.sources.zipped import LARGE, honest, stored_at
 
 Array = np.ndarray[Any, Any]
 PICKLE_LIMIT = 1 << 30
 _DEPTH = 12
-LARGE = 1 << 30
-"""A view that repeats its storage is put together in memory, up to this size."""
+_FEW, _SHARED = 10_000, 4
+"""Places that are looked at: so many, and so many for each byte of the pickle. A plain one has less than one place a byte."""
 
 
 class TorchFile(TensorSource):
@@ -32,7 +33,7 @@ class TorchFile(TensorSource):
         content, places = self._open()
         self._views: dict[int, tuple[LazyTensor, int]] = {}
         found: list[Entry] = []
-        for name, tensor in _tensors(content, ""):
+        for name, tensor in self._tensors(content, ""):
             size = SIZES.get(tensor.dtype)
             begin, available = places.get(tensor.storage.member, (0, -1))
             if size is None or available < 0:
@@ -71,42 +72,56 @@ class TorchFile(TensorSource):
 
     def _open(self) -> tuple[Any, dict[str, tuple[int, int]]]:
         """The unpickled structure, and for each storage where it begins and how many bytes it has."""
-        try:
-            with zipfile.ZipFile(self.path) as archive, open(self.path, "rb") as file:
-                members = {member.filename: member for member in archive.infolist()}
-                pickles = [name for name in members if name.rpartition("/")[2] == "data.pkl"]
-                if not pickles:
-                    raise RecordingError(f"{self.path} is a zip file without data.pkl, so no checkpoint of torch.")
-                root = pickles[0].rpartition("data.pkl")[0]
-                if f"{root}constants.pkl" in members and f"{root}code" in {name.rpartition("/")[0] for name in members}:
-                    raise RecordingError(
-                        f"{self.path} is a TorchScript program, not a checkpoint; save its state_dict()."
-                    )
-                if f"{root}byteorder" in members and archive.read(f"{root}byteorder") != b"little":
-                    raise RecordingError(f"{self.path} was saved on a big-endian machine, which is not supported.")
-                if members[pickles[0]].file_size > PICKLE_LIMIT:
-                    raise RecordingError(f"{self.path}: its data.pkl is larger than a gigabyte.")
-                content, left_out = read_pickle(io.BytesIO(archive.read(pickles[0])), str(self.path))
-                places = {}
-                for name, member in members.items():
-                    if name.startswith(f"{root}data/"):
-                        if member.compress_type != zipfile.ZIP_STORED:
-                            raise RecordingError(f"{self.path} is compressed, which torch.save never does.")
-                        places[name.removeprefix(f"{root}data/")] = (stored_at(file, member), member.file_size)
-        except (OSError, zipfile.BadZipFile, NotImplementedError, EOFError) as problem:
-            raise RecordingError(f"{self.path} cannot be read as a torch checkpoint: {problem}.") from None
+        with open_file(self.path) as file, zipfile.ZipFile(file) as archive:
+            members = honest(archive, file)
+            pickles = [name for name in members if name.rpartition("/")[2] == "data.pkl"]
+            if not pickles:
+                raise RecordingError(f"{self.path} is a zip file without data.pkl, so no checkpoint of torch.")
+            root = pickles[0].rpartition("data.pkl")[0]
+            if f"{root}constants.pkl" in members and f"{root}code" in {name.rpartition("/")[0] for name in members}:
+                raise RecordingError(f"{self.path} is a TorchScript program, not a checkpoint; save its state_dict().")
+            if any(
+                member.compress_type != zipfile.ZIP_STORED
+                for name, member in members.items()
+                if name == pickles[0] or name.startswith(f"{root}data/")
+            ):
+                raise RecordingError(f"{self.path} is compressed, which torch.save never does.")
+            if f"{root}byteorder" in members and archive.read(f"{root}byteorder") != b"little":
+                raise RecordingError(f"{self.path} was saved on a big-endian machine, which is not supported.")
+            if members[pickles[0]].file_size > PICKLE_LIMIT:
+                raise RecordingError(f"{self.path}: its data.pkl is larger than a gigabyte.")
+            pickled = archive.read(pickles[0])
+            content, left_out = read_pickle(io.BytesIO(pickled), str(self.path))
+            places = {
+                name.removeprefix(f"{root}data/"): (stored_at(file, member), member.file_size)
+                for name, member in members.items()
+                if name.startswith(f"{root}data/")
+            }
+        self._budget = _FEW + _SHARED * len(pickled)
         if left_out:
             self.problems.append(f"left out, because it is not data: {', '.join(sorted(left_out))}")
         return content, places
+
+    def _tensors(self, value: Any, path: str, depth: int = _DEPTH) -> Iterator[tuple[str, LazyTensor]]:
+        """Every tensor with the way to it. Raises ValueError where a small file leads to more places than it could name one by one: a
+        few lists that hold each other twice make millions."""
+        self._budget -= 1 + len(path) // 256
+        if self._budget < 0:
+            raise ValueError("its objects hold each other over and over, as in no checkpoint that a training saves")
+        if isinstance(value, LazyTensor):
+            yield path or "tensor", value
+        elif depth and isinstance(value, Mapping):
+            for key, item in value.items():
+                yield from self._tensors(item, f"{path}.{key}" if path else str(key), depth - 1)
+        elif depth and isinstance(value, list | tuple):
+            for k, item in enumerate(value):
+                yield from self._tensors(item, f"{path}.{k}" if path else str(k), depth - 1)
 
     def _made(self, entry: Entry) -> Array:
         """A view with strides of its own, such as a transposed weight."""
         tensor, begin = self._views[entry.order]
         size = SIZES[tensor.dtype]
-        try:
-            storage = np.fromfile(self.path, np.uint8, count=_last(tensor) * size, offset=begin)
-        except OSError as problem:
-            raise RecordingError(f"{entry.name} of {self.path} cannot be read: {problem.strerror}.") from None
+        storage = np.fromfile(self.path, np.uint8, count=_last(tensor) * size, offset=begin)
         if len(storage) < _last(tensor) * size:
             raise RecordingError(f"{self.path} is truncated: {entry.name} is not whole.")
         items = storage.view(f"V{size}")[tensor.offset :]
@@ -120,17 +135,6 @@ def _last(tensor: LazyTensor) -> int:
         return tensor.offset
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride, strict=True))
     return tensor.offset + reach + 1
-
-
-def _tensors(value: Any, path: str, depth: int = _DEPTH) -> Iterator[tuple[str, LazyTensor]]:
-    if isinstance(value, LazyTensor):
-        yield path or "tensor", value
-    elif depth and isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _tensors(item, f"{path}.{key}" if path else str(key), depth - 1)
-    elif depth and isinstance(value, list | tuple):
-        for k, item in enumerate(value):
-            yield from _tensors(item, f"{path}.{k}" if path else str(k), depth - 1)
 
 
 def is_legacy(start: bytes) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 from tensonde.errors import RecordingError
+from tensonde.store.damage import reason
 
 
 class Storage(NamedTuple):
@@ -92,14 +93,62 @@ class DtypeName(str):
     __slots__ = ()
 
 
+MOST_DIMENSIONS = 64
+KEY_PARTS = 64
+"""Objects in a dictionary's key that is a tuple of tuples."""
+
+
+def _sizes(given: Any) -> tuple[int, ...]:
+    if (
+        not isinstance(given, list | tuple)
+        or len(given) > MOST_DIMENSIONS
+        or not all(isinstance(n, int) for n in given)
+    ):
+        raise ValueError("a tensor has a shape that is none")
+    return tuple(int(n) for n in given)
+
+
 def _tensor(storage: Storage, offset: int, shape: Any, stride: Any, *rest: Any) -> LazyTensor:
-    return LazyTensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, stride)), storage.dtype)
+    if not isinstance(storage, Storage):
+        raise ValueError("a tensor has a storage that is none")
+    (begin,) = _sizes((offset,))
+    return LazyTensor(storage, begin, _sizes(shape), _sizes(stride), storage.dtype)
 
 
 def _tensor_v3(
     storage: Storage, offset: int, shape: Any, stride: Any, grad: Any, hooks: Any, dtype: DtypeName, *_: Any
 ) -> LazyTensor:
-    return LazyTensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, stride)), str(dtype))
+    if not isinstance(dtype, DtypeName):
+        raise ValueError("a tensor has a dtype that is none")
+    return _tensor(storage, offset, shape, stride)._replace(dtype=str(dtype))
+
+
+def _mapping(items: Any = (), *_: Any) -> Mapped:
+    """A dictionary from pairs."""
+    if isinstance(items, dict):
+        return Mapped(items)
+    if not isinstance(items, list | tuple) or not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 for pair in items
+    ):
+        raise ValueError("a dictionary is made of what are no pairs")
+    return Mapped((check_key(key), value) for key, value in items)
+
+
+def check_key(key: Any) -> Any:
+    """Raises ValueError for a key that no state dict has. The hash of tuples that hold each other twice takes for ever."""
+    waiting, seen = [key], 0
+    while waiting:
+        part = waiting.pop()
+        seen += 1
+        if isinstance(part, tuple) and len(part) <= KEY_PARTS and seen <= KEY_PARTS:
+            waiting += part
+        elif not isinstance(part, str | int | float | complex | bytes | None) or seen > KEY_PARTS:
+            raise ValueError("a dictionary has a key that is neither a name nor a number")
+    return key
+
+
+def _device(*parts: Any) -> Any:
+    return ":".join(str(part) for part in parts if isinstance(part, str | int))
 
 
 def _first(value: Any, *rest: Any) -> Any:
@@ -107,25 +156,25 @@ def _first(value: Any, *rest: Any) -> Any:
 
 
 def _from_type(rebuild: Callable[..., Any], kind: Any, args: Any, state: Any) -> Any:
-    return rebuild(*args) if rebuild in _REBUILDERS else Opaque()
+    return rebuild(*args) if any(rebuild is known for known in _REBUILDERS) else Opaque()
 
 
 _REBUILDERS = (_tensor, _tensor_v3, _first)
 
 _KNOWN: dict[str, Any] = {
-    "collections.OrderedDict": Mapped,
+    "collections.OrderedDict": _mapping,
     "collections.defaultdict": lambda *_: Mapped(),
-    "collections.Counter": lambda *given: Mapped(*given[:1]),
-    "builtins.set": set,
-    "builtins.frozenset": frozenset,
+    "collections.Counter": _mapping,
+    "builtins.set": Opaque,
+    "builtins.frozenset": Opaque,
     "builtins.complex": complex,
     "builtins.bytearray": Opaque,
     "builtins.slice": Opaque,
     "builtins.object": Opaque,
     "_codecs.encode": Opaque,
     "copyreg._reconstructor": lambda *_: Opaque(),
-    "torch.Size": tuple,
-    "torch.device": lambda *parts: ":".join(map(str, parts)),
+    "torch.Size": lambda given: tuple(given) if isinstance(given, list | tuple) else (),
+    "torch.device": _device,
     "torch.Tensor": Opaque,
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor,
@@ -146,7 +195,17 @@ _KNOWN |= {
 }
 
 
-class Reader(pickle.Unpickler):
+_Unpickler: Any = pickle._Unpickler
+
+
+class Reader(_Unpickler):  # type: ignore[misc]
+    """Python's own reader that is written in Python: slower than the one in C, but each opcode can be looked at before it does something.
+
+    So nothing is hashed whose hash may take for ever, and no more memory is taken than the file has bytes.
+    """
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = dict(_Unpickler.dispatch)
+
     def __init__(self, file: IO[bytes], where: str) -> None:
         super().__init__(file, encoding="utf-8")
         self.where = where
@@ -166,10 +225,45 @@ class Reader(pickle.Unpickler):
         )
 
     def persistent_load(self, given: Any) -> Storage:
-        tag, kind, key, *_ = given
-        if tag != "storage" or not isinstance(kind, DtypeName):
-            raise RecordingError(f"{self.where} refers to {str(given)[:60]!r}, which is not a storage of torch.")
+        tag, kind, key, *_ = given if isinstance(given, tuple) and len(given) >= 3 else (None, None, None)
+        if tag != "storage" or not isinstance(kind, DtypeName) or not isinstance(key, str | int):
+            raise RecordingError(f"{self.where} refers to something outside that is not a storage of torch.")
         return Storage(str(key), str(kind))
+
+    def load_setitem(self) -> None:
+        check_key(self.stack[-2])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        for key in self.stack[::2]:
+            check_key(key)
+        super().load_setitems()
+
+    def load_dict(self) -> None:
+        for key in self.stack[::2]:
+            check_key(key)
+        super().load_dict()
+
+    def load_empty_set(self) -> None:
+        self.append(Opaque())
+
+    def load_additems(self) -> None:
+        self.pop_mark()
+
+    def load_frozenset(self) -> None:
+        self.pop_mark()
+        self.append(Opaque())
+
+    def load_bytearray8(self) -> None:
+        self.load_binbytes8()
+        self.stack[-1] = Opaque()
+
+    for opcode, method in (
+        (pickle.SETITEM, load_setitem), (pickle.SETITEMS, load_setitems), (pickle.DICT, load_dict), (pickle.EMPTY_SET, load_empty_set),
+        (pickle.ADDITEMS, load_additems), (pickle.FROZENSET, load_frozenset), (pickle.BYTEARRAY8, load_bytearray8),
+    ):  # fmt: skip
+        dispatch[opcode[0]] = method
+    del opcode, method
 
 
 def read_pickle(file: IO[bytes], where: str) -> tuple[Any, set[str]]:
@@ -181,5 +275,5 @@ def read_pickle(file: IO[bytes], where: str) -> tuple[Any, set[str]]:
         raise
     except Exception as problem:  # any bytes may stand in the file, and each opcode fails its own way
         raise RecordingError(
-            f"{where} cannot be read as a torch checkpoint: {type(problem).__name__}: {problem}."
+            f"{where} cannot be read as a torch checkpoint: {type(problem).__name__}: {reason(problem)}."
         ) from None

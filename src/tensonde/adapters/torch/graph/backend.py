@@ -33,8 +33,13 @@ def _wrap(module: Any, current: Current) -> None:
         graphs = current()
         if graphs is None:
             return original(mod, args, fw_compiler, bw_compiler, **kwargs)
+        try:
+            region = graphs.region(_backend(fw_compiler))
+            beside = graphs.beside(region, mod)
+        except Exception as problem:  # the compiler's inside is not what it was: it goes on without us
+            graphs.guard.contain("looking at compiled code", problem)
+            return original(mod, args, fw_compiler, bw_compiler, **kwargs)
         inference = kwargs.pop("inference_compiler", None) or fw_compiler
-        region = graphs.region(_backend(fw_compiler))
 
         def watched(compiler: Any, *, backward: bool = False) -> Any:
             def compile(gm: Any, inputs: Any) -> Any:
@@ -45,7 +50,6 @@ def _wrap(module: Any, current: Current) -> None:
         partition = kwargs.get("partition_fn")
         if partition is not None:
             kwargs["partition_fn"] = asked.noting(partition, lambda forward: setattr(region, "asked", forward))
-        beside = graphs.beside(region, mod)
         backward = watched(bw_compiler or fw_compiler, backward=True)
         made = original(
             mod,

@@ -79,9 +79,19 @@ def guards_now() -> list[str]:
     context = TracingContext.try_get()
     if context is None:
         return []
-    found = {f"{guard.create_fn_name()} {guard.name}".strip() for guard in context.guards_context.dynamo_guards}
+    found = {f"{_made_by(guard)} {guard.name}".strip() for guard in context.guards_context.dynamo_guards}
     texts = sorted(text[:_TEXT] for text in found)
     return texts[:MOST_GUARDS]
+
+
+def _made_by(guard: Any) -> str:
+    """The kind of a guard; older torch has it under another name, or not at all."""
+    for name in ("create_fn_name", "inner_create_fn"):
+        ask = getattr(guard, name, None)
+        if ask is not None:
+            kind = ask()
+            return kind if isinstance(kind, str) else str(getattr(kind, "__name__", ""))
+    return ""
 
 
 def is_dynamic(inputs: Any) -> bool:

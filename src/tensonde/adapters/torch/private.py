@@ -1,0 +1,112 @@
+"""Every private name of torch that this adapter uses: what for, and what happens without it. Nothing outside of this list is used: a test looks.
+
+torch may change these from one release to the next. Names marked "needed" are there in every release from 2.8 to 2.13; without one of them
+Tensonde does not start, says so in one line, and the training runs as it would without Tensonde. Where another release has another name, this
+module finds the right one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+NEEDED = "needed: without it nothing is watched, and the training runs on its own"
+CONTAINED = "Tensonde says once that this failed, and goes on without it"
+
+NAMES: dict[str, tuple[str, str]] = {
+    # Modes and dispatch
+    "torch._C.DisableTorchFunction": ("our own ops are seen by no mode and no subclass", NEEDED),
+    "torch._C._push_on_torch_function_stack": ("putting a mode of ours below the user's", NEEDED),
+    "torch._C._pop_torch_function_stack": ("taking it off again", NEEDED),
+    "torch._C._len_torch_function_stack": ("whether the user has modes of their own", NEEDED),
+    "torch._C._get_function_stack_at": ("which modes are active", NEEDED),
+    "torch._C._functorch.maybe_current_level": ("whether a function transform runs, in which nothing is looked at", NEEDED),
+    "torch._C._get_tracing_state": ("whether torch.jit traces, in which nothing is looked at", NEEDED),
+    "torch._C._is_any_autocast_enabled": ("replaying a call under the autocast that it ran in", NEEDED),
+    "torch._C._DisableAutocast": ("running a compiled graph node by node as the compiler meant it", CONTAINED),
+    "torch.utils._device.DeviceContext": ("recognising the mode of torch.device", NEEDED),
+    "torch.utils._python_dispatch.TorchDispatchMode": ("finding the line at which a training waits for the device", NEEDED),
+    "torch.utils._python_dispatch._disable_current_modes": ("counting memory unseen by modes", NEEDED),
+    "torch._is_functional_tensor": ("leaving out tensors without memory of their own", CONTAINED),
+    "torch._ops.OpOverload": ("naming an operator in a bundle", CONTAINED),
+    "torch._ops.OpOverloadPacket": ("naming an operator in a bundle", CONTAINED),
+    "_schema": ("which arguments an operator writes to", CONTAINED),
+    "torch._C._VariableFunctions": ("naming a function in a bundle; so do _nn, _fft, _linalg and _special", "the step is not saved"),
+    "_nn": ("as _VariableFunctions", "the step is not saved"),
+    "_fft": ("as _VariableFunctions", "the step is not saved"),
+    "_linalg": ("as _VariableFunctions", "the step is not saved"),
+    "_special": ("as _VariableFunctions", "the step is not saved"),
+    # Modules
+    "_call_impl": ("calling a module as torch does, and knowing its frames in a traceback", NEEDED),
+    "_compiled_call_impl": ("recognising modules that are compiled in place", NEEDED),
+    "_modules": ("children of a module, without its own __getattr__", NEEDED),
+    "_parameters": ("parameters of a module, without its own __getattr__", NEEDED),
+    "_buffers": ("buffers of a module, without its own __getattr__", NEEDED),
+    "_modules_": ("the names that dynamo gives to attributes of modules", "fewer names in compiled graphs"),
+    "_parameters_": ("the names that dynamo gives to parameters", "fewer names in compiled graphs"),
+    "_buffers_": ("the names that dynamo gives to buffers", "fewer names in compiled graphs"),
+    "_get_name": ("the name of a module's class in sentences", CONTAINED),
+    "_orig_mod": ("the module behind torch.compile(module)", "a compiled module is named as itself"),
+    "_fsdp_wrapped_module": ("the module behind FSDP", "names contain the wrapper's"),
+    "_checkpoint_wrapped_module": ("the module behind a checkpoint wrapper", "names contain the wrapper's"),
+    "_module": ("the module behind a wrapper", "names contain the wrapper's"),
+    "torch.nn.modules.dropout._DropoutNd": ("recognising dropout of all dimensions", NEEDED),
+    "_BatchNorm": ("recognising batch norms of all dimensions", NEEDED),
+    "_get_clones": ("recognising layers that TransformerEncoder copies", "fewer facts about equal layers"),
+    # Autograd
+    "_version": ("whether a tensor was changed in place", NEEDED),
+    "_base": ("whether a tensor is a view", "fewer facts"),
+    "_backward_hooks": ("hanging a gradient hook on a tensor without the cost of a handle", NEEDED),
+    "_register_hook_dict": ("telling autograd of that hook", NEEDED),
+    "_sequence_nr": ("the order in which autograd nodes were made", "an exception is explained without the forward line"),
+    "_saved_": ("what an autograd node keeps", "an exception is explained without the tensor"),
+    "torch.autograd._unsafe_preserve_version_counter": ("putting values back without autograd's noticing", "no replay"),
+    "_engine_run_backward": ("knowing the backward pass in a traceback", "an exception is explained less well"),
+    "_CheckpointFrame": ("knowing a recomputed forward pass in a traceback", "an exception is explained less well"),
+    # Data and optimizers
+    "_BaseDataLoaderIter": ("knowing which samples a batch is made of", NEEDED),
+    "_next_index": ("knowing which samples a batch is made of", NEEDED),
+    "_dataset": ("the data set behind a loader's iterator", CONTAINED),
+    "_per_optimizer_states": ("whether GradScaler has unscaled the gradients", CONTAINED),
+    "_scale": ("the scale of GradScaler", CONTAINED),
+    "_foreach_lerp_": ("recognising averages of weights", "fewer facts"),
+    "_foreach_mul_": ("recognising averages of weights", "fewer facts"),
+    # Compiled code
+    "torch._C._dynamo.eval_frame": ("running our own functions uncompiled inside of compiled ones", NEEDED),
+    "_FrameAction": ("as eval_frame", NEEDED),
+    "_FrameExecStrategy": ("as eval_frame", NEEDED),
+    "torch._dynamo.disable": ("leaving our backward compiler out of a compiled backward pass", CONTAINED),
+    "torch._dynamo.reset": ("compiling again what was compiled before a change of what is watched", CONTAINED),
+    "torch._dynamo.backends.common": ("getting between AOTAutograd and the backend", "compiled code is not looked into"),
+    "torch._dynamo.backends.common.aot_autograd": ("tensonde.inspect of compiled code", "it says that it cannot"),
+    "torch._dynamo.config.skip_nnmodule_hook_guards": ("whether hooks that come late are noticed", CONTAINED),
+    "torch._dynamo.symbolic_convert.InstructionTranslator": ("whose code is being compiled", CONTAINED),
+    "torch._dynamo.utils": ("graph breaks and recompilations", CONTAINED),
+    "torch._guards.TracingContext": ("guards, strides and outputs of the graph that is being compiled", CONTAINED),
+    "torch._guards.detect_fake_mode": ("adding nodes to a graph that is being compiled", CONTAINED),
+    "torch._inductor": ("telling inductor from other backends", "the backend's name is its function's"),
+    "torch._inductor.config": ("whether inductor draws random numbers of its own", CONTAINED),
+    "torch._inductor.compile_fx.compile_fx_inner": ("compiling parts of a graph, to find the node that departs", CONTAINED),
+    "torch._inductor.decomposition.select_decomp_table": ("tensonde.inspect of compiled code", "it says that it cannot"),
+    "_boxed_call": ("handing arguments over as AOTAutograd does", NEEDED),
+    "_torchdynamo_orig_callable": ("the function behind a compiled one", "tensonde.inspect takes the compiled one"),
+    "_to_copy": ("the name of an operator", "fewer nodes are watched"),
+    "_unsafe_view": ("the name of an operator", "fewer nodes are watched"),
+    "_c10d_functional": ("the namespace of operators that talk to other ranks, which are not run again", NEEDED),
+    "_dtensor": ("as _c10d_functional", NEEDED),
+    # tensonde.print
+    "torch._higher_order_ops.effects._register_effectful_op": ("prints stay in the order of the program", "prints from compiled code may change places"),
+    "torch._higher_order_ops.effects._EffectType": ("as _register_effectful_op", "prints from compiled code may change places"),
+    "torch._tensor_str.PRINT_OPTS": ("printing a tensor as torch does", CONTAINED),
+    "torch._tensor_str._tensor_str": ("printing a tensor as torch does", CONTAINED),
+}  # fmt: skip
+
+
+def in_order(op: Any) -> None:
+    """Tells the compiler that calls of this operator (an overload) stay in the order of the program."""
+    try:
+        from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+
+        _register_effectful_op(op, _EffectType.ORDERED)
+    except Exception as problem:  # another release: then they may change places
+        logging.getLogger("tensonde.adapters").debug("prints from compiled code may change places: %r", problem)
