@@ -239,7 +239,7 @@ def _wrap_step(kind: Any) -> None:
     @functools.wraps(original)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         caller = sys._getframe(1)
-        inner = caller.f_code.co_filename.endswith("lr_scheduler.py") or caller.f_locals.get("self") is self
+        inner = caller.f_code.co_filename == lr_scheduler.__file__ or caller.f_locals.get("self") is self
         if not inner:
             values = args or tuple(kwargs.values())
             _quietly("a scheduler's step", lambda: stepped(self, lambda: user_place(caller), values))

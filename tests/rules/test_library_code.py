@@ -1,4 +1,4 @@
-"""A part whose output nobody uses: a mistake in the user's own model, information in a library's."""
+"""What libraries do is told apart from what the program does."""
 
 from __future__ import annotations
 
@@ -43,3 +43,27 @@ def test_an_unused_part_of_a_library_is_information(foundry: Foundry, tmp_path: 
     (found,) = [finding for finding in diagnose(ran.recording) if finding.rule == "no-gradient"]
     assert "pooler" in found.title
     assert found.severity == ("info" if installed else "error")
+
+
+def test_a_trainer_may_step_the_schedule_from_a_file_of_any_name(foundry: Foundry, tmp_path: Path) -> None:
+    """skorch has its schedules in a file that is called as torch's own."""
+    (tmp_path / "lr_scheduler.py").write_text("def advance(schedule):\n    schedule.step()\n")
+    ran = foundry.watched(
+        training(f"""
+    import sys
+    sys.path.insert(0, {str(tmp_path)!r})
+    from lr_scheduler import advance
+    model = nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 40)
+    for step in range(80):
+        x = torch.randn(16, 8)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), x[:, :3].argmax(1)).backward()
+        optimizer.step()
+        advance(schedule)
+"""),
+        tmp_path,
+    )
+    assert ran.code == 0, ran.err
+    assert [finding.title for finding in diagnose(ran.recording) if finding.severity != "info"] == []
