@@ -8,8 +8,6 @@ the first dimension, which is mostly the sample), and `masked.D`, `masked_row.D`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -61,26 +59,12 @@ class Measure:
             values = tensor.values()
         else:
             return {}
-        stats = {name: value for name, value in self(values).items() if not name.startswith(_WHERE)}
-        if stats and nonfinite(stats) and tensor.layout is torch.sparse_coo and values.ndim == 1:
-            at = tensor._indices()[:, ~torch.isfinite(values)]
-            rows = at[0].unique()
-            stats["bad_at"] = float(_flat(at[:, 0].tolist(), tensor.shape))
-            stats |= {"bad_rows": float(len(rows))}
-            stats |= {f"bad_row.{k}": float(row) for k, row in enumerate(rows[:_ROWS].tolist())}
-        return stats
+        return {name: value for name, value in self(values).items() if not name.startswith(_WHERE)}
 
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _WHERE = ("bad_", "masked", "sketch.")
 """What tells of places, which are others among the stored values."""
-
-
-def _flat(index: list[int], shape: Sequence[int]) -> int:
-    found = 0
-    for at, size in zip(index, shape, strict=True):
-        found = found * size + at
-    return found
 
 
 def nonfinite(stats: dict[str, float]) -> bool:

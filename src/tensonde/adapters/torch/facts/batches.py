@@ -137,7 +137,7 @@ class Batches:
 
     def given(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         """A root is called in training."""
-        tensors = tensors_in((args, kwargs))[:4]
+        tensors = [tensor for tensor in tensors_in((args, kwargs)) if tensor.layout is torch.strided][:4]
         self._whole = [weakref.ref(t) for t in tensors if t.dtype is torch.int64 and t.ndim >= 2]
         if self.shifts["looked_at"] < SHIFTS and step < COMPARED:
             self._held = root, [(t.shape, _first_rows(t)) for t in tensors if _sequence(t)]
