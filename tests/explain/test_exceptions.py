@@ -778,6 +778,66 @@ def marked(script: str) -> int:
     return next(k for k, line in enumerate(script.splitlines(), 1) if "# HERE" in line)
 
 
+FUNCTION = """
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return x * scale
+    @staticmethod
+    def backward(ctx, grad):
+        x, scale = ctx.saved_tensors
+        return (
+            grad * scale,
+            (grad * x).t(),  # HERE
+        )
+scale_by = Scale.apply
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.scale = nn.Linear(4, 6), nn.Parameter(torch.ones(6))
+    def forward(self, x):
+        return scale_by(self.linear(x), self.scale)
+model, criterion = Net(), F.mse_loss
+loader = [(torch.randn(8, 4), torch.randn(8, 6))]
+"""
+case("own function, shape of a gradient", "own-gradient-wrong", FUNCTION, LOOP)
+case(
+    "optimizer state of another model",
+    "optimizer-state-misfits",
+    """
+def train(width, state):
+    model = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 1))
+    optimizer = torch.optim.Adam(model.parameters(), foreach=False)
+    if state is not None:
+        optimizer.load_state_dict(state)  # HERE
+    model(torch.randn(8, 4)).sum().backward()
+    optimizer.step()
+    return optimizer.state_dict()
+train(16, train(8, None))
+""",
+)
+case(
+    "optimizer of one's own",
+    "optimizer-step-failed",
+    """
+class Own(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {})
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.ndim == 1:
+                    raise ValueError("not for vectors")  # HERE
+model = nn.Linear(4, 1)
+optimizer = Own(model.parameters())
+model(torch.randn(8, 4)).sum().backward()
+optimizer.step()
+""",
+)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_family_names_the_line(name: str, foundry: Foundry, tmp_path: Path) -> None:
     rule, script = CASES[name]
