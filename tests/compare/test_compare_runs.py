@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
 from compare_scripts import PORT, REFERENCE, spoilt
 
 from launch import Foundry
+from tensonde.cli.compare import stored
+from tensonde.cli.dumping import dump_of
 from tensonde.compare.judge import Outcome, judge
 from tensonde.compare.side import Side, read_side
+from tensonde.session.options import Options
+from tensonde.store.claim import create_run
 
 
 def recorded(foundry: Foundry, folder: Path, script: str, name: str) -> Side:
@@ -130,3 +135,28 @@ def test_the_users_map_wins(foundry: Foundry, tmp_path: Path) -> None:
     outcome = compared(foundry, tmp_path, PORT, REFERENCE, {"layers.0": "blocks.1"})
     assert outcome.pairing.modules["layers.0"] == "blocks.1"
     assert outcome.pairing.modules["layers.0.ln"] != "blocks.1.ln"
+
+
+def test_runs_without_a_trace_are_compared_by_their_dumps(foundry: Foundry, tmp_path: Path) -> None:
+    script = """
+        import torch, sys
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
+        for step in range(2):
+            model(torch.ones(3, 4)).square().mean().backward()
+            optimizer.step()
+    """
+    for name, rate in (("a", "0.1"), ("b", "0.1"), ("c", "0.2")):
+        cwd = tmp_path / name
+        cwd.mkdir()
+        folder = create_run(cwd, "run", {"script": "script.py", "argv": []})
+        dump = dump_of(("model:out",), None, None, folder)
+        (cwd / "script.py").write_text(textwrap.dedent(script))
+        options = Options(run=str(folder), budget=0.0, recommended=False, dump=dump)
+        assert foundry.ran(cwd / "script.py", cwd, options, folder, argv=[rate]).code == 0
+    a, b, c = (tmp_path / name / "run" for name in "abc")
+    assert stored(a, b, {}, "local").verdict == "equivalent"
+    verdict = stored(a, c, {}, "local")
+    assert verdict.first is not None
+    assert (verdict.first.site, verdict.first.step) == ("model:out", 1)

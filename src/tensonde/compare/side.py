@@ -12,6 +12,8 @@ from tensonde.errors import RecordingError
 from tensonde.model.trace import Trace
 from tensonde.store.reader import Rank, Recording
 
+_WHOLE = ("first", "following")
+
 
 @dataclass(frozen=True)
 class Side:
@@ -45,8 +47,13 @@ def read_side(path: Path, label: str = "") -> Side:
     return side_of(recording.ranks[0], label or path.name)
 
 
+def has_traces(rank: Rank) -> bool:
+    """Whether a step was traced from its beginning."""
+    return any(trace.reason in _WHOLE for trace in rank.traces)
+
+
 def side_of(rank: Rank, label: str) -> Side:
-    traces = {trace.step: trace for trace in rank.traces if trace.reason in ("first", "following")}
+    traces = {trace.step: trace for trace in rank.traces if trace.reason in _WHOLE}
     losses: dict[int, float] = {}
     rates: dict[int, dict[str, float]] = {}
     table = rank.scalars()
