@@ -27,6 +27,8 @@ class Side:
     gradients: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """Norms of the parameters' gradients, by name and step."""
     exception: str = ""
+    means: Mapping[int, float] = field(default_factory=dict)
+    """Of all losses of a step; `losses` has the first of each."""
 
     @property
     def modules(self) -> Mapping[str, Mapping[str, Any]]:
@@ -54,13 +56,13 @@ def has_traces(rank: Rank) -> bool:
 
 def side_of(rank: Rank, label: str) -> Side:
     traces = {trace.step: trace for trace in rank.traces if trace.reason in _WHOLE}
-    losses: dict[int, float] = {}
+    losses: dict[int, list[float]] = {}
     rates: dict[int, dict[str, float]] = {}
     table = rank.scalars()
     columns = (table.column(name).to_pylist() for name in ("step", "name", "value"))
     for step, name, value in zip(*columns, strict=True):
         if name == "loss":
-            losses.setdefault(step, value)
+            losses.setdefault(step, []).append(value)
         elif name.startswith("lr/"):
             rates.setdefault(step, {})[name.removeprefix("lr/")] = value
     exception = (rank.session.get("exit") or {}).get("exception") or {}
@@ -68,10 +70,11 @@ def side_of(rank: Rank, label: str) -> Side:
         label,
         traces,
         rank.facts,
-        dict(sorted(losses.items())),
+        {step: values[0] for step, values in sorted(losses.items())},
         rates,
         _gradients(rank),
         str(exception.get("type", "")) if isinstance(exception, Mapping) else "",
+        {step: sum(values) / len(values) for step, values in sorted(losses.items())},
     )
 
 
