@@ -1,7 +1,6 @@
 """Every block of the documentation and every example of a --help is run, or says why not.
 
-A page runs in a folder with the examples and nothing else: what it uses, it makes. Its Python blocks run in one process each
-page. A block that cannot be run has a line above it, `<!-- not run: the reason -->`; transcripts and samples are `text`,
+A page runs in a folder with the examples and nothing else: what it uses, it makes. A block that cannot be run has a line above it, `<!-- not run: the reason -->`; transcripts and samples are `text`,
 `console`, `json` or `toml`.
 """
 
