@@ -181,10 +181,10 @@ class Foundry:
         (cwd / "stdin").write_text(stdin)
         return self._run(script, cwd, argv, {**options.to_environment(), **(env or {})}, folder, strict=strict)
 
-    def ran(self, script: Path, cwd: Path, options: Options, folder: Path) -> Ran:
+    def ran(self, script: Path, cwd: Path, options: Options, folder: Path, *, argv: Sequence[str] = ()) -> Ran:
         """With options of any kind."""
         (cwd / "stdin").write_text("")
-        return self._run(script, cwd, (), options.to_environment(), folder, strict=True)
+        return self._run(script, cwd, argv, options.to_environment(), folder, strict=True)
 
     def _run(
         self,

@@ -65,7 +65,8 @@ def launch_blocking() -> None:
 def report(name: str, value: float, step: int | None = None) -> None:
     """Notes a number of the training's own, such as an accuracy: in the recording, and for `tensonde tune`.
 
-    `step` is the optimizer step that it belongs to (default: the current one). Without a recording it does nothing.
+    `step` is the optimizer step that it belongs to (default: the current one, which lasts until the next one begins with
+    a forward or backward pass). Without a recording it does nothing.
     """
     try:
         number = float(value)
@@ -75,11 +76,12 @@ def report(name: str, value: float, step: int | None = None) -> None:
     if eager is not None:
         session = eager.session
         try:
-            session.writer.scalars(session.steps.step if step is None else int(step), {str(name): number})
+            if step is None:
+                caller = sys._getframe(1)
+                step = session.steps.step_at((caller.f_code, caller.f_lineno), seen=not eager.resting)
+            session.writer.scalars(int(step), {str(name): number})
         except Exception as problem:
             session.guard.contain("writing the recording", problem)
-        if step is None:
-            step = session.steps.step
     from tensonde.model.reported import note
 
     note(str(name), number, step)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
 from compare_scripts import PORT, REFERENCE, spoilt
 
 from launch import Foundry
+from tensonde.cli.compare import stored
+from tensonde.cli.dumping import dump_of
 from tensonde.compare.judge import Outcome, judge
 from tensonde.compare.side import Side, read_side
+from tensonde.session.options import Options
+from tensonde.store.claim import create_run
 
 
 def recorded(foundry: Foundry, folder: Path, script: str, name: str) -> Side:
@@ -130,3 +135,109 @@ def test_the_users_map_wins(foundry: Foundry, tmp_path: Path) -> None:
     outcome = compared(foundry, tmp_path, PORT, REFERENCE, {"layers.0": "blocks.1"})
     assert outcome.pairing.modules["layers.0"] == "blocks.1"
     assert outcome.pairing.modules["layers.0.ln"] != "blocks.1.ln"
+
+
+ACCUMULATING = """
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    inputs, labels = torch.randn(160, 8), torch.randint(0, 4, (160,))
+    for step in range(5):
+        optimizer.zero_grad()
+        for part in range(PARTS):
+            size = 32 // PARTS
+            k = 32 * step + size * part
+            loss = nn.functional.cross_entropy(model(inputs[k : k + size]), labels[k : k + size]) / PARTS
+            loss.backward()
+        optimizer.step()
+"""
+
+
+def parts(count: int, old: str = "", new: str = "") -> str:
+    text = textwrap.dedent(ACCUMULATING)
+    assert old in text
+    return text.replace(old, new).replace("PARTS", str(count)) if old else text.replace("PARTS", str(count))
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, 4), (4, 1), (2, 4)])
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
+def test_gradient_accumulation_is_another_layout_of_the_same(
+    foundry: Foundry, tmp_path: Path, one: int, other: int, kind: str
+) -> None:
+    verdict = compared(foundry, tmp_path, parts(one, "SGD", kind), parts(other, "SGD", kind)).verdict
+    assert verdict.verdict == "equivalent", verdict.first
+    assert "laid out differently" in verdict.notes[0]
+    assert verdict.losses["within_1_permille"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "judgement", "told"),
+    [
+        (" / PARTS\n", "\n", "backward", "adds up 4 micro-batches and does not divide their losses by 4"),
+        ("lr=0.1", "lr=0.05", "optimizer", "Those of B are 0.5 times as large throughout"),
+        ("torch.randn(160, 8)", "torch.randn(160, 8).abs()", "data", "all micro-batches taken together"),
+        ("nn.ReLU()", "nn.Tanh()", "forward", "their mean losses are"),
+    ],
+)
+def test_what_else_differs_is_still_found(
+    foundry: Foundry, tmp_path: Path, old: str, new: str, judgement: str, told: str
+) -> None:
+    verdict = compared(foundry, tmp_path, parts(1), parts(4, old, new)).verdict
+    assert verdict.verdict == "divergent"
+    assert verdict.first is not None
+    assert verdict.judgement == judgement
+    assert told in verdict.first.why
+
+
+def test_batches_that_are_normalised_by_themselves_are_named(foundry: Foundry, tmp_path: Path) -> None:
+    one, other = (parts(count, "nn.ReLU()", "nn.BatchNorm1d(16)") for count in (1, 4))
+    verdict = compared(foundry, tmp_path, one, other).verdict
+    assert verdict.first is not None
+    assert "1 (BatchNorm1d) normalises each micro-batch by itself" in verdict.first.why
+
+
+def test_other_draws_in_another_layout_cannot_be_compared(foundry: Foundry, tmp_path: Path) -> None:
+    one = parts(1, "nn.ReLU()", "nn.Dropout(0.5)")
+    other = parts(4, "nn.ReLU()", "nn.Dropout(0.5)").replace("for step in", "torch.rand(1)\nfor step in")
+    verdict = compared(foundry, tmp_path, one, other).verdict
+    assert verdict.verdict == "incomparable"
+    assert "1 draws random numbers" in verdict.notes[0]
+
+
+def test_a_rate_that_explains_the_updates_comes_first(foundry: Foundry, tmp_path: Path) -> None:
+    """A bias before a normalisation has an update of nothing but rounding; another setting differs and does nothing yet."""
+    text = parts(1, "nn.ReLU()", "nn.BatchNorm1d(16)")
+    other = text.replace("lr=0.1", "lr=0.05, momentum=0.9, nesterov=False")
+    verdict = compared(foundry, tmp_path, text, other).verdict
+    assert verdict.first is not None
+    assert verdict.judgement == "optimizer"
+    assert verdict.first.evidence["update_norm"][0] > 1e-3, "an update that counts"
+    assert verdict.first.evidence["ratio"] == pytest.approx(0.5, rel=1e-3)
+    assert (verdict.settings[0].what, verdict.settings[0].a, verdict.settings[0].b) == ("optimizer.lr", 0.1, 0.05)
+
+
+def test_runs_without_a_trace_are_compared_by_their_dumps(foundry: Foundry, tmp_path: Path) -> None:
+    script = """
+        import torch, sys
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
+        for step in range(2):
+            model(torch.ones(3, 4)).square().mean().backward()
+            optimizer.step()
+    """
+    for name, rate in (("a", "0.1"), ("b", "0.1"), ("c", "0.2")):
+        cwd = tmp_path / name
+        cwd.mkdir()
+        folder = create_run(cwd, "run", {"script": "script.py", "argv": []})
+        dump = dump_of(("model:out",), None, None, folder)
+        (cwd / "script.py").write_text(textwrap.dedent(script))
+        options = Options(run=str(folder), budget=0.0, recommended=False, dump=dump)
+        assert foundry.ran(cwd / "script.py", cwd, options, folder, argv=[rate]).code == 0
+    a, b, c = (tmp_path / name / "run" for name in "abc")
+    assert stored(a, b, {}, "local").verdict == "equivalent"
+    verdict = stored(a, c, {}, "local")
+    assert verdict.first is not None
+    assert (verdict.first.site, verdict.first.step) == ("model:out", 1)

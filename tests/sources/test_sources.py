@@ -116,6 +116,33 @@ def test_what_torch_and_others_make_of_a_conversion(tmp_path: Path) -> None:
     with np.load(tmp_path / "a.npz") as arrays:
         assert np.array_equal(arrays["bfloat16"], tensors()["bfloat16"].float().numpy())
         assert arrays["large"].shape == (300, 400)
+        assert {type(value) for value in arrays.values()} == {np.ndarray}, "nothing else is in it"
+    check(open_source(tmp_path / "a.npz"), {name: _widened(tensor) for name, tensor in tensors().items()})
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    narrow = tensor.dtype is torch.bfloat16 or str(tensor.dtype).startswith("torch.float8")
+    return tensor.float() if narrow else tensor
+
+
+def test_an_npz_with_its_notes_in_a_member_of_their_own(tmp_path: Path) -> None:
+    """As versions before wrote them; and comments of somebody else's are passed over."""
+    import zipfile
+
+    np.savez(tmp_path / "a.npz", weight=np.ones(3, np.float32))
+    note = {
+        "site": "fc.weight:grad", "dtype": "float32", "step": 4, "phase": "backward", "call": 0, "rank": 0, "order": 0,
+        "kind": "parameter", "type": "", "shape": [3],
+    }  # fmt: skip
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.infolist()[0].comment = b"hello"
+        archive.writestr("other.txt", "")
+    (entry,) = open_source(tmp_path / "a.npz").entries
+    assert (entry.site, entry.step) == ("weight:value", -1)
+    with zipfile.ZipFile(tmp_path / "a.npz", "a") as archive:
+        archive.writestr("index.json", json.dumps({"weight": note}))
+    (entry,) = open_source(tmp_path / "a.npz").entries
+    assert (entry.site, entry.step) == ("fc.weight:grad", 4)
 
 
 def test_views_parameters_shared_and_nested(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -192,7 +193,22 @@ def test_the_loss_monitor_ends_at_inf(on_bad: str, capsys: pytest.CaptureFixture
 def test_stop_at_time(capsys: pytest.CaptureFixture[str]) -> None:
     network, loss_fn, optimizer, loader = parts()
     Model(network, loss_fn, optimizer).train(10**6, loader, StopAtTime(run_time=0.05 / 60))
-    assert capsys.readouterr().out.startswith("epoch: ")
+    out = capsys.readouterr().out
+    assert re.fullmatch(r"epoch: \d+ step: \d+ loss: \d+\.\d+(e-\d+)?\n", out), "numbers, no tensors"
+
+
+def test_a_data_sink_is_accepted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    from tensonde.train import model as module
+
+    module._say_sink.cache_clear()
+    network, loss_fn, optimizer, loader = parts()
+    model = Model(network, loss_fn, optimizer, metrics={"loss"})
+    model.train(1, loader, None, False)
+    assert not caplog.records
+    for _ in range(2):
+        model.train(1, loader, dataset_sink_mode=True, sink_size=2)
+    model.eval(loader, dataset_sink_mode=True)
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["dataset_sink_mode has no effect"]
 
 
 def test_save_best_and_early_stopping_follow_the_evaluation(tmp_path: Path) -> None:

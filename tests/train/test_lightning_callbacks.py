@@ -112,3 +112,22 @@ def test_an_exception_is_named(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         fit(tmp_path, Broken())
     assert "the callback Broken (1 of 1) in step_end" in caught.value.__notes__[0]
+
+
+def test_the_loss_is_the_one_that_training_step_returned(tmp_path: Path) -> None:
+    """Lightning hands out the loss divided by the number of batches in a step."""
+
+    class Noting(Net):
+        def training_step(self, batch: Any, index: int) -> torch.Tensor:
+            loss = super().training_step(batch, index)
+            returned.append(loss.item())
+            return loss
+
+    returned: list[float] = []
+    monitor, net = LossMonitor(0), Noting()
+    pl.Trainer(
+        max_epochs=1, accumulate_grad_batches=2, accelerator="cpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=str(tmp_path),
+        callbacks=[tensonde.lightning(monitor)],
+    ).fit(net, net.loader)  # fmt: skip
+    assert monitor.losses == pytest.approx(returned)

@@ -167,6 +167,71 @@ def test_one_that_goes_by_a_metric(foundry: Foundry, tmp_path: Path) -> None:
     assert "goes by a metric" in rehearsed(foundry, tmp_path, text)["unknown"]
 
 
+MADE_OF_OTHERS = """
+import json, os, torch
+from torch import nn
+from torch.optim.lr_scheduler import ChainedScheduler, ConstantLR, CosineAnnealingLR, ExponentialLR, LinearLR, SequentialLR
+from tensonde.train import warm_up
+network, other = nn.Linear(2, 1), nn.Linear(2, 1)
+optimizer, second = (torch.optim.SGD(part.parameters(), lr=0.1) for part in (network, other))
+scheduler = {made}
+rates = []
+for step in range(110):
+    for part, stepped in ((network, optimizer), (other, second)):
+        stepped.zero_grad()
+        part(torch.ones(1, 2)).sum().backward()
+        rates += [group["lr"] for group in optimizer.param_groups] if stepped is optimizer else []
+        stepped.step()
+    scheduler.step()
+json.dump(rates, open(os.environ["RESULT"], "w"))
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "SequentialLR(optimizer, [LinearLR(optimizer, 0.1, total_iters=10), CosineAnnealingLR(optimizer, 90)], [10])",
+        "ChainedScheduler([ConstantLR(optimizer, 0.1, total_iters=5), ExponentialLR(optimizer, 0.98)], optimizer)",
+        "warm_up(optimizer, 10, then=CosineAnnealingLR(optimizer, 100))",
+    ],
+)
+def test_one_that_is_made_of_others_is_one(foundry: Foundry, tmp_path: Path, made: str) -> None:
+    """One curve, the true one; its parts are not schedulers of their own. And a second optimizer is no second step."""
+    text = MADE_OF_OTHERS.replace("{made}", made)
+    found = rehearsed(foundry, tmp_path, text, steps=110)
+    assert (found["stepped"], found["mistakes"]) == ("batch", [])
+    assert [rate for (rate,) in found["rates"]] == pytest.approx(foundry.bare(text, tmp_path).result)
+    longest = rehearsed(foundry, tmp_path, text)["steps"]
+    assert longest == (110 if "warm_up" in made else 100)
+
+
+def test_epochs_without_a_loader_are_asked_for(tmp_path: Path) -> None:
+    text = MADE_OF_OTHERS.replace("{made}", "CosineAnnealingLR(optimizer, 100)")
+    (tmp_path / "batch.py").write_text(text)
+    ran = cli("lr", "--epochs", "11", "batch.py", cwd=tmp_path)
+    assert ran.code == 2
+    assert "batch.py iterates no DataLoader" in ran.err
+    assert "add --steps-per-epoch N" in ran.err
+    ran = cli("lr", "--epochs", "10", "--steps-per-epoch", "10", "--json", "batch.py", cwd=tmp_path)
+    (scheduler,) = json.loads(ran.out)["schedulers"]
+    assert (ran.code, len(scheduler["rates"]), scheduler["mistakes"]) == (0, 100, [])
+
+
+def test_by_epoch_without_a_loader_the_unit_is_said(foundry: Foundry, tmp_path: Path) -> None:
+    text = MADE_OF_OTHERS.replace("{made}", "CosineAnnealingLR(optimizer, 100)")
+    text = text.replace("    scheduler.step()\n", "    if step % 10 == 9: scheduler.step()\n")
+    found = rehearsed(foundry, tmp_path, text, epochs=20)
+    assert (found["stepped"], found["unit"], len(found["rates"])) == ("epoch", "epoch", 20)
+    assert rehearsed(foundry, tmp_path, text, steps=20)["ask"] == "steps_per_epoch"
+    found = rehearsed(foundry, tmp_path, text, epochs=20, steps_per_epoch=10)
+    assert (found["unit"], len(found["rates"]), found["rates"][9], found["rates"][10] < [0.1]) == (
+        "step",
+        200,
+        [0.1],
+        True,
+    )
+
+
 def test_tensonde_lr_without_a_training(tmp_path: Path) -> None:
     (tmp_path / "none.py").write_text("print('hello')\n")
     ran = cli("lr", "none.py", cwd=tmp_path)

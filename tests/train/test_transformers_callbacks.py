@@ -16,6 +16,7 @@ accelerate = pytest.importorskip("accelerate", reason="accelerate is not install
 from train_sample import equal, parts, weights
 
 import tensonde
+from launch import Foundry
 from tensonde.train import Callback, EarlyStopping, LossMonitor, ModelCheckpoint, RunContext, SaveBest
 
 pytestmark = [pytest.mark.slow, pytest.mark.companions]
@@ -36,9 +37,11 @@ def samples(count: int = 16) -> list[dict[str, Any]]:
     return [{"input_ids": row, "attention_mask": torch.ones_like(row), "labels": int(row[0]) % 2} for row in tokens]
 
 
-def fit(tmp_path: Path, *callbacks: Callback, epochs: int = 2, accumulate: int = 1, evaluate: bool = False) -> Any:
+def fit(
+    tmp_path: Path, *callbacks: Callback, epochs: int = 2, accumulate: int = 1, evaluate: bool = False, steps: int = -1
+) -> Any:
     args = transformers.TrainingArguments(
-        output_dir=str(tmp_path / "out"), num_train_epochs=epochs, per_device_train_batch_size=4, report_to=[],
+        output_dir=str(tmp_path / "out"), num_train_epochs=epochs, max_steps=steps, per_device_train_batch_size=4, report_to=[],
         save_strategy="no", use_cpu=True, disable_tqdm=True, seed=0, learning_rate=1e-2, logging_steps=1,
         gradient_accumulation_steps=accumulate, eval_strategy="epoch" if evaluate else "no",
     )  # fmt: skip
@@ -83,6 +86,56 @@ def test_events_losses_and_the_same_weights(tmp_path: Path, accumulate: int) -> 
     assert saver.latest == tmp_path / f"net-2_{per}.safetensors"
 
 
+def test_the_step_within_the_epoch_with_max_steps(tmp_path: Path) -> None:
+    """Four batches in an epoch, whatever `max_steps` and `num_train_epochs` say."""
+    log = Log()
+    fit(tmp_path, log, steps=3)
+    assert log.log[1:-2] == ["1.1/4", "1.2/4", "1.3/4"]
+    log = Log()
+    fit(tmp_path, log, steps=3, accumulate=2)
+    assert [entry for entry in log.log if "/" in entry] == ["1.1/2", "1.2/2", "2.3/2"]
+
+
+def test_under_tensonde_run_the_losses_are_the_trainers(foundry: Foundry, tmp_path: Path) -> None:
+    """Of a model that leaves it to the Trainer to divide."""
+    ran = foundry.watched(
+        """
+        import json, os, torch, transformers, tensonde
+        from tensonde.train import LossMonitor
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(4, 1)
+                self.raw = []
+
+            def forward(self, x, labels):
+                loss = (self.layer(x) - labels).square().mean()
+                self.raw.append(loss.item())
+                return {"loss": loss}
+
+        torch.manual_seed(0)
+        data = [{"x": torch.randn(4), "labels": torch.randn(1)} for _ in range(16)]
+        args = transformers.TrainingArguments(
+            output_dir="out", max_steps=3, per_device_train_batch_size=2, gradient_accumulation_steps=2, report_to=[],
+            save_strategy="no", use_cpu=True, disable_tqdm=True, logging_steps=1,
+        )
+        net, monitor = Net(), LossMonitor(0)
+        trainer = transformers.Trainer(net, args, train_dataset=data, callbacks=[tensonde.transformers(monitor)])
+        trainer.train()
+        logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+        json.dump([net.raw, monitor.losses, logged], open(os.environ["RESULT"], "w"))
+        """,
+        tmp_path,
+        env={"HF_HUB_OFFLINE": "1"},
+    )
+    assert ran.code == 0, ran.err
+    raw, told, logged = ran.result
+    assert told == pytest.approx(logged, rel=1e-5)
+    assert told == pytest.approx([(a + b) / 2 for a, b in zip(raw[::2], raw[1::2], strict=True)], rel=1e-5)
+    assert [value for _, value in ran.scalars("loss")] == pytest.approx(raw, rel=1e-6)
+
+
 def test_evaluations_best_and_stop(tmp_path: Path) -> None:
     log, best = Log(), SaveBest("accuracy", tmp_path / "best.safetensors")
     fit(tmp_path, log, best, EarlyStopping("accuracy", patience=1), epochs=30, evaluate=True)
@@ -91,20 +144,21 @@ def test_evaluations_best_and_stop(tmp_path: Path) -> None:
     assert (tmp_path / "best.safetensors").exists()
 
 
-@pytest.mark.parametrize("mixed", ["no", "bf16"])
-def test_accelerate_in_a_plain_loop(mixed: str) -> None:
+@pytest.mark.parametrize(("mixed", "accumulate"), [("no", 1), ("bf16", 1), ("no", 2)])
+def test_accelerate_in_a_plain_loop(mixed: str, accumulate: int) -> None:
     def train(monitor: LossMonitor | None) -> tuple[list[torch.Tensor], list[float]]:
         network, loss_fn, optimizer, loader = parts()
         accelerate.state.AcceleratorState._reset_state()  # a process has one, and each run wants its own
-        accelerator = accelerate.Accelerator(cpu=True, mixed_precision=mixed)
+        accelerator = accelerate.Accelerator(cpu=True, mixed_precision=mixed, gradient_accumulation_steps=accumulate)
         network, optimizer, loader = accelerator.prepare(network, optimizer, loader)
         losses = []
         for x, y in loader if monitor is None else tensonde.loop(loader, monitor):
-            optimizer.zero_grad()
-            loss = loss_fn(network(x), y)
-            accelerator.backward(loss)
-            optimizer.step()
-            losses.append(loss.item())
+            with accelerator.accumulate(network):
+                optimizer.zero_grad()
+                loss = loss_fn(network(x), y)
+                accelerator.backward(loss)
+                optimizer.step()
+                losses.append(loss.item())
         return weights(network), losses
 
     monitor = LossMonitor(0)

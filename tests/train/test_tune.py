@@ -212,14 +212,17 @@ def test_a_trial_that_goes_to_nan_ends_early_with_its_cause(tmp_path: Path) -> N
 
 def test_a_function_in_this_process(tmp_path: Path) -> None:
     def objective(x: float, kind: int) -> float | None:
+        given.append({"x": x, "kind": kind})
         for step in range(15):
             tensonde.report("loss", float("nan") if x > 1.8 else (x - 1) ** 2 + kind + 1 / (step + 1))
         return None
 
+    given: list[dict[str, Any]] = []
     space = {"x": "float:0:2", "kind": "choice:0,1"}
     found = tune(objective, space, trials=12, study=tmp_path / "s", seed=3, pruner="none")
     assert len(found.trials) == 12
     assert abs(found.best_params["x"] - 1) < 0.5
+    assert found.best_params in given, "numbers are the numbers that the function got"
     bad = [trial for trial in found.trials if trial.params["x"] > 1.8]
     assert all(trial.user_attrs["outcome"] == "nonfinite" for trial in bad)
     assert len(tune(objective, space, trials=14, study=tmp_path / "s", seed=3).trials) == 14, "it goes on"

@@ -49,6 +49,7 @@ def test_a_space_is_optunas() -> None:
     found = Parameter.parse("lr=log:1e-5:0.1").distribution()
     assert (found.low, found.high, found.log) == (1e-5, 0.1, True)
     assert Parameter.parse("b=choice:32,64").distribution().choices == ("32", "64")
+    assert Parameter.parse("b=choice:32,1e-3,sgd").distribution(numbers=True).choices == (32, 0.001, "sgd")
 
 
 def test_where_values_go() -> None:

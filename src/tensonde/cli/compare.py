@@ -10,12 +10,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from tensonde.cli.dumping import INNER
 from tensonde.cli.progress import progress_of
 from tensonde.cli.twins import Twins, Wish
 from tensonde.cli.verdict import show_verdict
 from tensonde.compare.judge import judge
 from tensonde.compare.map import read_map
-from tensonde.compare.side import read_side
+from tensonde.compare.side import has_traces, read_side
 from tensonde.compare.sources import compare_sources
 from tensonde.compare.verdict import Verdict
 from tensonde.errors import RecordingError, UsageError
@@ -103,12 +104,14 @@ def stored(one: Path, other: Path, chosen: dict[str, str], engine: str) -> Verdi
 
 
 def is_run(path: Path) -> bool:
-    """A recording with a traced step; one that is only asked for its dump is a source of tensors."""
+    """A recording that is compared by its traces. One without a traced step that holds a dump is a source of tensors."""
     try:
         recording = Recording.open(path)
     except RecordingError:
         return False
-    return bool(recording.ranks)
+    if not recording.ranks:
+        return False
+    return has_traces(recording.ranks[0]) or not (recording.path / INNER).is_dir()
 
 
 def finish(verdict: Verdict, *, as_json: bool, page: Path | None) -> None:

@@ -14,9 +14,14 @@ import click
 @click.command("lr", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--steps", type=click.IntRange(2), metavar="N", help="Optimizer steps of the whole training.")
 @click.option("--epochs", type=click.IntRange(1), metavar="N", help="Or its epochs; the loader tells their length.")
+@click.option(
+    "--steps-per-epoch", type=click.IntRange(1), metavar="N", help="Optimizer steps in an epoch, where no loader tells."
+)
 @click.option("--json", "as_json", is_flag=True, help="The rates and the mistakes as JSON.")
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
-def lr(steps: int | None, epochs: int | None, as_json: bool, target: tuple[str, ...]) -> None:
+def lr(
+    steps: int | None, epochs: int | None, steps_per_epoch: int | None, as_json: bool, target: tuple[str, ...]
+) -> None:
     """Plot the learning rates that a script would have, and flag the usual mistakes, without training.
 
     The script runs until its second optimizer step, and its schedulers are then played through. Without --steps or
@@ -25,12 +30,13 @@ def lr(steps: int | None, epochs: int | None, as_json: bool, target: tuple[str, 
     \b
     tensonde lr train.py
     tensonde lr --epochs 90 train.py --lr 0.1
+    tensonde lr --epochs 90 --steps-per-epoch 1200 train.py
     tensonde lr --steps 10000 --json train.py
     """
     from tensonde.cli.screen import print_json
     from tensonde.cli.supervise import supervise
     from tensonde.cli.target import command_line
-    from tensonde.errors import TensondeError
+    from tensonde.errors import TensondeError, UsageError
     from tensonde.session.options import Options
     from tensonde.store.claim import create_run
 
@@ -38,7 +44,7 @@ def lr(steps: int | None, epochs: int | None, as_json: bool, target: tuple[str, 
     with tempfile.TemporaryDirectory(prefix="tensonde-lr-") as scratch:
         folder = create_run(Path(scratch), "run", {"script": script, "argv": list(target[1:])})
         result = Path(scratch) / "rates.json"
-        wanted = {"file": str(result), "steps": steps, "epochs": epochs}
+        wanted = {"file": str(result), "steps": steps, "epochs": epochs, "steps_per_epoch": steps_per_epoch}
         options = Options(run=str(folder), budget=0.0, recommended=False, quiet=True)
         code = supervise(command, options, extra={"TENSONDE_LR": json.dumps(wanted)}, quiet_output=True)
         if not result.exists():
@@ -48,6 +54,13 @@ def lr(steps: int | None, epochs: int | None, as_json: bool, target: tuple[str, 
                 f"{script} ended before its second optimizer step, so that nothing is known of its schedule."
             )
         found: dict[str, Any] = json.loads(result.read_text())
+    asking = [scheduler for scheduler in found["schedulers"] if "ask" in scheduler]
+    if asking:
+        given = "--epochs" if epochs else "--steps"
+        raise UsageError(
+            f"{script} iterates no DataLoader, so the length of an epoch is not known, and {given} needs it: "
+            f"{asking[0]['type']} is stepped every {asking[0]['stepped']}; add --steps-per-epoch N."
+        )
     if as_json:
         print_json(found)
     else:
@@ -79,8 +92,11 @@ def _show(found: dict[str, Any]) -> None:
             if scheduler["steps_given"]
             else " (as long as it was made for; --steps or --epochs say how long you train)"
         )
+        unit = f"{scheduler['unit']}s"
+        if scheduler["unit"] == "epoch":
+            how += " (no DataLoader tells how many steps an epoch has; --steps-per-epoch does)"
         out.print(
-            f"{len(rates)} steps{how}: first {rates[0][0]:g}, highest {max(r[0] for r in rates):g}, last {rates[-1][0]:g}",
+            f"{len(rates)} {unit}{how}: first {rates[0][0]:g}, highest {max(r[0] for r in rates):g}, last {rates[-1][0]:g}",
             markup=False,
         )
         for mistake in scheduler["mistakes"]:

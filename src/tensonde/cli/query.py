@@ -42,7 +42,7 @@ def query(
     Examples:
       tensonde query demo 'SELECT site, max(norm) FROM digests GROUP BY site ORDER BY 2 DESC LIMIT 5'
       tensonde query demo "SELECT step, value FROM scalars WHERE name = 'loss'" --csv
-      tensonde query a b 'SELECT run, min(step) FROM digests WHERE nans > 0 GROUP BY run'
+      tensonde query a b 'SELECT run, min(step) FROM digests WHERE nan > 0 GROUP BY run'
       tensonde query demo 'SELECT * FROM digests' --output digests.parquet
     """
     if len(recordings) < 2:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tensonde.cli.configuration import FILE, chosen_action, from_file, watches
 from tensonde.cli.dumping import check_dump, dump_of, told
+from tensonde.cli.options import training_options
 from tensonde.cli.outcome import finish
 from tensonde.cli.supervise import supervise
 from tensonde.cli.target import command_line
@@ -28,99 +30,9 @@ BLOCKING = {
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option(
-    "--watch",
-    "watch_texts",
-    multiple=True,
-    metavar="'SITE CONDITION'",
-    help="Report where a condition holds; repeatable.",
-)
-@click.option("--on-hit", type=click.Choice(["report", "stop", "pause"]), help="What a hit does (default: report).")
-@click.option(
-    "--budget",
-    metavar="5%|off|0",
-    help="Share of the step time that Tensonde may take (default 5%); off: everything at every step; 0: sentinel only.",
-)
-@click.option(
-    "--record",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Where the recording goes (default: .tensonde/runs/<name>).",
-)
-@click.option("--report", "report_file", metavar="FILE.json", help="Findings as JSON; - is standard output.")
-@click.option("--ui", is_flag=True, help="Start a hub, or join the one that runs, and print its URL.")
-@click.option("--steps", type=click.IntRange(1), metavar="N", help="Stop cleanly after N optimizer steps.")
-@click.option(
-    "--dump",
-    "dump_sites",
-    multiple=True,
-    metavar="SITE",
-    help="Keep whole tensors: a site pattern, a type or a name; repeatable.",
-)
-@click.option("--dump-steps", metavar="0,10-20", help="Steps to dump (default: all).")
-@click.option(
-    "--dump-config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE.json",
-    help="What to dump, in MindSpore's JSON; also TENSONDE_DUMP_CONFIG, MINDSPORE_DUMP_CONFIG.",
-)
-@click.option("--no-recommended", is_flag=True, help="Only your own watchpoints.")
-@click.option("-q", "--quiet", is_flag=True, help="No summary, no lines about hits; the recording has them.")
-@click.option("-v", "--verbose", is_flag=True, help="All findings in full.")
-@click.option(
-    "--blocking", is_flag=True, help="Synchronous mode: an error of an accelerator surfaces at the line that caused it."
-)
-@click.option(
-    "--save-step",
-    "save_steps",
-    multiple=True,
-    type=click.IntRange(0),
-    metavar="N",
-    help="Save step N as a bundle for `tensonde replay`, whatever happens in it; repeatable.",
-)
-@click.option(
-    "--bundles",
-    metavar="1GB|off",
-    default="1GB",
-    help="The largest bundle that a step which went wrong is saved to (default 1GB).",
-)
-@click.option(
-    "--graph",
-    type=click.Choice(["auto", "nodes", "full", "exact"]),
-    default="auto",
-    show_default=True,
-    help="What torch.compile's graphs digest by themselves: nodes watched by name, every node (NaN, Inf, absmax), "
-    "every node with min, max and norm, or nothing.",
-)
-@click.option("--exact", "graph", flag_value="exact", help="Short for --graph exact: compiled code stays as it is.")
-@click.option(
-    "--verify-steps",
-    metavar="0,100-110",
-    help="Steps in which every call of a compiled graph is compared with the graph uncompiled, or `all` "
-    "(default: the first call of each graph).",
-)
+@training_options
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
-def run(
-    watch_texts: tuple[str, ...],
-    on_hit: str | None,
-    budget: str | None,
-    record: Path | None,
-    report_file: str | None,
-    ui: bool,
-    steps: int | None,
-    dump_sites: tuple[str, ...],
-    dump_steps: str | None,
-    dump_config: Path | None,
-    no_recommended: bool,
-    quiet: bool,
-    verbose: bool,
-    blocking: bool,
-    save_steps: tuple[int, ...],
-    bundles: str,
-    graph: GraphMode,
-    verify_steps: str | None,
-    target: tuple[str, ...],
-) -> None:
+def run(target: tuple[str, ...], **chosen: Any) -> None:
     """Run a training under Tensonde; the script, its output and its exit code stay as they are.
 
     \b
@@ -132,14 +44,7 @@ def run(
     tensonde run torchrun --nproc-per-node 2 train.py
     tensonde run --dump '**:out' --dump-steps 0,10-20 train.py
     """
-    code = run_target(
-        target, watch_texts=watch_texts, on_hit=on_hit, budget=budget, record=record, report_file=report_file,
-        steps=steps, recommended=not no_recommended, quiet=quiet, verbose=verbose, blocking=blocking, ui=ui,
-        save_steps=save_steps, bundles=bundles,
-        graph=graph, verify_steps=verify_steps,
-        dump_sites=dump_sites, dump_steps=dump_steps, dump_config=dump_config,
-    )  # fmt: skip
-    sys.exit(code)
+    sys.exit(run_target(target, **chosen))
 
 
 def run_target(

@@ -60,7 +60,9 @@ def advice(verdict: Verdict) -> list[str]:
         "none": "",
         "data": "Compare how both make their batches (order, seed, preprocessing); --same-data compares the rest.",
         "init": "Initialise both in the same way, or load one state into both; --same-init compares the rest.",
-        "forward": "Compare the two lines above: they are given the same and make something else of it.",
+        "forward": "Compare the two lines above: they are given the same and make something else of it."
+        if first.source is not None
+        else "Record both with `tensonde run` (and a budget other than 0) to see which op makes the difference.",
         "backward": "The values agree and the gradients do not: look for detach, no_grad, hooks and custom backward passes.",
         "optimizer": "The gradients agree and the steps do not: compare the optimizers' code, groups and schedules.",
     }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tensonde.compare import backward, data, training
+from tensonde.compare import backward, data, layout, training
 from tensonde.compare.choices import arguments
 from tensonde.compare.forward import Place, StepPair
 from tensonde.compare.losses import compare_losses, jump, rate_change
@@ -47,9 +47,14 @@ def judge(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Outcome:
 def _judged(a: Side, b: Side, chosen: Mapping[str, str] | None) -> Outcome:
     pairing = pair(a, b, chosen)
     problem = _incomparable(a, b, pairing)
+    if not problem:
+        a, b = layout.by_steps(a, b, pairing)
     if problem:
         return Outcome(Verdict("incomparable", notes=(problem,), labels=(a.label, b.label)), pairing)
-    steps, first, drawn, notes = _steps(a, b, pairing)
+    try:
+        steps, first, drawn, notes = _steps(a, b, pairing)
+    except layout.Unclear as unclear:
+        return Outcome(Verdict("incomparable", notes=(str(unclear),), labels=(a.label, b.label)), pairing)
     late = None
     if first is None:
         first, late = _late(a, b, pairing, max(steps))
@@ -117,20 +122,32 @@ def _steps(a: Side, b: Side, pairing: Pairing) -> tuple[dict[int, StepPair], Div
         one, other = a.traces[step], b.traces[step]
         drift = training.drift(one, other, pairing) if step != common[0] else {}
         current = found[step] = StepPair(one, other, pairing, drift)
-        first = data.batches(current, step)
+        cut = layout.layout_of(one, other, pairing)
+        if cut is None:
+            first = data.batches(current, step)
+        else:
+            first = layout.judged(current, cut, step, a, b)
+            notes = [*notes, *([] if cut.sentence() in notes else [cut.sentence()])]
         if step == common[0] and step == 0:
             parts = training.initial(one, other, pairing)
             drawn = bool(parts) and all(training.only_drawn(part) for part in parts)
             if first is not None and parts:
                 notes.append(f"{len(parts)} parameters begin with other values, too, such as {parts[0].name}.")
-            first = first or (_initial(parts, drawn) if parts else None) or data.buffers(current)
-        first = first or _forward(current, step)
+            if parts and (first is None or (cut is not None and first.judgement == "forward")):
+                first = _initial(parts, drawn)
+            first = first or data.buffers(current)
+        first = first or (_forward(current, step) if cut is None else None)
         if first is not None:
-            return found, first, drawn, notes
+            return found, layout.certain(first, current, cut), drawn, notes
         spread = max([0.0, current.largest if current.largest < 1e-3 else 0.0, *drift.values()])
+        spread += cut.noise if cut is not None else 0.0
         raw = training.gradients(one, other, pairing, "raw", spread)
         if raw:
-            return found, backward.told(current, step, raw, spread), drawn, notes
+            first = backward.told(current, step, raw, spread) if cut is None else layout.accumulated(raw, cut, step)
+            return found, layout.certain(first, current, cut), drawn, notes
+        if cut is not None:
+            current.compared += len(training.pairs(one, other, pairing))
+            current.largest = max([0.0, *training.update_noise(one, other, pairing).values()])
         ready = training.gradients(one, other, pairing, "gradient", spread)
         if ready:
             return found, _between(ready, step), drawn, notes
@@ -298,7 +315,7 @@ def _between(parts: list[Part], step: int) -> Divergence:
 
 
 def _optimizer(parts: list[Part], step: int, count: int) -> Divergence:
-    worst = max(parts, key=lambda part: part.found.relative)
+    worst = max(parts, key=lambda part: part.found.absolute)
     extent = "all" if len(parts) == count else f"{len(parts)} of {count}"
     still = [part.name for part in parts if not part.a["norm"] or not part.b["norm"]]
     why = (
@@ -306,11 +323,15 @@ def _optimizer(parts: list[Part], step: int, count: int) -> Divergence:
         + (f"; {', '.join(still[:3])} moves in one run only" if still else "")
         + ")."
     )
+    ratio = training.common_ratio(parts)
+    if ratio is not None:
+        why += f" Those of B are {ratio:.4g} times as large throughout."
     return Divergence(
         "optimizer", f"{worst.name}:update", f"{worst.other}:update", step, "optimizer", why,
         {
             **worst.found.evidence(),
             "update_norm": [worst.a["norm"], worst.b["norm"]],
+            **({"ratio": ratio} if ratio is not None else {}),
             "parameters": len(parts),
         },
         module="optimizer",

@@ -17,7 +17,6 @@ _CHANGING = frozenset(
 )
 _OF_LOADERS = ("batch_size", "sampler", "own_batch_sampler", "drop_last", "seed", "dataset", "length", "workers")
 _HARMLESS = ("threads", "loader.workers")
-_SHAPES = frozenset({"in_features", "out_features", "num_embeddings", "embedding_dim"})
 
 
 def differing(a: Side, b: Side, pairing: Pairing, steps: Mapping[int, StepPair]) -> list[Setting]:
@@ -62,6 +61,8 @@ def ordered(settings: list[Setting], first: Divergence | None) -> tuple[Setting,
             return 9, 0
         if what in ("autocast", "dtype") and "dtypes" in first.evidence:
             return 0, 0
+        if explains(setting, first):
+            return -1, 0
         if kinds_wanted:
             return (0, 0) if what.startswith(kinds_wanted) else (5, 0)
         if what.startswith((f"{place}.", f"{place} ")) or what in (place, first.module, other):
@@ -73,6 +74,19 @@ def ordered(settings: list[Setting], first: Divergence | None) -> tuple[Setting,
         return (4, 0) if not what.startswith(("optimizer", "scheduler", "clipping", "loader", "random")) else (6, 0)
 
     return tuple(sorted(settings, key=rank))
+
+
+def explains(setting: Setting, first: Divergence) -> bool:
+    """A learning rate that differs by the same factor as all updates."""
+    name, ratio = setting.what.partition(" ")[0].rpartition(".")[2], first.evidence.get("ratio")
+    if (
+        name != "lr"
+        or ratio is None
+        or not isinstance(setting.a, int | float)
+        or not isinstance(setting.b, int | float)
+    ):
+        return False
+    return bool(abs(setting.b - ratio * setting.a) <= 0.01 * abs(setting.b))
 
 
 def without_echoes(settings: list[Setting]) -> list[Setting]:

@@ -12,6 +12,8 @@ from tensonde.errors import RecordingError
 from tensonde.model.trace import Trace
 from tensonde.store.reader import Rank, Recording
 
+_WHOLE = ("first", "following")
+
 
 @dataclass(frozen=True)
 class Side:
@@ -25,6 +27,8 @@ class Side:
     gradients: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """Norms of the parameters' gradients, by name and step."""
     exception: str = ""
+    means: Mapping[int, float] = field(default_factory=dict)
+    """Of all losses of a step; `losses` has the first of each."""
 
     @property
     def modules(self) -> Mapping[str, Mapping[str, Any]]:
@@ -45,15 +49,20 @@ def read_side(path: Path, label: str = "") -> Side:
     return side_of(recording.ranks[0], label or path.name)
 
 
+def has_traces(rank: Rank) -> bool:
+    """Whether a step was traced from its beginning."""
+    return any(trace.reason in _WHOLE for trace in rank.traces)
+
+
 def side_of(rank: Rank, label: str) -> Side:
-    traces = {trace.step: trace for trace in rank.traces if trace.reason in ("first", "following")}
-    losses: dict[int, float] = {}
+    traces = {trace.step: trace for trace in rank.traces if trace.reason in _WHOLE}
+    losses: dict[int, list[float]] = {}
     rates: dict[int, dict[str, float]] = {}
     table = rank.scalars()
     columns = (table.column(name).to_pylist() for name in ("step", "name", "value"))
     for step, name, value in zip(*columns, strict=True):
         if name == "loss":
-            losses.setdefault(step, value)
+            losses.setdefault(step, []).append(value)
         elif name.startswith("lr/"):
             rates.setdefault(step, {})[name.removeprefix("lr/")] = value
     exception = (rank.session.get("exit") or {}).get("exception") or {}
@@ -61,10 +70,11 @@ def side_of(rank: Rank, label: str) -> Side:
         label,
         traces,
         rank.facts,
-        dict(sorted(losses.items())),
+        {step: values[0] for step, values in sorted(losses.items())},
         rates,
         _gradients(rank),
         str(exception.get("type", "")) if isinstance(exception, Mapping) else "",
+        {step: sum(values) / len(values) for step, values in sorted(losses.items())},
     )
 
 

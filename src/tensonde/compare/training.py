@@ -100,10 +100,13 @@ def updates(a: Trace, b: Trace, pairing: Pairing, noise: Mapping[str, float]) ->
     """Updates that differ though gradients and values before them agree. `noise`: what updates have differed by before.
 
     An adaptive optimizer makes a full-sized step of a gradient that is nothing but rounding, and turns it with its sign:
-    where gradients differ by a share d, updates may by the square root of it.
+    where gradients differ by a share d, updates may by the square root of it. An update that is nothing beside the others,
+    of a gradient that is nothing beside the others, tells nothing.
     """
     found = []
     matched = pairs(a, b, pairing)
+    steps = [step for both in matched for weight in both if (step := moved(weight)) is not None]
+    largest = max([0.0, *map(_length, steps)])
     whole = max([0.0, *(weight.gradient.get("norm", 0.0) for both in matched for weight in both)])
     for mine, theirs in matched:
         if not (mine.before and mine.after and theirs.before and theirs.after):
@@ -115,10 +118,10 @@ def updates(a: Trace, b: Trace, pairing: Pairing, noise: Mapping[str, float]) ->
         given = distance(mine.gradient, theirs.gradient) if mine.gradient and theirs.gradient else None
         tiny = max(mine.gradient.get("norm", 0.0), theirs.gradient.get("norm", 0.0)) <= 64 * unit * whole
         spread = given.relative if given is not None else 0.0
-        if tiny and given is not None and spread > 0:
-            continue  # rounding, made as large as any other step
         size_a, size_b = _length(step_a), _length(step_b)
         size = max(size_a, size_b)
+        if tiny and given is not None and (spread > 0 or size <= 64 * unit * largest):
+            continue  # rounding, whether the optimizer makes a step of it that is as large as any other or not
         apart = _length(step_a - step_b)
         rounding = unit * max(mine.before["norm"], theirs.before["norm"])
         allowed = (1e-5 * (unit / 1.2e-7) + 10 * spread + 3 * math.sqrt(spread) + 3 * noise.get(mine.name, 0.0)) * size
@@ -130,6 +133,15 @@ def updates(a: Trace, b: Trace, pairing: Pairing, noise: Mapping[str, float]) ->
             where = Distance(apart / size, apart, max(-1.0, min(1.0, cosine)), shift, True)
             found.append(Part(mine.name, theirs.name, where, {"norm": size_a}, {"norm": size_b}))
     return found
+
+
+def common_ratio(parts: list[Part]) -> float | None:
+    """B's updates by A's, where that is one number for all parameters, and they have the same direction."""
+    ratios = [part.b["norm"] / part.a["norm"] for part in parts if part.a["norm"] and part.b["norm"]]
+    if len(ratios) < len(parts) or any(not part.found.cosine > 0.999 for part in parts):
+        return None
+    middle = sorted(ratios)[len(ratios) // 2]
+    return middle if all(abs(ratio - middle) <= 0.01 * middle for ratio in ratios) else None
 
 
 def update_noise(a: Trace, b: Trace, pairing: Pairing) -> dict[str, float]:

@@ -22,6 +22,7 @@ from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role, Site, SourceLine
 from tensonde.model.stop import Stop
 from tensonde.model.watchpoint import Action, Hit, Watchpoint
+from tensonde.session.division import divided_by
 from tensonde.session.gate import Gate
 from tensonde.session.guard import Guard
 from tensonde.session.options import Options
@@ -85,6 +86,9 @@ class Session:
         self._announced: set[int] = set()
         self._skip_timing = True
         self._loss_ids: set[int] = set()
+        self._divided: dict[int, int] = {}
+        """By step, since the last flush: what its losses were divided by, one for each micro-batch."""
+        self._usual = 1
         log.info("recording to %s, budget %s, %d watchpoints", folder, options.budget, len(self.engine.watchpoints))
 
     def _initial_watchpoints(self) -> list[Watchpoint]:
@@ -296,6 +300,7 @@ class Session:
         except Exception as problem:  # the step counts, whatever becomes of its numbers
             self.guard.contain("writing the recording", problem)
         self.steps.advance()
+        self.steps.begun = behind
         self.block.step = self.steps.step
         if step == 0 and self.rank == 0:
             self._warn_of_idle_watchpoints()
@@ -345,11 +350,19 @@ class Session:
             self._last_flush = time.perf_counter_ns()
             self.cost_ns = counted + self._last_flush - began
 
+    def losses_divided(self, products: list[list[int]]) -> None:
+        """At the end of a step: the products of `divisions` of each of its losses. With one optimizer, several losses that
+        were each divided by their number are micro-batches, and the recording shows them as the criterion gave them."""
+        found = divided_by(products, self._usual) if self.steps.optimizers == 1 else 1
+        self._usual = self._divided[self.steps.step] = found
+
     def _write(self, rows: np.ndarray[Any, Any]) -> None:
         for loss in self._loss_ids:
             for row in rows[rows["site"] == loss]:
+                step = int(row["step"])
                 value = float(of_one(row.__getitem__)) if row["count"] == 1 else float("nan")
-                self.writer.scalars(int(row["step"]), {"loss": value})
+                self.writer.scalars(step, {"loss": value * self._divided.get(step, self._usual)})
+        self._divided.clear()
         self.writer.digests(rows)
 
     def close(self, *, exit: Mapping[str, Any], coverage: Mapping[str, Any]) -> None:

@@ -11,6 +11,8 @@ gradients add up (`adapters/torch/by_hand.py`).
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 ABSENT = 3
 """An optimizer that was not used in this many steps is no longer waited for."""
 
@@ -21,6 +23,9 @@ class Steps:
         self._idle: dict[int, int] = {}  # optimizer → rounds since it stepped
         self._stepped: set[int] = set()
         self._backward_done = False
+        self.begun = False
+        """The step has done something: a forward with gradients, or a backward pass. Right after an optimizer's step it has not."""
+        self._within: dict[Hashable, bool] = {}
 
     def optimizer_exists(self, key: int) -> None:
         self._idle.setdefault(key, 0)
@@ -32,6 +37,11 @@ class Steps:
     @property
     def has_optimizer(self) -> bool:
         return bool(self._idle)
+
+    @property
+    def optimizers(self) -> int:
+        """How many are at work."""
+        return sum(idle < ABSENT for idle in self._idle.values())
 
     def before_optimizer(self, key: int) -> bool:
         """True when a step ended behind us, with the last optimizer step before this one."""
@@ -46,7 +56,17 @@ class Steps:
         return all(key in self._stepped for key, idle in self._idle.items() if idle < ABSENT)
 
     def after_backward(self) -> None:
-        self._backward_done = True
+        self._backward_done = self.begun = True
+
+    def step_at(self, place: Hashable, *, seen: bool) -> int:
+        """The step that something said at `place` in the program belongs to: until the next one begins, the one that ended.
+
+        `seen`: forwards are noticed now. While they are not, the place is taken to be where in the step it was before.
+        """
+        if seen:
+            self._within[place] = self.begun
+        within = self.begun or (not seen and self._within.get(place, False))
+        return self.step if within else max(0, self.step - 1)
 
     def before_forward(self) -> bool:
         """True when, for want of an optimizer, the step is over now that the next forward begins."""
@@ -57,5 +77,5 @@ class Steps:
             if key not in self._stepped:
                 self._idle[key] += 1
         self._stepped.clear()
-        self._backward_done = False
+        self._backward_done = self.begun = False
         self.step += 1

@@ -23,7 +23,7 @@ def schedule_curve(scheduler: Any, steps: int) -> Curve:
     """The learning rates of `steps` optimizer steps, the scheduler being stepped after each; see `stretched`."""
     optimizer = scheduler.optimizer
     groups = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
-    parts = _parts(scheduler)
+    parts = parts_of(scheduler)
     kept = [copy.deepcopy({n: v for n, v in vars(part).items() if _plain(v)}) for part in parts]
     kept_groups = copy.deepcopy(groups)
     rates: list[list[float]] = []
@@ -36,7 +36,7 @@ def schedule_curve(scheduler: Any, steps: int) -> Curve:
                 if step + 1 < steps:
                     scheduler.step()
     except Exception as problem:
-        stopped = f"{type(problem).__name__}: {str(problem).splitlines()[0]}"
+        stopped = ": ".join([type(problem).__name__, *str(problem).splitlines()[:1]])
     finally:
         for part, state in zip(parts, kept, strict=True):
             vars(part).update(state)
@@ -53,11 +53,11 @@ def stretched(curve: Curve, steps: int, every: int) -> Curve:
     return Curve(rates, curve.base, curve.stopped if needed > len(curve.rates) else "")
 
 
-def _parts(scheduler: Any) -> list[Any]:
+def parts_of(scheduler: Any) -> list[Any]:
     """It and those that it is made of (SequentialLR, ChainedScheduler)."""
     found = [scheduler]
     for part in getattr(scheduler, "_schedulers", []):
-        found += _parts(part)
+        found += parts_of(part)
     return found
 
 

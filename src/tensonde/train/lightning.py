@@ -77,7 +77,10 @@ class _Events:
         known = self.context.original_args()
         known.outputs = outputs
         loss: Any = outputs.get("loss") if isinstance(outputs, dict) else outputs
-        known.net_outputs = loss.detach() if hasattr(loss, "detach") else loss
+        loss = loss.detach() if hasattr(loss, "detach") else loss
+        # Lightning hands out the loss divided by the number of batches in a step, where it does the steps itself.
+        divided = trainer.accumulate_grad_batches if module.automatic_optimization else 1
+        known.net_outputs = loss * divided if divided != 1 and loss is not None else loss
         known.metrics = _numbers(trainer.callback_metrics)
         self._call("step_end", trainer)
 

@@ -6,6 +6,8 @@ loop that one would write by hand.
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +19,19 @@ from tensonde.train.loop import length
 from tensonde.train.progress import Progress
 
 Given = Callback | Iterable[Callback] | None
+
+log = logging.getLogger("tensonde.train")
+
+
+@functools.cache
+def _say_sink() -> None:
+    log.warning("dataset_sink_mode has no effect: torch has no data sink, and callbacks are called at every step")
+
+
+def _no_sink(mode: bool | None, size: int | None) -> None:
+    """Scripts that come from MindSpore ask for it. Once is enough to say."""
+    if mode or size not in (None, -1):
+        _say_sink()
 
 
 class Model:
@@ -46,11 +61,17 @@ class Model:
         epoch: int,
         train_dataset: Iterable[Any],
         callbacks: Given = None,
+        dataset_sink_mode: bool | None = None,
+        sink_size: int | None = None,
         *,
         valid_dataset: Iterable[Any] | None = None,
         progress: bool | None = None,
     ) -> None:
-        """With a `valid_dataset`, each epoch ends with an evaluation, whose results callbacks find in `metrics`."""
+        """With a `valid_dataset`, each epoch ends with an evaluation, whose results callbacks find in `metrics`.
+
+        `dataset_sink_mode` and `sink_size` are MindSpore's: they are accepted and change nothing.
+        """
+        _no_sink(dataset_sink_mode, sink_size)
         if self.optimizer is None:
             raise UsageError("Model.train needs an optimizer; give one to Model(network, loss_fn, optimizer).")
         if epoch < 1:
@@ -81,11 +102,17 @@ class Model:
             several.call("end", context)
 
     def eval(
-        self, valid_dataset: Iterable[Any], callbacks: Given = None, *, progress: bool | None = None
+        self,
+        valid_dataset: Iterable[Any],
+        callbacks: Given = None,
+        dataset_sink_mode: bool | None = None,
+        *,
+        progress: bool | None = None,
     ) -> dict[str, Any]:
         """The metrics' results by name. The network is in its evaluation mode meanwhile, and then as it was before."""
         import torch
 
+        _no_sink(dataset_sink_mode, None)
         if not self.metrics:
             raise UsageError("Model.eval has no metrics; give some, such as Model(..., metrics={'accuracy', 'loss'}).")
         several, context = self._run("eval", valid_dataset, callbacks, 1)

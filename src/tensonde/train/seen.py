@@ -1,27 +1,34 @@
-"""What a training does that nobody told us of: which network runs, which optimizer steps, what the loss is.
+"""What a training does without saying so: which network runs, which optimizer steps, what the loss is.
 
 A plain loop says nothing about itself, and Hugging Face's Trainer tells its callbacks no loss. While `Seen` is on, it
-notes the tensor that `backward` starts from (before a scaler scales it), the first module with trainable parameters that
-is called and the first optimizer that steps. Nothing of the training changes.
+notes the tensor that `backward` starts from (before a scaler scales it, and before a library divides it by the number of
+micro-batches, where the program still holds that), the first module with trainable parameters that is called and the
+first optimizer that steps. Nothing of the training changes. Tensonde's own backward passes do not come by here.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from tensonde.session.division import before_division
+
 
 class Seen:
-    """Used with `with`. `losses` are those since the last `forget`, detached."""
+    """Used with `with`. `losses` are those since the last `forget`, detached; `differentiated` are the same ones as `backward`
+    got them, which may be divided.
+    """
 
     def __init__(self) -> None:
         self.network: Any = None
         self.optimizer: Any = None
         self.losses: list[Any] = []
+        self.differentiated: list[Any] = []
         self._handles: list[Any] = []
         self._unscaled: Any = None
         self._on = False
@@ -32,6 +39,7 @@ class Seen:
 
     def forget(self) -> None:
         self.losses.clear()
+        self.differentiated.clear()
 
     def __enter__(self) -> Seen:
         self._on = True
@@ -51,7 +59,7 @@ class Seen:
             torch.amp.GradScaler.scale = self._scale
         for handle in [*self._handles, self._called]:
             handle.remove()
-        self.losses.clear()
+        self.forget()
 
     def _noting(self, original: Any) -> Any:
         @functools.wraps(original)
@@ -59,7 +67,10 @@ class Seen:
             first = tensors[0] if isinstance(tensors, list | tuple) and tensors else tensors
             if self._on and isinstance(first, torch.Tensor) and first.numel() == 1:
                 unscaled, self._unscaled = self._unscaled, None
-                self.losses.append((first if unscaled is None else unscaled).detach())
+                if unscaled is None:
+                    unscaled = first.detach(), before_division(first, sys._getframe(1)).detach()
+                self.differentiated.append(unscaled[0])
+                self.losses.append(unscaled[1])
             return original(tensors, *args, **kwargs)
 
         return backward
@@ -68,7 +79,7 @@ class Seen:
         @functools.wraps(original)
         def scale(scaler: Any, outputs: Any) -> Any:
             if self._on and isinstance(outputs, torch.Tensor):
-                self._unscaled = outputs.detach()
+                self._unscaled = outputs.detach(), before_division(outputs, sys._getframe(1)).detach()
             return original(scaler, outputs)
 
         return scale

@@ -1,7 +1,7 @@
 """Our callbacks in Hugging Face's Trainer: `Trainer(..., callbacks=[tensonde.transformers(LossMonitor())])`.
 
 The Trainer tells its callbacks no loss, so it is taken from where `backward` starts: the sum over the micro-batches of
-a step, each of which the Trainer has already divided.
+a step, each of which the Trainer (or its model, by the number of all items) has already divided. It is what the Trainer logs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from tensonde.errors import UsageError
 from tensonde.train.callback import Callback, Callbacks
 from tensonde.train.context import RunContext, arguments
+from tensonde.train.loop import length
 
 
 def transformers(*callbacks: Callback) -> Any:
@@ -39,14 +40,14 @@ class _Events:
         from tensonde.train.seen import Seen
 
         loader = known.get("train_dataloader")
-        batches = state.max_steps // int(state.num_train_epochs) if state.num_train_epochs and state.max_steps else None
+        batches = length(loader)
         self.context = RunContext(
             arguments(
                 train_network=known.get("model"),
                 network=known.get("model"),
                 optimizer=known.get("optimizer"),
                 train_dataset=loader,
-                batch_num=batches or None,
+                batch_num=-(-batches // args.gradient_accumulation_steps) if batches else None,
                 epoch_num=state.num_train_epochs,
                 cur_step_num=state.global_step,
                 list_callback=self.given.each,
@@ -67,7 +68,7 @@ class _Events:
         return self._call("step_begin", control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **known: Any) -> Any:
-        losses = self._seen.losses
+        losses = self._seen.differentiated
         self.context.original_args().net_outputs = sum(losses[1:], losses[0]) if losses else None
         return self._call("step_end", control)
 

@@ -37,12 +37,15 @@ from tensonde.adapters.torch.twin import TwinFeed
 from tensonde.adapters.torch.weights import When
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role, Site
+from tensonde.session.division import divisions
 from tensonde.session.policy import Level
 from tensonde.session.session import Session
 
 _functorch_level = torch._C._functorch.maybe_current_level
 _grad_enabled = torch.is_grad_enabled
 
+MOST_LOSSES = 1024
+"""Losses of one step that are asked what they were divided by."""
 CAPTURE_BYTES = 16 << 20
 """The largest tensor that is kept when a watchpoint hits."""
 
@@ -70,6 +73,8 @@ class Eager:
         self.other_threads = 0
         self.optimizer_steps = 0
         self.epoch = 0
+        self.divided: list[list[int]] = []
+        """Of each loss of this step: what it was divided by before `backward`."""
         self.entry_pending = False
         self.idle = False
         """Nothing is wanted of modules in this step."""
@@ -122,6 +127,8 @@ class Eager:
             return
         self.forward_begins()
         self.grad_on = _grad_enabled()
+        if self.grad_on:
+            self.session.steps.begun = True
         self.opaque = _functorch_level() is not None
         if self.phase is not Phase.FORWARD:
             self.set_phase(Phase.FORWARD)
@@ -228,6 +235,8 @@ class Eager:
                     "loss", Role.VALUE, Kind.LOSS,
                     shape=tuple(tensor.shape), dtype=dtype_name(tensor), source=user_line(),
                 )  # fmt: skip
+            if len(self.divided) < MOST_LOSSES:
+                self.divided.append([product for product, _ in divisions(tensor)])
             row = self.add(site, tensor.detach())
             known = row >= 0 and tensor.numel() == 1 and tensor.device.type == "cpu"
             self.loss = float(self.session.rows[row]["mean"]) if known else nan
@@ -303,6 +312,8 @@ class Eager:
         if self.dump is not None:
             self.dump.finish_step(self.step + 1, behind=behind)
         session.cost_ns += self.accounting.finish_step(full=self.level == Level.FULL)
+        session.losses_divided(self.divided if not behind else [])
+        self.divided = []
         session.finish_step(behind=behind, scalars=scalars)
         self.step = session.steps.step
         self.facts.finished_step(self.step)

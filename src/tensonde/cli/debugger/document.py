@@ -36,7 +36,7 @@ def _entry(command: Command) -> list[str]:
     if command.aliases:
         lines += ["", "Also: " + ", ".join(f"`{alias}`" for alias in command.aliases)]
     if command.example:
-        lines += ["", "```", command.example, "```"]
+        lines += ["", "```text", command.example, "```"]
     return lines
 
 

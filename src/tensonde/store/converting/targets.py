@@ -60,14 +60,15 @@ def write_npy(path: Path, entries: Sequence[Entry], pieces: Pieces) -> None:
 
 
 def write_npz(path: Path, entries: Sequence[Entry], pieces: Pieces) -> None:
+    """Arrays and nothing else: what each of them is stands in the comment of its member, which numpy passes over."""
     names = unique([key_of(entry) for entry in entries])
     with zipfile.ZipFile(path, "x", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for entry, name in zip(entries, names, strict=True):
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+            info = zipfile.ZipInfo(f"{name}.npy")
+            info.comment = dump_json(note_of(entry))
+            with archive.open(info, "w", force_zip64=True) as member:
                 member.write(npy_header(entry))
                 _pour(member, pieces(entry))
-        notes = {name: note_of(entry) for entry, name in zip(entries, names, strict=True)}
-        archive.writestr(INDEX, dump_json(notes))
 
 
 def write_safetensors(path: Path, entries: Sequence[Entry], pieces: Pieces) -> None:

@@ -14,7 +14,7 @@ NOTES = "tensonde"
 FORMER_NOTES = "sonde"
 """The key in files made before the project was renamed."""
 INDEX = "index.json"
-"""The file beside `.npy` files, and in a `.npz`."""
+"""The file beside `.npy` files; older versions also wrote it into a `.npz`."""
 _FACTS = ("site", "dtype", "step", "phase", "call", "rank", "order", "kind", "type")
 
 Notes = dict[str, dict[str, Any]]
@@ -33,6 +33,12 @@ def read_notes(text: str | bytes | None) -> Notes:
     if not isinstance(content, dict):
         return {}
     return {str(key): note for key, note in content.items() if isinstance(note, dict)}
+
+
+def read_note(text: bytes) -> dict[str, Any] | None:
+    """The note of one tensor; None for anything else, such as a comment of somebody's."""
+    note = read_notes(b'{"note":' + text + b"}").get("note") if text else None
+    return note if note is not None and all(name in note for name in (*_FACTS, "shape")) else None
 
 
 def noted(notes: Notes, key: str, entry: Entry) -> Entry:

@@ -6,6 +6,7 @@ import io
 import math
 import warnings
 import zipfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +18,7 @@ from tensonde.errors import RecordingError
 from tensonde.store.damage import open_file, read_file, reading
 from tensonde.store.dtypes import PLAIN, little, name_of
 from tensonde.store.sources.entry import Entry
-from tensonde.store.sources.notes import INDEX, in_order, noted, read_notes
+from tensonde.store.sources.notes import INDEX, Notes, in_order, noted, read_note, read_notes
 from tensonde.store.sources.source import TensorSource
 from tensonde.store.sources.zipped import LARGE, honest, stored_at
 
@@ -117,6 +118,14 @@ class NpyFiles(TensorSource):
         return load(self._paths[entry.rank, entry.step, entry.key])
 
 
+def notes_of(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo]) -> Notes:
+    """From the comments of its members; files that older versions wrote have them in a member of their own."""
+    if INDEX in members:
+        return read_notes(archive.read(members[INDEX]))
+    found = {member.filename.removesuffix(".npy"): read_note(member.comment) for member in members.values()}
+    return {name: note for name, note in found.items() if note is not None}
+
+
 class NpzFile(TensorSource):
     kind, format = "checkpoint", "npz"
 
@@ -125,7 +134,7 @@ class NpzFile(TensorSource):
         found: list[Entry] = []
         with open_file(self.path) as file, zipfile.ZipFile(file) as archive:
             members = honest(archive, file)
-            notes = read_notes(archive.read(members[INDEX]) if INDEX in members else None)
+            notes = notes_of(archive, members)
             for member in members.values():
                 if not member.filename.endswith(".npy"):
                     continue

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import runpy
 import sys
-from typing import Any
 
 from tensonde.api import report
 from tensonde.model.reported import RETURNED
+from tensonde.train.tuning.space import number
 
 
 def main(words: list[str]) -> None:
@@ -23,15 +23,6 @@ def main(words: list[str]) -> None:
     result = function(**arguments)
     if result is not None:
         report(RETURNED, float(result))
-
-
-def number(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from tensonde.train.tuning.settings import Settings
-from tensonde.train.tuning.space import distributions
 from tensonde.train.tuning.trial import Outcome, Running
 
 POLL = 0.25
@@ -37,7 +36,7 @@ def optimise(
     timeout: float | None = None,
 ) -> None:
     """Until the study holds `trials` trials that were not cut off. KeyboardInterrupt leaves it as it stands."""
-    space = distributions({parameter.name: parameter for parameter in settings.parameters})
+    space = settings.space(numbers=settings.calls_function)
     threads = max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None
     running: dict[int, tuple[Any, Running]] = {}
     deadline = None if timeout is None else time.monotonic() + timeout

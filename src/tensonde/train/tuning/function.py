@@ -13,7 +13,7 @@ from tensonde.train.improvement import direction as natural
 from tensonde.train.tuning.engine import done, tell
 from tensonde.train.tuning.metric import Metric
 from tensonde.train.tuning.settings import Settings
-from tensonde.train.tuning.space import Parameter, distributions
+from tensonde.train.tuning.space import Parameter
 from tensonde.train.tuning.study import open_study
 from tensonde.train.tuning.trial import Outcome
 
@@ -53,7 +53,7 @@ def tune(
     )
     opened = open_study(Path(study), settings, sampler=sampler, pruner=pruner, seed=seed)
     while done(opened) < trials:
-        trial = opened.ask(distributions({parameter.name: parameter for parameter in space}))
+        trial = opened.ask(settings.space(numbers=True))
         tell(opened, trial, _run(function, trial, settings.metric))
     return opened
 
@@ -72,10 +72,9 @@ def _run(function: Callable[..., Any], trial: Any, metric: Metric) -> Outcome:
         if trial.should_prune():
             raise Stopped("pruned", f"worse than others at step {step}")
 
-    params = {name: _number(value) for name, value in trial.params.items()}
     reported.listeners.append(listen)
     try:
-        result = function(**params)
+        result = function(**trial.params)
     except Stopped as stopped:
         return Outcome(stopped.state, None, str(stopped))
     finally:
@@ -86,10 +85,3 @@ def _run(function: Callable[..., Any], trial: Any, metric: Metric) -> Outcome:
     if not math.isfinite(value):
         return Outcome("nonfinite", None, f"{metric.name} is {value}")
     return Outcome("complete", value)
-
-
-def _number(value: Any) -> Any:
-    """Choices are words on a command line; a function wants the numbers that they stand for."""
-    from tensonde.train.tuning.called import number
-
-    return number(value) if isinstance(value, str) else value

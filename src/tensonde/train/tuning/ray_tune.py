@@ -18,7 +18,6 @@ from tensonde.errors import UsageError
 from tensonde.train.extras import need
 from tensonde.train.tuning.engine import POLL, Told, done
 from tensonde.train.tuning.settings import Settings
-from tensonde.train.tuning.space import distributions
 from tensonde.train.tuning.trial import Outcome, Running
 
 
@@ -42,7 +41,7 @@ def optimise_on_ray(
         options: dict[str, Any] = {"address": address} if address else {"num_cpus": jobs, "include_dashboard": False}
         ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **options)
     mode = "min" if settings.metric.direction == "minimize" else "max"
-    space = distributions({parameter.name: parameter for parameter in settings.parameters})
+    space = settings.space(numbers=settings.calls_function)
     first = 1 + max((trial.number for trial in study.get_trials(deepcopy=False)), default=-1)
     place, here = folder.absolute(), os.getcwd()
     teller = _teller(tune, study, space, told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,15 @@ class Settings:
     """The script (or `script.py:function`) and the arguments that do not change."""
     parameters: tuple[Parameter, ...]
     metric: Metric
+
+    @property
+    def calls_function(self) -> bool:
+        """The target is `script.py:function`."""
+        return ":" in os.path.basename(self.target[0])
+
+    def space(self, *, numbers: bool) -> dict[str, Any]:
+        """Optuna's distributions by name; see `Parameter.distribution`."""
+        return {parameter.name: parameter.distribution(numbers=numbers) for parameter in self.parameters}
 
     def keep(self, folder: Path) -> None:
         """Writes them, or compares with what is there. Raises UsageError where they differ."""

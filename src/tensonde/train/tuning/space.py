@@ -8,7 +8,6 @@ batch=choice:32,64      one of these
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +42,12 @@ class Parameter:
             return Parameter(name, kind, choices=choices, environment=environment)
         return _numbers(text, name, kind, rest.split(":"), environment)
 
-    def distribution(self) -> Any:
-        """Optuna's word for it."""
+    def distribution(self, *, numbers: bool = False) -> Any:
+        """Optuna's word for it. `numbers`: choices that look like numbers are numbers, as a function is given them."""
         from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
         if self.kind == "choice":
-            return CategoricalDistribution(self.choices)
+            return CategoricalDistribution([number(choice) for choice in self.choices] if numbers else self.choices)
         if self.kind in ("int", "logint"):
             return IntDistribution(int(self.low), int(self.high), log=self.kind == "logint", step=self.step)
         return FloatDistribution(self.low, self.high, log=self.kind == "log")
@@ -82,8 +81,14 @@ def _numbers(text: str, name: str, kind: str, words: list[str], environment: boo
     return Parameter(name, kind, low, high, step, environment=environment)
 
 
-def distributions(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
-    return {name: parameter.distribution() for name, parameter in parameters.items()}
+def number(text: str) -> Any:
+    """The number that a word stands for, or the word."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def words(value: Any) -> str:

@@ -188,7 +188,7 @@ def command_of(settings: Settings, values: dict[str, Any]) -> tuple[list[str], d
             given = [word.replace(mark, text) for word in given]
         else:
             rest += [f"--{parameter.name}", text]
-    if ":" in os.path.basename(script):
+    if settings.calls_function:
         return [sys.executable, "-m", "tensonde.train.tuning.called", script, *given, *rest], environment
     return [sys.executable, script, *given, *rest], environment
 
