@@ -16,22 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 from fuzz_commands import FILE_COMMANDS, RUN_COMMANDS, fill, no_longer_than, run
-from fuzz_material import make
 from fuzz_mutations import mutate
 
-from launch import Foundry
 from tensonde.errors import SyntaxProblem, UsageError
 from tensonde.store.bundles import read_bundle
 from tensonde.watch.parse import watchpoint
 
 ROUNDS = 12
-
-
-@pytest.fixture(scope="session")
-def base(foundry: Foundry, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("whole")
-    make(foundry, made)
-    return made
 
 
 @pytest.fixture(autouse=True)
@@ -276,3 +267,14 @@ def test_a_session_of_a_newer_format_is_told(base: Path, tmp_path: Path) -> None
 def test_one_npy_file_is_converted(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", np.arange(6.0))
     assert run(["convert", str(tmp_path / "one.npy"), str(tmp_path / "two.safetensors")])[0] == 0
+
+
+def test_a_dtype_that_is_unknown_here(tmp_path: Path) -> None:
+    known = safetensors(
+        tmp_path / "a.safetensors", b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}', bytes(8)
+    )
+    other = safetensors(
+        tmp_path / "b.safetensors", b'{"a": {"dtype": "X9", "shape": [2], "data_offsets": [0, 8]}}', bytes(8)
+    )
+    assert run(["compare", str(known), str(other)])[0] == 1
+    assert run(["ckpt", str(known), str(other)])[0] == 0

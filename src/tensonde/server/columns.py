@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tensonde.digest.layout import EXPONENT_BINS
+from tensonde.errors import RecordingError
 from tensonde.store.format import LIVE
 from tensonde.store.tables import StoredTable
 
@@ -102,6 +103,7 @@ class StoredSegment(Indexed):
         super().__init__()
         self._table, self._number, self._serial = table, number, next(_serial)
         self._whole = table.segment(number, table.schema.names) if growing else None
+        self._rows: int | None = None
 
     def column(self, name: str) -> Array:
         return SHELF.get((self._serial, name), lambda: self._read(name))
@@ -110,9 +112,18 @@ class StoredSegment(Indexed):
         table = self._whole if self._whole is not None else self._table.segment(self._number, [name])
         column = table[name].combine_chunks()
         if name == "exponents":
-            values: Array = np.asarray(column.flatten()).reshape(-1, EXPONENT_BINS)
-            return values
-        array: Array = np.asarray(column)
+            array: Array = np.asarray(column.flatten()).reshape(-1, EXPONENT_BINS)
+        else:
+            array = np.asarray(column)
+        if self._rows is None:
+            self._rows = len(array)
+        elif self._rows != len(array):  # a part of this column is damaged: rows no longer fit together
+            self._whole = self._table.segment(self._number, self._table.schema.names)
+            self._rows = self._index = None
+            self.forget()
+            raise RecordingError(
+                f"segment {self._number} of the digests is damaged; load again to see what is left of it."
+            )
         return array
 
     def forget(self) -> None:

@@ -9,6 +9,8 @@ import msgspec
 import numpy as np
 from fastapi import Response
 
+from tensonde.store.files import dump_json
+
 Array = np.ndarray[Any, Any]
 
 
@@ -58,4 +60,7 @@ class Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return msgspec.json.encode(content, order=None)
+        try:
+            return msgspec.json.encode(content, order=None)
+        except UnicodeEncodeError:  # half of a character, in a file name or a damaged recording
+            return dump_json(content)

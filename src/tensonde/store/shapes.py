@@ -38,7 +38,12 @@ def shaped(
         elif isinstance(wanted, Mapping) and isinstance(value, dict):
             found[key] = shaped(value, wanted, problem, f"{where}{key}.")
         elif isinstance(wanted, list) and isinstance(value, list) and all(isinstance(item, dict) for item in value):
-            found[key] = [shaped(item, wanted[0], problem, f"{where}{key}[{k}].") for k, item in enumerate(value)]
+            items = [shaped(item, wanted[0], problem, f"{where}{key}[{k}].") for k, item in enumerate(value)]
+            found[key] = [item for item in items if all(item.get(name) is not None for name in wanted[0])]
+            if len(found[key]) < len(items):
+                problem(
+                    f"{where}{key} has {len(items) - len(found[key])} entries that are not whole, which are left out"
+                )
         elif not isinstance(wanted, Mapping | list) and _fits(value, wanted):
             found[key] = value
         else:
