@@ -119,7 +119,7 @@ class Conversation:
                 continue
             except KeyboardInterrupt:
                 now = time.monotonic()
-                if now - self._interrupted < AGAIN_SECONDS:
+                if not self.terminal.interactive or now - self._interrupted < AGAIN_SECONDS:
                     self.terminal.text("left; the training goes on")
                     return False
                 self._interrupted = now
@@ -175,6 +175,8 @@ class Conversation:
             except EOFError:
                 return None
             except KeyboardInterrupt:
+                if not self.terminal.interactive:
+                    return None
                 self.terminal.text("")
                 continue
             if prompt is not None:

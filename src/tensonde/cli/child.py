@@ -6,10 +6,13 @@ Imported at the start of every Python process of a run, most of which never trai
 from __future__ import annotations
 
 import atexit
+import contextlib
+import functools
 import logging
 import os
 import sys
-from types import TracebackType
+from collections.abc import Callable
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tensonde.log import set_up_log
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from tensonde.session.agent import Agent
 
 _failure: dict[str, Any] | None = None
+_closed: list[Eager] = []
+_interrupted = False
+"""Ctrl-C ends the program: nobody caught the KeyboardInterrupt."""
 
 
 def start(options: Options | None = None) -> None:
@@ -112,8 +118,7 @@ def _open(options: Options) -> Eager | None:
             options.debug or options.on_hit == "pause" or any(action == "pause" for *_, action in options.watches)
         ):
             _attach_console(eager, options)
-        pid = os.getpid()
-        atexit.register(_close, eager, pid, agent)
+        _at_the_end(functools.partial(_close, eager, os.getpid(), agent))
         sys.excepthook = _noting(sys.excepthook, eager)
         return eager
     except Exception as problem:
@@ -162,7 +167,20 @@ def _attach_console(eager: Eager, options: Options) -> None:
     eager.refresh()
 
 
+def _at_the_end(close: Callable[[], None]) -> None:
+    """When the interpreter ends; or, in a child that multiprocessing has forked, which leaves by `os._exit`, when its task does."""
+    atexit.register(close)
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is not None and multiprocessing.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, close, exitpriority=0)
+
+
 def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
+    if eager in _closed:
+        return
+    _closed.append(eager)
     from tensonde.adapters.torch import install
 
     install.withdraw()
@@ -187,6 +205,8 @@ def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
             agent.close({"exception": _failure})
     except Exception as problem:
         eager.session.guard.contain("leaving the hub", problem)
+    if _interrupted:
+        _end_as_interrupted()
 
 
 def _noting(hook: Any, eager: Eager) -> Any:
@@ -224,8 +244,9 @@ def _note(
     hook: Any, eager: Eager, kind: type[BaseException], problem: BaseException, trace: TracebackType | None
 ) -> None:
     """The traceback comes first: what there is to find out may take a forward pass."""
-    global _failure
+    global _failure, _interrupted
     whole = trace
+    _interrupted = issubclass(kind, KeyboardInterrupt) and _went_to_the_top(trace)
     try:
         from tensonde.adapters.torch.failure import describe, trim
 
@@ -241,3 +262,22 @@ def _note(
             eager.facts.write()
     except Exception as second:
         eager.session.guard.contain("describing an exception", second)
+    if _interrupted:
+        _end_as_interrupted()
+
+
+def _went_to_the_top(trace: TracebackType | None) -> bool:
+    """No frame of the program is left; it was not the program itself that called `sys.excepthook`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if trace is None or frame is trace.tb_frame:
+            return False
+        frame = frame.f_back
+    return True
+
+
+def _end_as_interrupted() -> None:
+    """Python ends by SIGINT where nobody caught the KeyboardInterrupt. It keeps that in a flag, which every `exec` of a
+    text clears, and such may well run at the end (a dataclass that is imported); one that raises it sets the flag again."""
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")

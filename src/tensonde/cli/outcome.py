@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -17,7 +18,7 @@ from tensonde.model.finding import Finding
 from tensonde.page.excerpt import excerpt
 from tensonde.store.bundles import bundles_in
 from tensonde.store.claim import note_exit
-from tensonde.store.reader import Recording
+from tensonde.store.reader import Rank, Recording
 from tensonde.store.writer import write_findings
 
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -27,15 +28,18 @@ _MOST_FACTS = 8
 def finish(folder: Path, code: int, *, quiet: bool, verbose: bool = False) -> dict[str, Any]:
     """The report of a run that ended with this exit code."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
+    with contextlib.suppress(OSError, ValueError):
+        note_exit(folder, code)
     try:
         recording = Recording.open(folder)
     except RecordingError as problem:
         console.print(f"tensonde: {problem}", markup=False)
         return {"exit": {"code": code, "exception": None}, "findings": []}
+    for rank in recording.ranks:
+        rank.exit_code = code
     findings = diagnose(recording)
     outcome = report(recording, findings, exit_code=code)
     try:
-        note_exit(folder, code)
         for rank in recording.ranks:
             write_findings(rank.folder, [finding for finding in findings if finding.rank == rank.rank])
         (folder / "report.json").write_text(json.dumps(outcome, indent=2) + "\n")
@@ -82,6 +86,8 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
         console.print(f"tensonde: not watched: {name} ({why})", markup=False)
     for problem in recording.problems[:3]:
         console.print(f"tensonde: {problem}", markup=False)
+    for text in endings(recording):
+        console.print(f"tensonde: {text}", markup=False)
     show_findings(console, findings, verbose=verbose)
     if not findings:
         console.print("tensonde: no problem found", markup=False)
@@ -93,6 +99,36 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
             markup=False,
         )
     console.print(f"tensonde: recording {where}  (tensonde show {where})", style="dim", markup=False)
+
+
+def endings(recording: Recording) -> list[str]:
+    """What ended the processes that did not come to their own end, or that the user ended."""
+    told: dict[str, list[int]] = {}
+    for rank in recording.ranks:
+        told.setdefault(ending_line(rank), []).append(rank.rank)
+    told.pop("", None)
+    if len(recording.ranks) == 1:
+        return list(told)
+    return [f"rank {', '.join(map(str, ranks))}: {text}" for text, ranks in told.items()]
+
+
+def ending_line(rank: Rank) -> str:
+    """`SIGTERM (terminated) ended the program in step 12, at train.py:20`; "" for a usual end, or where a finding says it."""
+    raised = (rank.session.get("exit") or {}).get("exception") or {}
+    if raised.get("type") == "KeyboardInterrupt":
+        line = raised.get("source")
+        at = f", at {line['file']}:{line['line']}" if line else ""
+        return f"Ctrl-C ended the program in step {raised.get('step')}{at}"
+    ending = rank.ending
+    if ending is None or ending.is_crash or ending.signal == "SIGKILL":
+        return ""
+    parts = [f"{ending.how} ended the program"]
+    if ending.step is not None:
+        parts.append(f" in step {ending.step}")
+    if ending.source is not None:
+        at = "after a call" if not ending.stack and not ending.how.startswith("os.") else "at"
+        parts.append(f", {at} {ending.source}" if at == "at" else f", {at} of {ending.module} at {ending.source}")
+    return "".join(parts)
 
 
 def show_findings(console: Console, findings: list[Finding], *, verbose: bool = False) -> None:

@@ -107,7 +107,7 @@ def run_target(
         dump=dump_of(dump_sites, dump_steps, dump_config, folder),
         hub=hub.address.link if hub is not None and hub.address is not None else "",
     )
-    code = supervise(command, options, extra=BLOCKING if blocking else None)
+    code = supervise(command, options, extra=BLOCKING if blocking else None, faithful=True)
     outcome = finish(folder, code, quiet=quiet, verbose=verbose)
     if options.dump is not None and not quiet:
         told(options.dump)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,8 @@ def tune_command(
 
     opened = open_study(folder, settings, sampler=sampler, pruner=pruner, seed=seed)
     _announce(settings, folder, engine)
-    interrupted = False
+    interrupted = 0
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         if engine == "ray":
             from tensonde.train.tuning.ray_tune import optimise_on_ray
@@ -90,12 +92,21 @@ def tune_command(
                     opened, settings, folder, trials=trials, jobs=jobs, told=_Line(opened, settings), shown=status.show,
                     timeout=timeout,
                 )  # fmt: skip
-    except KeyboardInterrupt:
-        interrupted = True
+    except KeyboardInterrupt as problem:
+        interrupted = signal.SIGTERM if isinstance(problem, _Terminated) else signal.SIGINT
         click.echo("tensonde: interrupted; the same command goes on from here", err=True)
     _finish(opened, settings, folder, as_json)
     if interrupted:
-        sys.exit(130)
+        sys.exit(128 + interrupted)
+
+
+class _Terminated(KeyboardInterrupt):
+    """By SIGTERM."""
+
+
+def _terminated(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one is not waited for
+    raise _Terminated
 
 
 def _settings(

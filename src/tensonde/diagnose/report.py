@@ -7,7 +7,7 @@ from typing import Any
 
 from tensonde.model.finding import Finding
 from tensonde.store.codec import finding_out
-from tensonde.store.reader import Recording
+from tensonde.store.reader import Rank, Recording
 from tensonde.version import __version__
 
 SCHEMA = 1
@@ -29,7 +29,7 @@ def report(recording: Recording, findings: Sequence[Finding], *, exit_code: int 
             "ranks": len(ranks),
             "recording": str(recording.path),
         },
-        "exit": {"code": exit_code, "exception": exception},
+        "exit": {"code": exit_code, "exception": exception, "ended_by": ended_by(ranks)},
         "steps": first.get("steps"),
         "overhead": {
             "ratio": overhead.get("ratio"),
@@ -39,3 +39,21 @@ def report(recording: Recording, findings: Sequence[Finding], *, exit_code: int 
         "coverage": first.get("coverage"),
         "findings": [finding_out(finding) for finding in findings],
     }
+
+
+def ended_by(ranks: Sequence[Rank]) -> dict[str, Any] | None:
+    """What ended the first process that did not come to the end of its program, and where it was."""
+    for rank in ranks:
+        ending = rank.ending
+        if ending is not None:
+            source = ending.source
+            return {
+                "what": ending.how,
+                "signal": ending.signal or None,
+                "rank": rank.rank,
+                "step": ending.step,
+                "last_module": ending.module or None,
+                "source": None if source is None else {"file": source.file, "line": source.line, "code": source.code},
+                "stack": [str(frame) for frame in ending.stack],
+            }
+    return None

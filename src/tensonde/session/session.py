@@ -28,6 +28,7 @@ from tensonde.session.guard import Guard
 from tensonde.session.options import Options
 from tensonde.session.policy import Policy
 from tensonde.session.steps import Steps
+from tensonde.store.whereabouts import WhereaboutsFile
 from tensonde.store.writer import RecordingWriter
 from tensonde.watch.engine import Engine
 from tensonde.watch.parse import watchpoint as parse_watchpoint
@@ -51,6 +52,7 @@ class Session:
         self.options = options
         self.rank = rank
         self.writer = RecordingWriter(folder, dict(facts))
+        self.whereabouts = WhereaboutsFile(folder)
         self.guard = Guard(self.writer.event)
         self.steps = Steps()
         self.policy = Policy(options.budget, watched=bool(options.watches))
@@ -302,6 +304,7 @@ class Session:
         self.steps.advance()
         self.steps.begun = behind
         self.block.step = self.steps.step
+        self.whereabouts.step(self.steps.step)
         if step == 0 and self.rank == 0:
             self._warn_of_idle_watchpoints()
         if len(self.block) > CAPACITY // 2 or now - self._last_flush > FLUSH_NS:

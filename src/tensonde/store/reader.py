@@ -22,6 +22,7 @@ from tensonde.store import format as fmt
 from tensonde.store.codec import finding_in, hit_in, site_in
 from tensonde.store.damage import reason
 from tensonde.store.documents import json_lines, json_objects, read_json
+from tensonde.store.ending import Ending, ending_of
 from tensonde.store.graphs import FOLDER as GRAPHS
 from tensonde.store.graphs import read_graph
 from tensonde.store.liveness import alive
@@ -31,6 +32,7 @@ from tensonde.store.tables import StoredTable
 from tensonde.store.traces import FOLDER as TRACES
 from tensonde.store.traces import read_trace
 from tensonde.store.values import Value, load_value, read_header
+from tensonde.store.whereabouts import read_whereabouts
 
 Read = TypeVar("Read")
 Steps = range | tuple[int, int] | None
@@ -45,16 +47,19 @@ class Rank:
     skipped, and `problems` says what and why.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, exit_code: int | None = None) -> None:
+        """`exit_code` is that of the whole run, where it is over."""
         self.folder = folder
         self.name = folder.name
+        self.exit_code = exit_code
         self.problems: list[str] = []
         self._digests = StoredTable(folder / fmt.DIGESTS, fmt.DIGEST_SCHEMA, self._problem)
         self._scalars = StoredTable(folder / fmt.SCALARS, fmt.SCALAR_SCHEMA, self._problem)
 
     @cached_property
     def session(self) -> dict[str, Any]:
-        """The facts of session.json; {} when it is missing or damaged."""
+        """The facts of session.json; {} when it is missing or damaged. Of a session that was not closed, `steps` is how far it
+        has come."""
         found: dict[str, Any] = self._document(fmt.SESSION, lambda path: read_json(path, dict), {}, missing=True)
         version = found.get("format", fmt.FORMAT_VERSION)
         if not isinstance(version, int) or version > fmt.FORMAT_VERSION:
@@ -62,6 +67,10 @@ class Rank:
                 f"{self.name}/{fmt.SESSION} is of format {version!r:.40}, and this Tensonde reads up to {fmt.FORMAT_VERSION}; "
                 "upgrade Tensonde to read all of it"
             )
+        if not found.get("closed") and "steps" not in found:
+            where = read_whereabouts(self.folder)
+            if where is not None:
+                found["steps"] = where.step
         return shaped(found, SESSION_SHAPE, lambda text: self._problem(f"{self.name}/{fmt.SESSION}: {text}"))
 
     @property
@@ -81,6 +90,15 @@ class Rank:
     @property
     def state(self) -> str:
         return "finished" if self.closed else "live" if self.live else "killed"
+
+    @property
+    def ending(self) -> Ending | None:
+        """What ended the process, where its program did not end by itself."""
+        if self.live:
+            return None
+        cwd = self.session.get("cwd")
+        code = self.exit_code
+        return ending_of(self.folder, closed=self.closed, exit_code=code, cwd=cwd if isinstance(cwd, str) else "")
 
     @property
     def seconds(self) -> float | None:
@@ -214,7 +232,9 @@ class Recording:
             )
         told: list[str] = []
         manifest = shaped(manifest, MANIFEST_SHAPE, lambda text: told.append(f"{fmt.MANIFEST}: {text}"))
-        ranks = [Rank(entry) for entry in _rank_folders(folder) if only in (None, entry.name)]
+        code = manifest.get("exit_code")
+        code = code if isinstance(code, int) else None
+        ranks = [Rank(entry, code) for entry in _rank_folders(folder) if only in (None, entry.name)]
         opened = cls(folder, manifest, sorted(ranks, key=lambda rank: (rank.rank, rank.name)))
         opened._problems += told
         return opened

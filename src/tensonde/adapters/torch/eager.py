@@ -6,6 +6,7 @@ through unobserved and are counted. Hooks never change a value and never keep a 
 
 from __future__ import annotations
 
+import sys
 import weakref
 from math import nan
 from threading import get_ident
@@ -22,7 +23,7 @@ from tensonde.adapters.torch.dump import Dump
 from tensonde.adapters.torch.entry import Entry
 from tensonde.adapters.torch.explain.latest import LatestCall
 from tensonde.adapters.torch.facts import Facts
-from tensonde.adapters.torch.frames import user_line
+from tensonde.adapters.torch.frames import user_frame, user_line
 from tensonde.adapters.torch.graph.graphs import Graphs
 from tensonde.adapters.torch.hooks import hook
 from tensonde.adapters.torch.modes import settle, unseen
@@ -134,6 +135,7 @@ class Eager:
             self.set_phase(Phase.FORWARD)
         if id(module) not in self.entries:
             self.meet_root(module)
+        self._note_whereabouts(module)
         if self.tracer is not None:
             if self.twin is not None:
                 self.twin.weights()
@@ -147,6 +149,14 @@ class Eager:
         if self.session.steps.before_forward():
             with unseen():
                 self.by_hand.forward_begins()
+
+    def _note_whereabouts(self, root: nn.Module) -> None:
+        """Should the process be killed from here on, this is what ran last."""
+        entry, whereabouts = self.entries.get(id(root)), self.session.whereabouts
+        if entry is not None and whereabouts.is_news(self.step, entry.name):
+            frame = user_frame(sys._getframe(1))
+            if frame is not None:
+                whereabouts.called(self.step, entry.name, frame.f_code.co_filename, frame.f_lineno)
 
     def left(self, entry: Entry, out: Any) -> None:
         """A module gave `out`. Called for every call while something is wanted of modules."""

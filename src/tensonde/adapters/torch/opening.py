@@ -16,6 +16,7 @@ from tensonde.adapters.torch.eager import Eager
 from tensonde.adapters.torch.frames import display_path
 from tensonde.digest import kernel_name
 from tensonde.session.dump.settings import DumpSettings
+from tensonde.session.ending import prepare_for_the_end
 from tensonde.session.options import Options
 from tensonde.session.session import Session
 from tensonde.store.claim import claim_rank
@@ -40,7 +41,9 @@ def open_eager(options: Options) -> Eager:
         "kernel": kernel_name(),
         "options": {"budget": options.budget, "watches": [list(watch) for watch in options.watches]},
     }
-    eager = Eager(Session(options, folder, facts, rank=rank))
+    session = Session(options, folder, facts, rank=rank)
+    prepare_for_the_end(folder, session.whereabouts)
+    eager = Eager(session)
     if options.dump is not None:
         open_dump(eager, options.dump, rank)
     return eager

@@ -65,6 +65,8 @@ class Console:
             assert plan is None or isinstance(plan, Resume)
             return plan
         except KeyboardInterrupt:
+            if not terminal.interactive:
+                raise
             terminal.text("")
         except EOFError:
             return detach(context, "")

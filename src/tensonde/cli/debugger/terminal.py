@@ -103,7 +103,7 @@ def _has_colour(sink: TextIO) -> bool:
 def open_terminal(complete: Callable[[str], tuple[int, list[str]]]) -> Terminal:
     """The user's terminal, with editing and completion; other standard input is read line by line."""
     source, errors = sys.__stdin__, sys.__stderr__ or sys.stderr
-    if source is not None and _isatty(source):
+    if source is not None and at_a_terminal():
         from tensonde.cli.debugger.prompt import PromptReader
 
         sink = errors
@@ -113,9 +113,10 @@ def open_terminal(complete: Callable[[str], tuple[int, list[str]]]) -> Terminal:
     return Terminal(errors, ScriptReader(source, errors), interactive=False)
 
 
-def _isatty(stream: TextIO) -> bool:
+def at_a_terminal() -> bool:
+    """Whether a person types."""
     try:
-        return stream.isatty()
+        return sys.__stdin__ is not None and sys.__stdin__.isatty()
     except ValueError:  # closed
         return False
 

@@ -61,6 +61,8 @@ def optimise(
                     told(tell(study, trial, outcome), outcome)
     finally:
         for _, process in running.values():
+            process.tell_to_end()
+        for _, process in running.values():
             process.stop("pruned")
 
 

@@ -127,13 +127,17 @@ class Running:
                 return self.stop("broken", finding)
         return None
 
+    def tell_to_end(self, number: int = signal.SIGTERM) -> None:
+        """The process and its children."""
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            pass
+
     def stop(self, state: State, finding: str = "") -> Outcome:
         """Ends the process and its children."""
         for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, None)):
-            try:
-                os.killpg(self.process.pid, number)
-            except ProcessLookupError:
-                pass
+            self.tell_to_end(number)
             try:
                 self.process.wait(patience)
                 break
