@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tensonde.errors import UsageError
 from tensonde.session.dump.iterations import parse_iterations
 from tensonde.session.options import GraphMode, Options, parse_budget, parse_size
 from tensonde.store.claim import create_run
+from tensonde.store.resolve import RUNS
 
 BLOCKING = {
     "CUDA_LAUNCH_BLOCKING": "1",
@@ -79,18 +81,12 @@ def run_target(
         check_writable(Path(report_file))
     verified = parse_iterations(verify_steps, key="--verify-steps") if verify_steps is not None else None
     check_dump(dump_sites, dump_steps, dump_config)
-    parent, name = (record.parent, record.name) if record is not None else (Path(".tensonde") / "runs", None)
-    try:
-        folder = create_run(parent, name, {"script": script, "argv": list(target[1:])})
-    except OSError as problem:
-        raise UsageError(
-            f"the recording cannot be made in {parent}: {problem.strerror}; choose another with --record."
-        ) from None
+    folder = new_run(record, {"script": script, "argv": list(target[1:])})
     hub = None
     if ui:
         from tensonde.cli.hub import CompanionHub
 
-        hub = CompanionHub(parent)
+        hub = CompanionHub(folder.parent)
     options = Options(
         run=str(folder.absolute()),
         watches=points,
@@ -119,6 +115,25 @@ def run_target(
     if hub is not None:
         hub.stay()
     return code
+
+
+def new_run(record: Path | None, manifest: dict[str, object]) -> Path:
+    """The folder that was asked for, or a new one in `.tensonde/runs`. Where nothing can be written there, the training is
+    worth more than the place of its recording: it goes to a temporary folder."""
+    parent = record.parent if record is not None else RUNS
+    try:
+        return create_run(parent, record.name if record is not None else None, manifest)
+    except (OSError, UsageError) as problem:
+        why = (problem.strerror or str(problem)) if isinstance(problem, OSError) else str(problem)
+        if record is not None:
+            if isinstance(problem, UsageError):
+                raise
+            raise UsageError(
+                f"the recording cannot be made in {parent}: {why}; choose another place with --record."
+            ) from None
+        elsewhere = Path(tempfile.mkdtemp(prefix="tensonde-"))
+        click.echo(f"tensonde: nothing can be recorded in {parent} ({why}); the recording goes to {elsewhere}", err=True)
+        return create_run(elsewhere, None, manifest)
 
 
 def check_writable(path: Path) -> None:
