@@ -43,10 +43,14 @@ def breakpoint() -> None:
 
 
 def view(thing: Any = ".", *, height: int = 640) -> Any:
-    """A recording (its path, its name, or opened) or a trace, to look at in a notebook: `view(".tensonde/runs/demo")`.
+    """A recording (its path, its name, or opened), a trace or an inspection, to look at in a notebook: `view(".tensonde/runs/demo")`.
 
-    The last expression of a cell shows it; `.save("report.html")` writes the same page to a file.
+    The last expression of a cell shows it; `.save("report.html")` writes the same page to a file. Of a run that still goes
+    on, what was recorded until now is diagnosed and shown.
     """
+    eager = _session(begin=False)
+    if eager is not None:
+        eager.bring_up_to_date()
     from tensonde.page.notebook import view as show
 
     return show(thing, height=height)

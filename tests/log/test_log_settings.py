@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tensonde.log import set_up_log
 set_up_log()
 for name in ("tensonde.watch", "tensonde.store", "tensonde.session"):
     for level in (10, 20, 30, 40, 50):
-        logging.getLogger(name).log(level, "%s %d", name[6:], level // 10 - 1)
+        logging.getLogger(name).log(level, "%s %d", name.partition(".")[2], level // 10 - 1)
 """
 
 
@@ -154,3 +155,8 @@ def test_a_training_logs_its_beginning_and_its_output_stays(foundry: Foundry, tm
     assert ran.out == "done\n"
     assert "tensonde: info (session): recording to " in ran.err
     assert "tensonde: debug (adapters): installed into torch" in ran.err
+
+
+def test_a_trailing_slash_means_a_folder(tmp_path: Path) -> None:
+    settings = Log.from_environment({"TENSONDE_LOG_FILE": f"{tmp_path / 'logs'}{os.sep}"})
+    assert settings.file == tmp_path / "logs" / "tensonde.log"

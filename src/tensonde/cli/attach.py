@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tensonde.cli.echo import echo
 from tensonde.errors import UsageError
 from tensonde.protocol.address import Address, from_environment, read_note
 from tensonde.protocol.client import Client, HubError, Live, Remote
@@ -32,9 +33,9 @@ def attach(url: str | None, run: str | None, rank: str | None, listing: bool) ->
     places = live_places(client)
     if listing:
         for found, state in places:
-            click.echo(f"{found['id']}  {found['name']}  {state['name']}  {state['state']} at step {state['step']}")
+            echo(f"{found['id']}  {found['name']}  {state['name']}  {state['state']} at step {state['step']}")
         if not places:
-            click.echo("no training is connected", err=True)
+            echo("no training is connected", err=True)
         return
     chosen, state = choose(places, run, rank)
     with client.live((chosen["id"], state["name"])) as live:

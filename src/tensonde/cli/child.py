@@ -120,6 +120,7 @@ def _open(options: Options) -> Eager | None:
             _attach_console(eager, options)
         _at_the_end(functools.partial(_close, eager, os.getpid(), agent))
         sys.excepthook = _noting(sys.excepthook, eager)
+        _at_the_end_of_cells(eager.bring_up_to_date)
         return eager
     except Exception as problem:
         if os.environ.get("TENSONDE_STRICT") == "1":
@@ -175,6 +176,14 @@ def _at_the_end(close: Callable[[], None]) -> None:
         from multiprocessing.util import Finalize
 
         Finalize(None, close, exitpriority=0)
+
+
+def _at_the_end_of_cells(write: Callable[[], None]) -> None:
+    """In a notebook the process waits between cells, and what a cell has recorded is looked at meanwhile."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        shell.events.register("post_run_cell", lambda *_: write())
 
 
 def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:

@@ -9,6 +9,7 @@ import click
 from rich.text import Text
 
 from tensonde.cli.choosing import chosen
+from tensonde.cli.echo import echo
 from tensonde.cli.progress import progress_of
 from tensonde.cli.screen import console as screen
 from tensonde.cli.screen import print_json, table
@@ -174,4 +175,4 @@ def _flags(facts: Statistics) -> Text:
 
 def _problems(source: TensorSource) -> None:
     for problem in source.problems:
-        click.echo(f"tensonde: {problem}", err=True)
+        echo(f"tensonde: {problem}", err=True)

@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from tensonde.cli.dumping import INNER
 from tensonde.cli.progress import progress_of
+from tensonde.cli.screen import Screen, error_console
 from tensonde.cli.twins import Twins, Wish
 from tensonde.cli.verdict import show_verdict
 from tensonde.compare.judge import judge
@@ -70,7 +70,7 @@ def compare(
     tensonde compare dump/torch dump/mindspore --map names.yaml --engine ray
     """
     chosen = read_map(map_file) if map_file is not None else {}
-    say = Console(stderr=True, highlight=False, soft_wrap=True, style="dim")
+    say = error_console(style="dim")
     if targets:
         if things or len(targets) != 2:
             raise UsageError("give two scripts, each with its own --run, or two recordings, dumps or checkpoints.")
@@ -125,5 +125,5 @@ def finish(verdict: Verdict, *, as_json: bool, page: Path | None) -> None:
     if as_json:
         click.echo(json.dumps(verdict.document(), indent=2))
     else:
-        show_verdict(Console(highlight=False, soft_wrap=True), verdict)
+        show_verdict(Screen(highlight=False, soft_wrap=True), verdict)
     sys.exit(verdict.exit_code)

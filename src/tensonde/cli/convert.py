@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tensonde.cli.choosing import chosen
+from tensonde.cli.echo import echo
 from tensonde.cli.progress import progress_of
 from tensonde.errors import UsageError
 from tensonde.store.converting.convert import convert, format_of
@@ -56,7 +57,7 @@ def convert_command(
     with progress_of("converting", total) as advance:
         size = convert(opened, entries, target, form, widen=widen, progress=advance)
     for problem in opened.problems:
-        click.echo(f"tensonde: {problem}", err=True)
+        echo(f"tensonde: {problem}", err=True)
     if as_json:
         done = {
             "source": str(source),
@@ -68,4 +69,4 @@ def convert_command(
         }
         click.echo(json.dumps({**done, "problems": opened.problems}))
     else:
-        click.echo(f"{len(entries)} tensors, {size / 1e6:,.1f} MB, to {target}")
+        echo(f"{len(entries)} tensors, {size / 1e6:,.1f} MB, to {target}")

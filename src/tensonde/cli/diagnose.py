@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from tensonde.cli.outcome import grouped, show_finding
+from tensonde.cli.screen import Screen
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.diagnose.report import report
 from tensonde.store.reader import Recording
 
 
 @click.command("diagnose")
-@click.argument("recording", type=click.Path(path_type=Path), default=Path(".tensonde"))
+@click.argument("recording", type=click.Path(path_type=Path), default=Path())
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 def diagnose_command(recording: Path, as_json: bool) -> None:
     """Findings of a recording, again. Exit code 1 when there is an error or a warning.
@@ -30,7 +30,7 @@ def diagnose_command(recording: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report(opened, findings, exit_code=None), indent=2))
     else:
-        console = Console(highlight=False)
+        console = Screen(highlight=False)
         for finding, depth in grouped(findings):
             show_finding(console, finding, indent=2 * depth)
         if not findings:

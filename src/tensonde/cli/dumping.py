@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import click
-
+from tensonde.cli.echo import echo
 from tensonde.errors import UsageError
 from tensonde.session.dump.settings import DumpSettings, from_command_line, from_file
 
@@ -78,4 +77,4 @@ def told(settings: dict[str, Any]) -> None:
         line += f"; the training waited {waited:.1f} s for the disk"
     if lost:
         line += f"; {lost} tensors were lost"
-    click.echo(line, err=True)
+    echo(line, err=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tensonde.cli.completion import complete_recording
+from tensonde.cli.echo import echo
 
 FORMATS = ("tensorboard", "wandb", "csv", "parquet")
 WHAT = ("scalars", "digests", "sites", "hits", "findings", "events")
@@ -68,5 +69,5 @@ def export(
     except OSError as problem:
         raise UsageError(f"{destination} cannot be written: {problem}") from None
     for problem_text in opened.problems[:3]:
-        click.echo(f"tensonde: {problem_text}", err=True)
-    click.echo(f"tensonde: {count} {'rows' if chosen in ('csv', 'parquet') else 'numbers'} to {destination}", err=True)
+        echo(f"tensonde: {problem_text}", err=True)
+    echo(f"tensonde: {count} {'rows' if chosen in ('csv', 'parquet') else 'numbers'} to {destination}", err=True)

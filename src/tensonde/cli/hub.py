@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
-
+from tensonde.cli.echo import echo
 from tensonde.protocol.address import Address, from_environment, read_note
 from tensonde.protocol.client import Client, HubError
 
@@ -22,7 +21,7 @@ class CompanionHub:
         self._own: subprocess.Popen[str] | None = None
         self.address = self._join() or self._start(folder)
         if self.address is not None:
-            click.echo(f"tensonde: the UI is at {self.address.link}", err=True)
+            echo(f"tensonde: the UI is at {self.address.link}", err=True)
 
     def _join(self) -> Address | None:
         for found in (from_environment(), read_note()):
@@ -43,7 +42,7 @@ class CompanionHub:
             noted = json.loads(line)
             return Address(noted["url"], noted["token"])
         except (ValueError, KeyError, TypeError):
-            click.echo("tensonde: the hub could not be started; the training runs without the UI.", err=True)
+            echo("tensonde: the hub could not be started; the training runs without the UI.", err=True)
             return None
 
     def stay(self) -> None:
@@ -51,11 +50,11 @@ class CompanionHub:
         if self._own is None or self.address is None:
             return
         if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():
-            click.echo(f"tensonde: the UI stays at {self.address.link}; Ctrl-C ends it", err=True)
+            echo(f"tensonde: the UI stays at {self.address.link}; Ctrl-C ends it", err=True)
             try:
                 self._own.wait()
             except KeyboardInterrupt:
-                click.echo("", err=True)
+                echo("", err=True)
         self.close()
 
     def close(self) -> None:

@@ -7,7 +7,9 @@ from typing import ClassVar
 
 import click
 
+from tensonde.cli.echo import echo
 from tensonde.errors import TensondeError
+from tensonde.model.printable import printable
 from tensonde.version import __version__
 
 
@@ -96,10 +98,11 @@ def main() -> None:
     except click.Abort:
         sys.exit(130)
     except click.ClickException as problem:
+        problem.message = printable(problem.message)  # type: ignore[misc]
         problem.show()
         sys.exit(2)
     except TensondeError as problem:
-        click.echo(f"tensonde: {problem}", err=True)
+        echo(f"tensonde: {problem}", err=True)
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()

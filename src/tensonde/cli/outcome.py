@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from tensonde.cli.covered import coverage_notes, modules_line
+from tensonde.cli.screen import error_console
 from tensonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.places import places_line
 from tensonde.diagnose.report import report
 from tensonde.errors import RecordingError
 from tensonde.model.finding import Finding
@@ -27,7 +31,7 @@ _MOST_FACTS = 8
 
 def finish(folder: Path, code: int, *, quiet: bool, verbose: bool = False) -> dict[str, Any]:
     """The report of a run that ended with this exit code."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = error_console()
     with contextlib.suppress(OSError, ValueError):
         note_exit(folder, code)
     try:
@@ -41,13 +45,24 @@ def finish(folder: Path, code: int, *, quiet: bool, verbose: bool = False) -> di
     outcome = report(recording, findings, exit_code=code)
     try:
         for rank in recording.ranks:
-            write_findings(rank.folder, [finding for finding in findings if finding.rank == rank.rank])
+            write_findings(rank.folder, findings_of(rank, recording, findings))
         (folder / "report.json").write_text(json.dumps(outcome, indent=2) + "\n")
     except (OSError, ValueError) as problem:
         console.print(f"tensonde: the report could not be kept in the recording: {problem}", markup=False)
     if not quiet:
         show(console, recording, findings, verbose=verbose)
     return outcome
+
+
+def findings_of(rank: Rank, recording: Recording, findings: list[Finding]) -> list[Finding]:
+    """Those that are kept with this process: `caused_by` is an index into them. Of several processes with one rank, the first."""
+    if rank is not next(other for other in recording.ranks if other.rank == rank.rank):
+        return []
+    own = [k for k, finding in enumerate(findings) if finding.rank == rank.rank]
+    place = {k: new for new, k in enumerate(own)}
+    return [
+        f if f.caused_by is None else replace(f, caused_by=place.get(f.caused_by)) for f in (findings[k] for k in own)
+    ]
 
 
 def show(console: Console, recording: Recording, findings: list[Finding], *, verbose: bool = False) -> None:
@@ -78,12 +93,12 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
             line += f", every module in {levels.get('full', 0)} of {total} steps"
         if levels.get("rest"):
             line += f", only the loss in {levels['rest']}"
-    coverage = session.get("coverage") or {}
-    if coverage.get("modules"):
-        line += f", {coverage['modules_watched']}/{coverage['modules']} modules"
+    modules = modules_line(session.get("coverage") or {})
+    if modules:
+        line += f", {modules}"
     console.print(line, markup=False)
-    for name, why in list((coverage.get("not_watched") or {}).items())[:3]:
-        console.print(f"tensonde: not watched: {name} ({why})", markup=False)
+    for note in coverage_notes(session):
+        console.print(f"tensonde: {note}", markup=False)
     for problem in recording.problems[:3]:
         console.print(f"tensonde: {problem}", markup=False)
     for text in endings(recording):
@@ -190,6 +205,10 @@ def show_finding(console: Console, finding: Finding, *, indent: int = 0) -> None
     facts = [f"{name} {_fact(value)}" for name, value in finding.evidence.items() if _short(value)]
     if facts:
         console.print(f"{margin}    {', '.join(facts[:_MOST_FACTS])}", style="dim", markup=False)
+    if finding.places:
+        console.print(
+            f"{margin}    the same {len(finding.places)} times: {places_line(finding)}", style="dim", markup=False
+        )
     console.print(f"{margin}    {finding.advice}", markup=False)
 
 
@@ -204,6 +223,8 @@ def _head(finding: Finding, margin: str) -> Text:
     head = Text(margin)
     head.append(f"{finding.severity}: ", style=_COLOURS[finding.severity])
     head.append(finding.title, style="bold")
+    if finding.places:
+        head.append(f"  and {len(finding.places) - 1} more like it")
     if finding.step is not None:
         head.append(f"  (step {finding.step}{f', {finding.phase}' if finding.phase else ''})")
     return head

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensonde.cli.completion import complete_recording
+from tensonde.cli.echo import echo
 from tensonde.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def query(
     opened = [Recording.open(path) for path in paths]
     result = run_query(opened, sql)
     for problem in (problem for recording in opened for problem in recording.problems):
-        click.echo(f"tensonde: {problem}", err=True)
+        echo(f"tensonde: {problem}", err=True)
     if output is not None:
         _write(result, output)
     elif as_json:

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from tensonde.cli.rebuilding import Plan, with_factory, with_script
 from tensonde.cli.replayed import show_replay
-from tensonde.cli.screen import console, print_json
+from tensonde.cli.screen import console, error_console, print_json
 from tensonde.cli.supervise import supervise
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.diagnose.report import report
@@ -30,7 +29,7 @@ RESULT = "replay.json"
 
 
 @click.command()
-@click.argument("source", metavar="BUNDLE|RECORDING", type=click.Path(path_type=Path), default=Path(".tensonde"))
+@click.argument("source", metavar="BUNDLE|RECORDING", type=click.Path(path_type=Path), default=Path())
 @click.option("--step", type=click.IntRange(0), metavar="N", help="The bundle of this step (default: the first).")
 @click.option("--rank", type=click.IntRange(0), metavar="N", help="The bundle of this rank (default: the first).")
 @click.option(
@@ -65,7 +64,7 @@ def replay(
     bundle = find_bundle(source, step, rank)
     document = read_bundle(bundle)
     plan = with_factory(factory) if factory is not None else with_script(bundle, document, script)
-    err = Console(stderr=True, highlight=False, soft_wrap=True)
+    err = error_console()
     err.print(f"tensonde: step {document['step']} ({document['trigger']}): {_said(plan)}", markup=False)  # fmt: skip
     for path in plan.changed[:5]:
         err.print(f"tensonde: {path} has changed since the bundle was made", style="yellow", markup=False)

@@ -12,6 +12,7 @@ import click
 
 from tensonde.cli.configuration import FILE, chosen_action, from_file, watches
 from tensonde.cli.dumping import check_dump, dump_of, told
+from tensonde.cli.echo import echo
 from tensonde.cli.options import training_options
 from tensonde.cli.outcome import finish
 from tensonde.cli.supervise import supervise
@@ -132,7 +133,7 @@ def new_run(record: Path | None, manifest: dict[str, object]) -> Path:
                 f"the recording cannot be made in {parent}: {why}; choose another place with --record."
             ) from None
         elsewhere = Path(tempfile.mkdtemp(prefix="tensonde-"))
-        click.echo(f"tensonde: nothing can be recorded in {parent} ({why}); the recording goes to {elsewhere}", err=True)
+        echo(f"tensonde: nothing can be recorded in {parent} ({why}); the recording goes to {elsewhere}", err=True)
         return create_run(elsewhere, None, manifest)
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from tensonde.model.printable import printable
 from tensonde.store.files import dump_json
 
 PIPED_WIDTH = 240
@@ -20,12 +22,25 @@ PIPED_WIDTH = 240
 it."""
 
 
-def console() -> Console:
+class Screen(Console):
+    """A console that spells out control characters, whatever is printed on it: its own colours are no text."""
+
+    def render(self, renderable: Any, options: Any = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def error_console(**options: Any) -> Screen:
+    """On standard error, for what is said beside the program's own output."""
+    return Screen(stderr=True, highlight=False, soft_wrap=True, **options)
+
+
+def console() -> Screen:
     """A console on the standard output of this moment. rich itself heeds NO_COLOR, FORCE_COLOR and
     COLUMNS."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without these characters shows ?, and nothing fails
-    return Console(highlight=False, width=None if is_terminal() else PIPED_WIDTH)
+    return Screen(highlight=False, width=None if is_terminal() else PIPED_WIDTH)
 
 
 def is_terminal() -> bool:
@@ -48,5 +63,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right
     for name in columns:
         made.add_column(name, justify="right" if name in right else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else escape(cell) for cell in row))
+        made.add_row(*(_cell(cell) for cell in row))
     return made
+
+
+def _cell(cell: str | Text) -> str | Text:
+    """Spelt out before columns are measured."""
+    if isinstance(cell, str):
+        return escape(printable(cell))
+    return cell if printable(cell.plain) == cell.plain else Text(printable(cell.plain), style=cell.style)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensonde.cli.completion import complete_recording, complete_site
+from tensonde.cli.echo import echo
 
 if TYPE_CHECKING:
     from tensonde.model.site import Site
@@ -87,7 +88,7 @@ def _write_page(recording: Recording, page: str, site: str | None, span: str | N
             file.write(html)
     except OSError as problem:
         raise UsageError(f"--html {page}: {problem.strerror or problem}; name a file that can be written.") from None
-    click.echo(f"tensonde: wrote {page}", err=True)
+    echo(f"tensonde: wrote {page}", err=True)
 
 
 def parse_steps(text: str | None) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tensonde.cli.covered import coverage_notes, modules_line
 from tensonde.cli.plot import number, plot, sparkline
 from tensonde.cli.screen import table
 
@@ -44,7 +45,7 @@ def _header(facts: dict[str, Any]) -> Table:
         "duration": duration(facts["seconds"]),
         "exit": _exit(facts["exit"]),
         "overhead": _overhead(facts["overhead"]),
-        "coverage": _coverage(facts["coverage"]),
+        "coverage": _coverage(facts),
     }
     for name, value in entries.items():
         if value:
@@ -77,13 +78,13 @@ def _overhead(entry: Any) -> str:
     return f"{entry['ratio'] - 1:+.1%}{kept}"
 
 
-def _coverage(entry: Any) -> str:
+def _coverage(facts: dict[str, Any]) -> str:
+    entry = facts["coverage"]
     if not isinstance(entry, dict) or "modules" not in entry:
         return _pairs(entry)
-    said = f"{entry.get('modules_watched')}/{entry['modules']} modules, {entry.get('parameters')} parameters"
-    for name, why in list((entry.get("not_watched") or {}).items())[:5]:
-        said += f"\nnot watched: {name} ({why})"
-    return said
+    parameters = entry.get("parameters")
+    said = ", ".join(part for part in (modules_line(entry), f"{parameters} parameters" if parameters else "") if part)
+    return "\n".join([said, *coverage_notes(facts)]).strip()
 
 
 def _pairs(entry: Any) -> str:

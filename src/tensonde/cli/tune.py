@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tensonde.cli.echo import echo
+
 if TYPE_CHECKING:
     from tensonde.train.tuning.settings import Settings
 
@@ -94,7 +96,7 @@ def tune_command(
                 )  # fmt: skip
     except KeyboardInterrupt as problem:
         interrupted = signal.SIGTERM if isinstance(problem, _Terminated) else signal.SIGINT
-        click.echo("tensonde: interrupted; the same command goes on from here", err=True)
+        echo("tensonde: interrupted; the same command goes on from here", err=True)
     _finish(opened, settings, folder, as_json)
     if interrupted:
         sys.exit(128 + interrupted)
@@ -144,7 +146,7 @@ def _settings(
 
 def _announce(settings: Settings, folder: Path, engine: str) -> None:
     space = ", ".join(map(str, settings.parameters))
-    click.echo(
+    echo(
         f"tensonde: {settings.metric.direction} {settings.metric.name} over {space} ({engine}); study {folder}",
         err=True,
     )
@@ -167,7 +169,7 @@ class _Line:
             text = f"{self.metric} {outcome.value:.6g}" + ("  (best so far)" if best else "")
         else:
             text = f"{outcome.state}: {outcome.finding}" if outcome.finding else outcome.state
-        click.echo(f"trial {trial.number:>3}  {outcome.seconds:6.1f} s  {values}  {text}", err=True)
+        echo(f"trial {trial.number:>3}  {outcome.seconds:6.1f} s  {values}  {text}", err=True)
         if outcome.state == "failed":
             self.broken += 1
             finished = [t for t in self.study.get_trials(deepcopy=False) if t.state.is_finished()]
@@ -229,8 +231,6 @@ def _finish(study: Any, settings: Settings, folder: Path, as_json: bool) -> None
         )
     console().print(table(("trial", settings.metric.name, *names, "finding"), rows, right=("trial",)))
     if len(found["trials"]) > 10:
-        click.echo(f"and {len(found['trials']) - 10} more")
+        echo(f"and {len(found['trials']) - 10} more")
     if page is not None:
-        click.echo(
-            f"tensonde: plots in {os.path.relpath(page)}; dashboard: optuna-dashboard {database(folder)}", err=True
-        )
+        echo(f"tensonde: plots in {os.path.relpath(page)}; dashboard: optuna-dashboard {database(folder)}", err=True)

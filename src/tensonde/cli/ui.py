@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from tensonde.cli.echo import echo
 from tensonde.errors import UsageError
 
 
@@ -68,8 +69,8 @@ def ui(
         if companion:
             print(json.dumps({"url": address.url, "token": address.token}), flush=True)
             return
-        click.echo(f"tensonde: the UI is at {address.link}", err=True)
-        click.echo("tensonde: Ctrl-C ends it; `tensonde run --ui train.py` joins it", err=True)
+        echo(f"tensonde: the UI is at {address.link}", err=True)
+        echo("tensonde: Ctrl-C ends it; `tensonde run --ui train.py` joins it", err=True)
         if show or (show is None and _has_display()):
             import webbrowser
 

@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 
 import tensonde.diagnose.rules  # noqa: F401  registers them
+from tensonde.diagnose.places import gathered
 from tensonde.diagnose.rule import RULES, Case, Rule
 from tensonde.model.finding import Finding
 from tensonde.store.damage import misunderstood
@@ -27,7 +28,7 @@ def diagnose(recording: Recording) -> list[Finding]:
     for rank in recording.ranks:
         case = Case(rank)
         for known in RULES:
-            own = _checked(known, case, failed)
+            own = [replace(finding, rank=rank.rank) for finding in _checked(known, case, failed)]
             base = len(findings)
             findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
     if failed:
@@ -37,7 +38,7 @@ def diagnose(recording: Recording) -> list[Finding]:
     _link(findings)
     numbered = sorted(enumerate(findings), key=lambda pair: (*_weight(pair[1]), pair[0]))
     place = {old: new for new, (old, _) in enumerate(numbered)}
-    return [f if f.caused_by is None else replace(f, caused_by=place[f.caused_by]) for _, f in numbered]
+    return gathered([f if f.caused_by is None else replace(f, caused_by=place[f.caused_by]) for _, f in numbered])
 
 
 def _checked(known: Rule, case: Case, failed: list[tuple[Rule, Exception]]) -> list[Finding]:

@@ -104,7 +104,7 @@ def _file(environment: Mapping[str, str]) -> Path | None:
             raise UsageError("GLOG_logtostderr is 0 and GLOG_log_dir is not set; set it to the folder for the log.")
         Path(given).mkdir(parents=True, exist_ok=True)
     path = Path(given).absolute()
-    if path.is_dir():
+    if path.is_dir() or given.endswith(os.sep):
         path = path / "tensonde.log"
     rank = environment.get("RANK", "0")
     return path if rank == "0" else path.with_name(f"{path.stem}.rank{rank}{path.suffix}")

@@ -8,14 +8,17 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
+from tensonde.model.printable import printable
+
 
 class ScreenLine(logging.Formatter):
     """`tensonde: ...`; what is not a warning says what it is."""
 
     def format(self, record: logging.LogRecord) -> str:
+        text = printable(super().format(record))
         if record.levelno >= logging.WARNING:
-            return f"tensonde: {super().format(record)}"
-        return f"tensonde: {record.levelname.lower()} ({module(record)}): {super().format(record)}"
+            return f"tensonde: {text}"
+        return f"tensonde: {record.levelname.lower()} ({module(record)}): {text}"
 
 
 class FileLine(logging.Formatter):

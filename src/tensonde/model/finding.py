@@ -12,6 +12,17 @@ Severity = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """One of the places, times or ranks at which the same was found."""
+
+    rank: int
+    site: str | None = None
+    step: int | None = None
+    phase: str | None = None
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     rule: str
     severity: Severity
@@ -26,3 +37,5 @@ class Finding:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     confidence: float = 1.0
     caused_by: int | None = None
+    places: tuple[Place, ...] = ()
+    """Where the same was found more than once: all of it, this finding's own place first."""

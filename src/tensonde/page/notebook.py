@@ -30,14 +30,17 @@ class View:
 
 
 def view(thing: object = ".", *, height: int = 640) -> View:
-    """A recording (its path, its name, or opened) or a trace. Raises UsageError for anything else."""
+    """A recording (its path, its name, or opened), a trace, or what `tensonde.inspect` gave. Raises UsageError for anything else."""
     from tensonde.page.call import call_report
     from tensonde.page.page import report
 
+    thing = getattr(thing, "trace", thing)  # an inspection
     if isinstance(thing, Trace):
         return View(f"step {thing.step}", call_report(thing), height)
     if isinstance(thing, (str, Path)):
         thing = Recording.open(thing)
     if isinstance(thing, Recording):
         return View(thing.name, report(thing), height)
-    raise UsageError(f"view takes a recording, its path, or a trace, and was given a {type(thing).__name__}.")
+    raise UsageError(
+        f"view takes a recording, its path, a trace or an inspection, and was given a {type(thing).__name__}."
+    )

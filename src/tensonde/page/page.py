@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensonde.diagnose.diagnose import diagnose
+from tensonde.diagnose.places import places_line
 from tensonde.model.finding import Finding
 from tensonde.model.watchpoint import Hit
 from tensonde.page.chart import chart
@@ -25,7 +27,9 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 def report(recording: Recording) -> str:
     ranks = recording.ranks
     several = len(ranks) > 1
-    parts = [_head(recording), _findings([finding for rank in ranks for finding in rank.findings], recording.live)]
+    live = recording.live
+    findings = diagnose(recording) if live else recording.findings  # nobody has diagnosed a run that still goes on
+    parts = [_head(recording, findings), _findings(findings, live)]
     for rank in ranks:
         title = f" of {rank.name}" if several else ""
         parts += [
@@ -51,7 +55,7 @@ def document(title: str, body: str) -> str:
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
-def _head(recording: Recording) -> str:
+def _head(recording: Recording, findings: list[Finding]) -> str:
     first = recording.ranks[0].session if recording.ranks else {}
     overhead = first.get("overhead")
     ratio = overhead.get("ratio") if isinstance(overhead, dict) else None
@@ -67,7 +71,7 @@ def _head(recording: Recording) -> str:
         "started": str(recording.manifest.get("started") or "")[:19].replace("T", " "),
         "overhead": f"{(ratio - 1) * 100:.1f} %" if isinstance(ratio, (int, float)) else None,
         "hits": len(recording.hits),
-        "findings": len(recording.findings),
+        "findings": len(findings),
     }
     shown = "".join(
         tag("div", tag("dt", text(name)) + tag("dd", text(value)))
@@ -79,7 +83,7 @@ def _head(recording: Recording) -> str:
 
 def _findings(findings: list[Finding], live: bool) -> str:
     if not findings:
-        said = "The run still goes on; it is diagnosed when it ends." if live else "No problem found."
+        said = "No problem found so far; the run still goes on." if live else "No problem found."
         return tag("h2", "Findings") + tag("p", said, class_="dim")
     return tag("h2", "Findings") + "".join(_finding(finding) for finding in findings)
 
@@ -91,7 +95,10 @@ def _finding(finding: Finding) -> str:
         head += tag("span", f"follows from {finding.caused_by + 1}", class_="badge")
     head += tag("span", text(" · ".join(part for part in when if part)), class_="dim")
     body = tag("header", head)
-    if finding.site:
+    if finding.places:
+        more = f"The same was found {len(finding.places)} times: {places_line(finding)}."
+        body += tag("p", text(more), class_="dim")
+    elif finding.site:
         body += tag("p", tag("code", text(finding.site)))
     body += tag("p", text(finding.advice))
     if finding.evidence:

@@ -7,9 +7,10 @@ ValueError.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from tensonde.model.finding import Finding
+from tensonde.model.finding import Finding, Place
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role, Site, SourceLine
 from tensonde.model.watchpoint import Hit
@@ -122,6 +123,8 @@ def finding_out(finding: Finding) -> Json:
     }
     if finding.caused_by is not None:
         entry["caused_by"] = finding.caused_by
+    if finding.places:
+        entry["places"] = [{**asdict(place), "source": _source_out(place.source)} for place in finding.places]
     return entry
 
 
@@ -144,4 +147,16 @@ def finding_in(entry: Mapping[str, Any]) -> Finding:
         evidence=dict(entry.get("evidence") or {}),
         confidence=float(entry.get("confidence", 1.0)),
         caused_by=_optional_int(entry.get("caused_by")),
+        places=tuple(_place_in(place) for place in entry.get("places") or ()),
+    )
+
+
+def _place_in(entry: Mapping[str, Any]) -> Place:
+    phase, site = entry.get("phase"), entry.get("site")
+    return Place(
+        rank=int(entry.get("rank", 0)),
+        site=None if site is None else str(site),
+        step=_optional_int(entry.get("step")),
+        phase=None if phase is None else str(phase),
+        source=_source_in(entry.get("source")),
     )

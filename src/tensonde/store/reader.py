@@ -4,6 +4,7 @@ growing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -263,7 +264,12 @@ class Recording:
 
     @property
     def findings(self) -> list[Finding]:
-        return [finding for rank in self.ranks for finding in rank.findings]
+        """Of all ranks; `caused_by` is an index into this list."""
+        found: list[Finding] = []
+        for rank in self.ranks:
+            base = len(found)
+            found += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in rank.findings]
+        return found
 
     @property
     def values(self) -> list[Value]:

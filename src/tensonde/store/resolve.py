@@ -29,10 +29,10 @@ def resolve(path: str | Path) -> tuple[Path, str | None]:
             return folder, None
         if (folder / SESSION).is_file() and (folder.absolute().parent / MANIFEST).is_file():
             return folder.absolute().parent, folder.absolute().name
-        for parent in (folder, folder / "runs", folder / RUNS, folder / _FORMER):
-            runs = runs_in(parent)
-            if runs:
-                return runs[-1], None
+        homes = (folder, folder / "runs", folder / RUNS, folder / _FORMER)
+        runs = sorted((run for home in homes for run in runs_in(home)), key=_age)
+        if runs:  # wherever it was recorded: beside the script with --record, or in .tensonde
+            return runs[-1], None
         if not folder.exists():
             raise RecordingError(f"{given} does not exist; give a recording's folder, such as {RUNS}/NAME")
     except (OSError, ValueError) as error:  # a name that is too long, or no name

@@ -335,6 +335,18 @@ class Eager:
         settle()
         self._rest()
 
+    def bring_up_to_date(self) -> None:
+        """Writes all that is known until now: somebody looks, or nothing may happen for long. Does nothing in another thread,
+        where the training may be under way."""
+        if self.thread != get_ident():
+            return
+        try:
+            self.session.flush()
+            self.session.writer.flush()
+            self.facts.write()
+        except Exception as problem:
+            self.session.guard.contain("writing the recording", problem)
+
     def _rest(self) -> None:
         """Modules need not even be noticed in steps that leave them alone."""
         self.idle = self.level <= Level.SENTINEL and not self.stops.inputs_wanted

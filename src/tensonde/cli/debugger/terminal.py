@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
+from tensonde.model.printable import printable
+
 Piece = str | tuple[str, str]
 """Text, or text with the name of a style."""
 
@@ -59,7 +61,7 @@ class Terminal:
     def table(self, rows: Sequence[Sequence[Piece]], *, titles: Sequence[str] = (), indent: int = 2) -> None:
         """Columns as wide as they need to be; numbers to the right."""
         lines: list[Sequence[Piece]] = [[(title, "dim") for title in titles]] if titles else []
-        lines += rows
+        lines += [[_fit(piece) for piece in row] for row in rows]
         columns = max((len(row) for row in lines), default=0)
         widths = [max((len(_plain(row[k])) for row in lines if k < len(row)), default=0) for k in range(columns)]
         right = [all(_is_number(_plain(row[k])) for row in rows if k < len(row)) for k in range(columns)]
@@ -75,13 +77,18 @@ class Terminal:
     def urgent(self, text: str) -> None:
         """From a signal, where the sink may be in the middle of a write."""
         with contextlib.suppress(OSError, ValueError):
-            os.write(self.sink.fileno(), f"{text}\n".encode())
+            os.write(self.sink.fileno(), f"{printable(text)}\n".encode())
 
     def _styled(self, piece: Piece) -> str:
         if isinstance(piece, str):
-            return piece
-        text, style = piece
+            return printable(piece)
+        text, style = printable(piece[0]), piece[1]
         return f"\033[{STYLES[style]}m{text}\033[0m" if self.colour and style and text else text
+
+
+def _fit(piece: Piece) -> Piece:
+    """Spelt out before columns are measured."""
+    return printable(piece) if isinstance(piece, str) else (printable(piece[0]), piece[1])
 
 
 def _plain(piece: Piece) -> str:
