@@ -225,7 +225,7 @@ def test_ctrl_c_ends_by_sigint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("launch.LONGEST", 300)
     folder = tmp_path / "my träinings ø 模型"
     folder.mkdir()
-    before = "import atexit\nassert not sys.flags.optimize\natexit.register(lambda: exec('late = 1'))"
+    before = "assert not sys.flags.optimize"
     amid = "os.kill(os.getpid(), signal.SIGINT); time.sleep(9)"
     script = folder / "träin it.py"
     script.write_text(Case(amid, before).program)

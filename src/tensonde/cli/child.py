@@ -37,6 +37,7 @@ def start(options: Options | None = None) -> None:
         if options is None:
             return
         set_up_log()
+        atexit.register(_end_as_interrupted)  # the first to be registered is the last to run
         import wrapt
 
         chosen = options
@@ -214,8 +215,6 @@ def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
             agent.close({"exception": _failure})
     except Exception as problem:
         eager.session.guard.contain("leaving the hub", problem)
-    if _interrupted:
-        _end_as_interrupted()
 
 
 def _noting(hook: Any, eager: Eager) -> Any:
@@ -271,8 +270,6 @@ def _note(
             eager.facts.write()
     except Exception as second:
         eager.session.guard.contain("describing an exception", second)
-    if _interrupted:
-        _end_as_interrupted()
 
 
 def _went_to_the_top(trace: TracebackType | None) -> bool:
@@ -287,6 +284,8 @@ def _went_to_the_top(trace: TracebackType | None) -> bool:
 
 def _end_as_interrupted() -> None:
     """Python ends by SIGINT where nobody caught the KeyboardInterrupt. It keeps that in a flag, which every `exec` of a
-    text clears, and such may well run at the end (a dataclass that is imported); one that raises it sets the flag again."""
-    with contextlib.suppress(KeyboardInterrupt):
-        exec("raise KeyboardInterrupt")
+    text clears, and such may well run at the end (a named tuple that is imported, by us or by what we imported); one that
+    raises it sets the flag again."""
+    if _interrupted:
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")
