@@ -231,7 +231,7 @@ def test_ctrl_c_ends_by_sigint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     script.write_text(Case(amid, before).program)
     bare = python("-O", script.name, cwd=folder)
     ran = cli("run", "--record", "rün 1", sys.executable, "-O", script.name, cwd=folder, folder=folder / "rün 1")
-    assert bare.code == -2
+    assert bare.code in (-2, 1), "1 where torch's own code at exit clears Python's flag (it imports tabulate)"
     assert ran.code == 130, ran.err
     assert ran.out == bare.out
     assert "Ctrl-C ended the program in step 5, at träin it.py:" in ran.err
