@@ -33,6 +33,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "torch.utils._device._device_constructors": ("which functions torch.device changes", NEEDED),
     "torch.utils._device.DeviceContext": ("recognising the mode of torch.device", NEEDED),
     "torch.utils._python_dispatch.TorchDispatchMode": ("finding the line at which a training waits for the device", NEEDED),
+    "torch._C._functorch.is_functorch_wrapped_tensor": ("leaving out what torch.func puts in place of parameters", NEEDED),
     "torch._is_functional_tensor": ("leaving out tensors without memory of their own", CONTAINED),
     "torch._ops.OpOverload": ("naming an operator in a bundle", CONTAINED),
     "torch._ops.OpOverloadPacket": ("naming an operator in a bundle", CONTAINED),
