@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.modes import Looker, unseen
-
 from tensonde.adapters.torch.tapedmemory import in_place
 
 if TYPE_CHECKING:
