@@ -26,7 +26,7 @@ from tensonde.adapters.torch.facts import Facts
 from tensonde.adapters.torch.frames import user_frame, user_line
 from tensonde.adapters.torch.graph.graphs import Graphs
 from tensonde.adapters.torch.hooks import hook
-from tensonde.adapters.torch.modes import settle, unseen
+from tensonde.adapters.torch.modes import forget, settle, unseen
 from tensonde.adapters.torch.parameters import Parameters
 from tensonde.adapters.torch.replay import Replay
 from tensonde.adapters.torch.roster import Roster
@@ -384,7 +384,7 @@ class Eager:
     def detach(self) -> None:
         """The program ends: nothing of Tensonde's stays on torch's stacks. May be called twice, in a forked child too."""
         self.replay.end()
-        self.stops.ops.activate(False)
+        forget()
 
     # -- values ----------------------------------------------------------------------------------
 
