@@ -85,6 +85,7 @@ class TorchInspector:
                 target[index if index else ...] = value
             except (IndexError, TypeError, RuntimeError) as problem:
                 raise UsageError(f"{address} of shape {list(tensor.shape)} cannot be set so: {problem}.") from None
+        self.eager.stops.changes += 1
         self.session.writer.event("assigned", address=address, index=str(index), value=value, step=self.eager.step)
         return f"{address} was changed: from here on the training is no longer bit-identical to an undisturbed run"
 

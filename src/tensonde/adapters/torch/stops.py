@@ -47,6 +47,8 @@ class Stops:
         self.whole = False
         """Every module must be seen in this step, whatever the budget says."""
         self.inputs_wanted = False
+        self.changes = 0
+        """How often somebody set a value."""
         self.inside: tuple[str, ...] | None = None
         """The module whose node of a compiled graph runs now."""
 
