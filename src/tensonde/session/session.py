@@ -27,6 +27,7 @@ from tensonde.session.guard import Guard
 from tensonde.session.options import Options
 from tensonde.session.policy import Policy
 from tensonde.session.steps import Steps
+from tensonde.store.format import FAILURES
 from tensonde.store.writer import RecordingWriter
 from tensonde.watch.engine import Engine
 from tensonde.watch.parse import watchpoint as parse_watchpoint
@@ -50,7 +51,7 @@ class Session:
         self.options = options
         self.rank = rank
         self.writer = RecordingWriter(folder, dict(facts))
-        self.guard = Guard(self.writer.event)
+        self.guard = Guard(self.writer.event, folder / FAILURES)
         self.steps = Steps()
         self.policy = Policy(options.budget, watched=bool(options.watches))
         self.gate = Gate()

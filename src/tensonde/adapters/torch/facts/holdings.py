@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.origins import KNOWN, line_at
-from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.tensors import dtype_name, is_plain, values_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -113,7 +113,8 @@ class Holdings:
             tally[0] += 1
             if parameter.grad is not None:
                 tally[1] += 1
-                tally[2] += bool(parameter.grad.detach().reshape(-1)[:SAMPLE].any())
+                values = values_of(parameter.grad)
+                tally[2] += values is None or bool(values.detach().reshape(-1)[:SAMPLE].any())
             if _plain(parameter):
                 mark = float(parameter.detach().reshape(-1)[:64].double().sum()) + parameter._version
                 if self._prints.setdefault(name, mark) != mark:
@@ -204,12 +205,7 @@ def optimizers() -> list[torch.optim.Optimizer]:
 
 
 def _plain(tensor: Tensor) -> bool:
-    return (
-        tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
-        and type(tensor) in (Tensor, nn.Parameter)
-        and tensor.numel() > 0
-    )
+    return is_plain(tensor) and tensor.numel() > 0
 
 
 def _shared(parameters: list[Tensor]) -> dict[int, list[int]]:

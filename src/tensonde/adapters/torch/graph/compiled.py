@@ -17,7 +17,7 @@ from torch.fx import GraphModule, Node
 from tensonde.adapters.torch.graph.interpret import has_random, repeatable, written_inputs
 from tensonde.adapters.torch.graph.names import NodeName
 from tensonde.adapters.torch.graph.watching import Column, Depth, base
-from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.tensors import dtype_name, version_of
 from tensonde.digest.layout import DTYPES, PARTIAL, UNSIGNED
 from tensonde.model.site import Kind, Role
 from tensonde.session.policy import Level
@@ -327,10 +327,6 @@ def from_bits(bits: np.ndarray[Any, Any], *, ordered: bool) -> np.ndarray[Any, A
 def _count(value: Tensor) -> int:
     count: Any = value.numel()
     return count if isinstance(count, int) else int(count.node.hint or 1)  # a dynamic shape: as it was when compiled
-
-
-def version_of(arg: Any) -> int:
-    return arg._version if isinstance(arg, Tensor) and not arg.is_inference() else 0
 
 
 def _not_compiled(args: list[Any]) -> Any:

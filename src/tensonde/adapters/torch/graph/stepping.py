@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from tensonde.adapters.torch.graph.compiled import CompiledGraph, version_of
+from tensonde.adapters.torch.graph.compiled import CompiledGraph
 from tensonde.adapters.torch.graph.interpret import NodeByNode, fresh
 from tensonde.adapters.torch.graph.watching import base
+from tensonde.adapters.torch.tensors import version_of
 from tensonde.model.site import Kind, Role, Site
 from tensonde.watch.pattern import Pattern
 
