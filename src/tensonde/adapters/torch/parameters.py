@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.naming import clean
@@ -169,6 +170,8 @@ class Parameters:
         plan.size = size
         unnamed = [p for g in optimizer.param_groups for p in g["params"] if id(p) not in self.names]
         if unnamed:
+            if session.steps.step:  # of a model that no step has shown yet
+                session.policy.look_soon()
             self._name(unnamed, optimizer)
         for group in optimizer.param_groups:
             for parameter in group["params"]:

@@ -109,7 +109,7 @@ def _readable(tensor: Tensor) -> bool:
         tensor.is_quantized
         or tensor.is_nested
         or tensor.device.type == "meta"
-        or (_transformed() is not None and _functorch.is_functorch_wrapped_tensor(tensor))
+        or _functorch.is_functorch_wrapped_tensor(tensor)
     )
 
 
