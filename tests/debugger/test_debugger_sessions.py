@@ -298,6 +298,15 @@ def test_a_condition_that_fails_stops_and_says_so(tmp_path: Path) -> None:
     assert "● breakpoint 1" in talk.answers[1]
 
 
+def test_the_condition_of_a_line_knows_tensondes_names(tmp_path: Path) -> None:
+    """Inside the model's forward there is no variable `step`; where the frame has one, it counts."""
+    condition = "step == 2 and epoch >= 0 and rank == 0 and phase == 'forward' and loss > 0"
+    commands = [f"break attention.py:{SOFTMAX} if {condition}", "c", "delete", "c"]
+    talk = debug(ATTENTION, commands, tmp_path)
+    assert "failed" not in talk.answers[1]
+    assert "● breakpoint 1\nstep 2 · forward" in talk.answers[1]
+
+
 def test_run_opens_the_prompt_only_at_a_hit(tmp_path: Path) -> None:
     script = tmp_path / "nan.py"
     script.write_text(NAN)

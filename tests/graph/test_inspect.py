@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -88,3 +89,67 @@ def test_a_compiled_function_shows_its_graphs() -> None:
     assert torch.allclose(seen.gradients["x"], expected.grad)
     assert torch.allclose(seen.value("/softmax#0"), torch.softmax(x * 2, 0))
     assert not seen.trace.notes
+
+
+X = torch.randn(2, 5, 8)
+LINEAR = nn.Linear(8, 2)
+BODY = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(5), nn.Dropout(0.5))
+
+
+def through_linear(x: Tensor) -> Tensor:
+    return LINEAR(x).relu().sum()
+
+
+def within(module: nn.Module) -> Any:
+    """A function that has the module only in its closure, one call deeper."""
+
+    def deeper(x: Tensor) -> Tensor:
+        return module(x)
+
+    return lambda x: deeper(x).sum()
+
+
+CASES: dict[str, tuple[Any, tuple[Tensor, ...]]] = {
+    "conv": (nn.Conv2d(3, 4, 3), (torch.randn(1, 3, 8, 8),)),
+    "sequential": (nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)), (X,)),
+    "layer norm": (nn.LayerNorm(8), (X,)),
+    "batch norm": (BODY, (X,)),
+    "lstm": (nn.LSTM(8, 4, batch_first=True), (X,)),
+    "attention": (nn.MultiheadAttention(8, 2, batch_first=True), (X, X, X)),
+    "transformer": (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (X,)),
+    "functional": (lambda x: nn.functional.cross_entropy(nn.functional.relu(x), torch.ones(2, 8).long()), (X,)),
+    "function around a module": (through_linear, (X,)),
+    "closure": (within(BODY), (X,)),
+}
+
+
+def tensors_of(fn: Any) -> dict[int, Tensor]:
+    """The parameters that a case has."""
+    held = [fn] if isinstance(fn, nn.Module) else [LINEAR] if fn is through_linear else []
+    held += [c.cell_contents.__closure__[0].cell_contents for c in getattr(fn, "__closure__", None) or ()]
+    return {id(parameter): parameter for module in held for parameter in module.parameters()}
+
+
+@pytest.mark.parametrize("how", ["eager", "compiled"])
+@pytest.mark.parametrize("name", CASES)
+def test_modules_and_functions(name: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing fails, every op has its inputs, every parameter its gradient, and what the call changes it changes once."""
+    monkeypatch.setenv("TENSONDE_STRICT", "1")
+    torch._dynamo.reset()
+    fn, args = CASES[name]
+    counted = int(BODY[1].num_batches_tracked)
+    seen = tensonde.inspect(fn if how == "eager" else torch.compile(fn, backend="aot_eager"), *args)
+    assert len(seen)
+    source = {"zeros", "ones", "rand", "full", "scalar_tensor"}
+    assert all(op.inputs for op in seen if op.op not in source), [op for op in seen if not op.inputs]
+    parameters = tensors_of(fn)
+    assert {tuple(g.shape) for g in seen.gradients.values()} == {tuple(p.shape) for p in parameters.values()}
+    assert len(seen.gradients) == len(parameters)
+    assert all(parameter.grad is None for parameter in parameters.values())
+    assert int(BODY[1].num_batches_tracked) == counted + (name in ("batch norm", "closure"))
+    assert seen.trace.notes == (
+        ("the compiler leaves this code as it is",) if (name, how) == ("lstm", "compiled") else ()
+    )
+    if parameters and how == "eager":
+        given = {fact.name.rpartition(".")[2] for op in seen for fact in op.inputs if fact.name}
+        assert given & {"weight", "weight_ih_l0", "in_proj_weight"}

@@ -96,7 +96,8 @@ class Training:
 
     def __init__(
         self, foundry: Foundry, folder: Path, hub: str, *, steps: int = 1_000_000, watch: Sequence[tuple[str, str]] = (),
-        on_hit: Any = "report", env: Any = None, code: str = TRAINING, **options: Any,
+        on_hit: Any = "report", env: Any = None, code: str | Path = TRAINING,
+        argv: Sequence[str] | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.folder = folder / f"training-{next(_numbers)}"
         self.folder.mkdir()
@@ -108,11 +109,10 @@ class Training:
         chosen = Options(run=str(self.recording), watches=watches, on_hit=on_hit, **{"budget": None, **options})
         variables = {**chosen.to_environment(), "TENSONDE_HUB": hub, "TENSONDE_HUB_PATIENCE": "20", **(env or {})}
         self._ran: list[Ran] = []
+        words = [str(steps), str(self._end)] if argv is None else list(argv)
 
         def run() -> None:
-            self._ran.append(
-                foundry._run(code, self.folder, [str(steps), str(self._end)], variables, self.recording, strict=True)
-            )
+            self._ran.append(foundry._run(code, self.folder, words, variables, self.recording, strict=True))
 
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()

@@ -17,6 +17,7 @@ from tensonde.protocol.address import Address
 from tensonde.protocol.client import Client, HubError
 from tensonde.server import models
 
+COMPILED_CNN = Path(__file__).parent.parent / "identity" / "scripts" / "compiled_cnn.py"
 TOKEN = "a-token-of-the-tests"
 
 
@@ -328,6 +329,29 @@ def test_a_stopped_training_waits_for_its_hub_only_so_long(foundry: Foundry, tmp
     ran = run.end()
     assert ran.code == 0, ran.err
     assert "the training goes on" in ran.err
+
+
+def test_the_hub_is_lost_while_a_training_is_stopped_inside_compiled_code(foundry: Foundry, tmp_path: Path) -> None:
+    """The training goes on after a while, to the same bits."""
+    bare = foundry.bare(COMPILED_CNN, tmp_path)
+    first = HubProcess(tmp_path)
+    env = {"TENSONDE_HUB_PATIENCE": "0.5"}
+    with first.client.live() as live:
+        run = Training(
+            foundry, tmp_path, first.address.link, code=COMPILED_CNN, argv=(), env=env,
+            watch=[("loss:value", "norm > 0")], on_hit="pause",
+        )  # fmt: skip
+        timeline = Timeline(live)
+        place = timeline.follow(first.client, run.id)
+        timeline.stopped()
+        for sites in ("**/conv2d*:out", "**/conv2d*:grad_in"):
+            place.control("until", sites=sites)
+            timeline.until(lambda message, sites=sites: message["type"] == "stop" and "conv2d" in str(message))
+        first.kill()
+    ran = run.end()
+    assert ran.code == 0, ran.err
+    assert "the training goes on" in ran.err
+    assert ran.result == bare.result
 
 
 def test_a_stop_survives_the_hub(foundry: Foundry, tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tensonde.digest.layout import ROW
 from tensonde.protocol.messages import Digests, Event, Hit, Kept, Message, Reply, Scalars, Sites, State
@@ -102,3 +104,17 @@ def test_a_state_is_sent_only_when_it_changes() -> None:
     assert len(of(State, box.take(0))) == 1
     box.state(State(step=1))
     assert box.take(0) == []
+
+
+def test_a_ping_leaves_the_trainings_random_numbers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep-alive pings are sent every twenty seconds, in a training that uses `random`."""
+    from websockets.sync.client import ClientConnection
+
+    from tensonde.protocol.pings import Connection
+
+    sent: list[bytes] = []
+    monkeypatch.setattr(ClientConnection, "ping", lambda self, data, ack_on_close: sent.append(data))
+    before = random.getstate()
+    Connection.ping(object.__new__(Connection), ack_on_close=True)
+    assert random.getstate() == before
+    assert len(sent[0]) == 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -191,3 +192,21 @@ def test_budgets(text: str, share: float | None) -> None:
 def test_budgets_that_are_none(text: str) -> None:
     with pytest.raises(UsageError, match="budget"):
         parse_budget(text)
+
+
+def test_a_long_failure_is_one_line_and_its_details_are_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("TENSONDE_STRICT", raising=False)
+    monkeypatch.setattr(logging.getLogger("tensonde"), "propagate", True)
+    guard = Guard(None, tmp_path / "failures.log")
+    page = "Could not run 'aten::as_strided'" + " on this backend" * 40 + "\n" + "CPU: registered at\n" * 40
+    with caplog.at_level(logging.WARNING, "tensonde"):
+        for _ in range(3):
+            guard.contain("entering a module", NotImplementedError(page))
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "entering a module" in said
+    assert "\n" not in said
+    assert len(said) < 320
+    assert (tmp_path / "failures.log").read_text().count("CPU: registered at") == 40
+    assert guard.failures["entering a module"] == 3

@@ -1,6 +1,7 @@
 """An agent's connection to the hub: made anew whenever it breaks, never in the way of the training.
 
 Two threads: one connects and reads, the other sends what the outbox holds. Only this file imports websockets in a training.
+Python's global random numbers belong to the training: nothing here draws from them, and websockets' pings are made not to.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ log = logging.getLogger("tensonde.agent")
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 POLL_SECONDS = 0.25
 OPEN_SECONDS = 5.0
+_chance = random.Random()
 
 
 class Link:
@@ -103,7 +105,7 @@ class Link:
             if self.lost_at is None:
                 self.lost_at = time.monotonic()
             self.outbox.disconnected()
-            self._closing.wait(wait * (0.5 + random.random() / 2))
+            self._closing.wait(wait * (0.5 + _chance.random() / 2))
             wait = min(2 * wait, LONGEST_WAIT)
 
     def _talk(self) -> bool:
@@ -111,10 +113,12 @@ class Link:
         from websockets.exceptions import ConnectionClosed
         from websockets.sync.client import connect
 
+        from tensonde.protocol.pings import Connection
+
         headers = {"Authorization": f"Bearer {self.address.token}"}
         opening = connect(
             f"{self.address.socket}/api/agent", additional_headers=headers, max_size=LARGEST_FRAME, open_timeout=OPEN_SECONDS,
-            close_timeout=0.3, compression=None, proxy=None,
+            close_timeout=0.3, compression=None, proxy=None, create_connection=Connection,
         )  # fmt: skip
         try:
             with opening as connection:

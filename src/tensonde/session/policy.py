@@ -31,6 +31,8 @@ OWED = 0.1
 """The share of the budget that belongs to full looks, whatever else costs."""
 DEBT = 20
 """Sentinel's costs, at most, that have to be earned back by resting."""
+MOST_ASKED = 16
+"""Full looks that may be asked for, whatever the budget says."""
 UNSEEN = 1.5
 """What a look costs over what is measured of it."""
 UNSEEN_SHORT = 2.5
@@ -55,6 +57,13 @@ class Policy:
         self._expected = dict.fromkeys(Level, 0.0)
         self._rested = 0
         self._owed = 0.0
+        self._asked, self._due = 0, False
+
+    def look_soon(self) -> None:
+        """Something new takes part in the training: the next step is looked at in full, unless only the sentinel may look."""
+        if self.budget and self._asked < MOST_ASKED:
+            self._asked += 1
+            self._due = True
 
     def finish_step(self, wall_ns: float, cost_ns: float, *, counted: bool = True) -> Level:
         """Accounts for the step that ended and decides the level of the next.
@@ -89,6 +98,9 @@ class Policy:
             return Level.FULL
         if self.budget == 0:
             return Level.WATCHED if self.has_watched else Level.SENTINEL
+        if self._due:
+            self._due = False
+            return Level.FULL
         if self._owed >= self._expected[Level.FULL] > 0:
             return Level.FULL
         for level in (Level.FULL, Level.WATCHED) if self.has_watched else (Level.FULL,):

@@ -28,6 +28,7 @@ from tensonde.session.guard import Guard
 from tensonde.session.options import Options
 from tensonde.session.policy import Policy
 from tensonde.session.steps import Steps
+from tensonde.store.format import FAILURES
 from tensonde.store.whereabouts import WhereaboutsFile
 from tensonde.store.writer import RecordingWriter
 from tensonde.watch.engine import Engine
@@ -53,7 +54,7 @@ class Session:
         self.rank = rank
         self.writer = RecordingWriter(folder, dict(facts))
         self.whereabouts = WhereaboutsFile(folder)
-        self.guard = Guard(self.writer.event)
+        self.guard = Guard(self.writer.event, folder / FAILURES)
         self.steps = Steps()
         self.policy = Policy(options.budget, watched=bool(options.watches))
         self.gate = Gate()

@@ -18,6 +18,7 @@ FORMAT_VERSION = 1
 
 MANIFEST = "run.json"
 SESSION = "session.json"
+FAILURES = "failures.log"
 SITES = "sites.jsonl"
 HITS = "hits.jsonl"
 EVENTS = "events.jsonl"

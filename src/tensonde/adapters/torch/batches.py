@@ -19,11 +19,12 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor, strided
+from torch import Tensor
 from torch.utils.data import Subset, dataloader
 
 from tensonde.adapters.torch.frames import display_path, is_user
 from tensonde.adapters.torch.modes import unseen
+from tensonde.adapters.torch.tensors import is_dense
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -73,7 +74,7 @@ latest: Batch | None = None
 
 
 def _memory(tensor: Any) -> int:
-    return tensor.untyped_storage().data_ptr() if isinstance(tensor, Tensor) and tensor.layout is strided else 0
+    return tensor.untyped_storage().data_ptr() if is_dense(tensor) else 0
 
 
 def _sample_line(dataset: Any, part: int = 0) -> dict[str, Any] | None:

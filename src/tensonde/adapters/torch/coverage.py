@@ -1,10 +1,12 @@
-"""How much of the training was looked at: which modules, and why not the others."""
+"""How much of the training was looked at: which modules, and why not the others.
+
+Modules are counted by name, also those that are gone when the program ends, as after a training inside a function.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tensonde.adapters.torch.entry import is_container
 from tensonde.session.policy import Level
 
 if TYPE_CHECKING:
@@ -12,24 +14,21 @@ if TYPE_CHECKING:
 
 
 def coverage(eager: Eager) -> dict[str, Any]:
-    named = {
-        name: module
-        for root in eager.roots.values()
-        for name, module in ((eager.entries[id(m)].name, m) for m in root.modules() if id(m) in eager.entries)
-        if not is_container(module)
-    }
-    seen = {entry.name for entry in eager.entries.values() if entry.step >= 0 or entry.eval_step >= 0}
-    seen |= eager.graphs.modules
+    named = eager.roster.names
+    seen = (
+        {entry.name for entry in eager.entries.values() if entry.looked_at} | eager.roster.gone | eager.graphs.modules
+    )
+    why = {name: reason for name, reason in eager.unsupported.items() if name not in seen}
     taken = eager.session.policy.taken
+    missing: dict[str, str] = {}
     if taken[Level.FULL] or taken[Level.WATCHED]:
-        missing = {name: eager.unsupported.get(name, "was never called") for name in named if name not in seen}
-    else:  # only the sentinel looked, as asked: what it did not see may well have run
-        missing = {}
+        missing = {name: why.get(name, "was never called") for name in sorted(named - seen)}
+    # Else only the sentinel looked, as asked: what it did not see may well have run.
     return {
         "modules": len(named),
-        "modules_watched": len(named.keys() & seen),
+        "modules_watched": len(named & seen),
         "parameters": len(eager.parameters.names),
-        "not_watched": {**dict(list(missing.items())[:50]), **eager.unsupported},
+        "not_watched": {**dict(list(missing.items())[:50]), **why},
         "calls_from_other_threads": eager.other_threads,
         "rows_dropped": eager.block.dropped,
     }

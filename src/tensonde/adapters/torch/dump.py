@@ -21,7 +21,7 @@ from tensonde.adapters.torch.dump_ops import DumpOps
 from tensonde.adapters.torch.hooks import hook
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.staging import Staging
-from tensonde.adapters.torch.tensors import dtype_name, tensors_in
+from tensonde.adapters.torch.tensors import dense_of, dtype_name, tensors_in, values_of
 from tensonde.digest import Block, rows_of
 from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role, Site
@@ -193,16 +193,18 @@ class Dump:
                 self._gradient(name, parameter)
             update = Site(-1, name, Role.UPDATE, Kind.PARAMETER)
             if self._roles[Role.UPDATE] and self.choice.wants(update):
-                self._kept[id(parameter)] = parameter.detach().clone()
+                before = dense_of(parameter)
+                if before is not None:
+                    self._kept[id(parameter)] = before.detach().clone()
 
     def after_optimizer(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
         for parameter in _parameters(optimizer):
             name = self._name(parameter)
             if closure:
                 self._gradient(name, parameter)
-            old = self._kept.pop(id(parameter), None)
-            if old is not None:
-                self.put(parameter.detach() - old, Site(-1, name, Role.UPDATE, Kind.PARAMETER), 0)
+            old, new = self._kept.pop(id(parameter), None), dense_of(parameter)
+            if old is not None and new is not None:
+                self.put(new.detach() - old, Site(-1, name, Role.UPDATE, Kind.PARAMETER), 0)
 
     def gradients_alone(self) -> None:
         """A backward pass is over and no optimizer will come."""
@@ -243,12 +245,11 @@ class Dump:
         if self.settings.overflow_only and not anyway and not self.overflowed(tensor):
             return
         with unseen(), torch.no_grad():
-            if not _has_bytes(tensor):
+            found = dense_of(tensor)
+            if found is None:
                 self.unsupported.add(f"{site.address} ({type(tensor).__name__})")
                 return
-            plain = tensor.detach()
-            if plain.layout is not torch.strided:
-                plain = plain.to_dense()
+            plain = found.detach()
             if plain.is_conj() or plain.is_neg():
                 plain = plain.resolve_conj().resolve_neg()
             seen = Seen(
@@ -259,10 +260,13 @@ class Dump:
 
     def overflowed(self, tensor: Tensor) -> bool:
         """NaN or Inf in it."""
-        if tensor.device.type != "cpu":
-            return bool((~torch.isfinite(tensor.detach())).any()) if tensor.is_floating_point() else False
+        found = values_of(tensor)
+        if found is None:
+            return False
+        if found.device.type != "cpu":
+            return bool((~torch.isfinite(found.detach())).any()) if found.is_floating_point() else False
         self._scratch.clear()
-        if self._scratch.add(0, tensor.detach()) < 0:
+        if self._scratch.add(0, found.detach()) < 0:
             return False
         row = rows_of(self._scratch)[0]
         return bool(row["nan"] or row["pos_inf"] or row["neg_inf"])
@@ -314,7 +318,3 @@ class Dump:
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def _has_bytes(tensor: Tensor) -> bool:
-    return tensor.device.type != "meta" and not tensor.is_quantized and not tensor.is_nested

@@ -18,6 +18,7 @@ from tensonde.model.site import Kind, Role, Site
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.dump import Dump
+    from tensonde.adapters.torch.entry import Entry
 
 
 class DumpOps(Looker):
@@ -65,6 +66,8 @@ class DumpOps(Looker):
         entry = eager.stack[-1] if eager.stack else None
         module = entry.name if entry is not None else ""
         given = (args, kwargs)
+        if self.dump.choice.everything and not _of_the_program(entry, given):
+            return run(*args, **kwargs)
         try:
             with unseen():
                 address, call = self.begins(module, name, given)
@@ -102,3 +105,13 @@ class DumpOps(Looker):
             self.dump.put(tensor, Site(-1, name, role, Kind.OP, index, op), call, anyway=anyway)
             if role is Role.OUT and self.dump.eager.grad_on:
                 self.dump.on_gradient(tensor, Site(-1, name, Role.GRAD, Kind.OP, index, op), call)
+
+
+def _of_the_program(entry: Entry | None, given: Any) -> bool:
+    """Whether an op is written in the program, for a dump of everything: what torch's own layers do inside shows in the layer's
+    outputs, and what is computed outside modules counts where it leads to a gradient."""
+    tensors = tensors_in(given)
+    if entry is None:
+        return any(tensor.requires_grad for tensor in tensors)
+    module = entry.ref()
+    return bool(tensors) and not type(module).__module__.startswith("torch.nn.")

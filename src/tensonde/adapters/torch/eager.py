@@ -32,7 +32,15 @@ from tensonde.adapters.torch.replay import Replay
 from tensonde.adapters.torch.roster import Roster
 from tensonde.adapters.torch.stops import Stops
 from tensonde.adapters.torch.taps import Taps
-from tensonde.adapters.torch.tensors import dtype_name, raw_bytes, tensors_in
+from tensonde.adapters.torch.tensors import (
+    bytes_of,
+    dtype_name,
+    raw_bytes,
+    shape_of,
+    tensors_in,
+    values_of,
+    without_values,
+)
 from tensonde.adapters.torch.trace import Tracer
 from tensonde.adapters.torch.twin import TwinFeed
 from tensonde.adapters.torch.weights import When
@@ -219,12 +227,14 @@ class Eager:
                 hook(tensor, grad_tap)
 
     def add(self, site: int, tensor: Any, call: int = 0) -> int:
-        """Digests a tensor of any layout and device, acting on hits where asked to."""
-        if tensor.is_sparse:
-            tensor = tensor.coalesce().values()
-        elif tensor.device.type != "cpu":
-            return self.device.add(self.block, site, tensor, call)
-        return self.session.observe(site, tensor, call)
+        """Digests a tensor of any kind and device, acting on hits where asked to. -1, and told in the coverage: it has no values."""
+        found = values_of(tensor)
+        if found is None:
+            self.unsupported[self.session.sites[site].address] = without_values(tensor)
+            return -1
+        if found.device.type != "cpu":
+            return self.device.add(self.block, site, found, call)
+        return self.session.observe(site, found, call)
 
     # -- losses and the backward pass ------------------------------------------------------------
 
@@ -243,11 +253,11 @@ class Eager:
             if site is None:
                 site = self.session.site(
                     "loss", Role.VALUE, Kind.LOSS,
-                    shape=tuple(tensor.shape), dtype=dtype_name(tensor), source=user_line(),
+                    shape=shape_of(tensor), dtype=dtype_name(tensor), source=user_line(),
                 )  # fmt: skip
             if len(self.divided) < MOST_LOSSES:
                 self.divided.append([product for product, _ in divisions(tensor)])
-            row = self.add(site, tensor.detach())
+            row = self.add(site, tensor)
             known = row >= 0 and tensor.numel() == 1 and tensor.device.type == "cpu"
             self.loss = float(self.session.rows[row]["mean"]) if known else nan
             self.stops.at(site, tensor)
@@ -390,6 +400,6 @@ class Eager:
 
     def capture(self, site: Site, tensor: Any, moment: Moment) -> None:
         """Keeps the tensor that hit, if it is not too large."""
-        if tensor.numel() * tensor.element_size() <= CAPTURE_BYTES:
+        if bytes_of(tensor) <= CAPTURE_BYTES:
             content, dtype, shape = raw_bytes(tensor)
             self.session.writer.value(site.address, moment, content, dtype, shape)

@@ -33,6 +33,10 @@ class Entry:
         self.broken = False
         """Observing it failed: it is left alone from then on."""
 
+    @property
+    def looked_at(self) -> bool:
+        return self.step >= 0 or self.eval_step >= 0
+
 
 def is_container(module: nn.Module) -> bool:
     """Holds modules but is never called itself."""

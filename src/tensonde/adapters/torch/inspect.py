@@ -11,7 +11,7 @@ from torch import Tensor
 from tensonde.adapters.torch.eager import Eager
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.optimizers import known_optimizers
-from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.tensors import dense_of, dtype_name, shape_of, version_of, without_values
 from tensonde.errors import UsageError
 from tensonde.model.graph import GraphCheck
 from tensonde.model.site import Site
@@ -61,12 +61,14 @@ class TorchInspector:
     def _value(self, address: str, before: bool, index: tuple[Any, ...]) -> Value:
         address = self._resolve(address)
         tensor, note, step = self._find(address, before)
+        dense = dense_of(tensor)
+        if dense is None:
+            raise UsageError(f"{address} cannot be shown: {without_values(tensor)}.")
         try:
-            part = tensor.detach()[index] if index else tensor.detach()
+            part = dense.detach()[index] if index else dense.detach()
         except (IndexError, TypeError, ValueError, RuntimeError) as problem:
-            raise UsageError(f"{address} has shape {list(tensor.shape)} and cannot be sliced so: {problem}.") from None
-        dense = part.to_dense() if part.layout is not torch.strided else part
-        host = dense.resolve_conj().resolve_neg().cpu()
+            raise UsageError(f"{address} has shape {list(dense.shape)} and cannot be sliced so: {problem}.") from None
+        host = part.resolve_conj().resolve_neg().cpu()
         name = dtype_name(host)
         if not host.is_complex() and host.is_floating_point() and name not in ("float64", "float32", "float16"):
             host = host.float()
@@ -74,7 +76,7 @@ class TorchInspector:
 
     def shape(self, address: str, *, before: bool = False) -> tuple[tuple[int, ...], str]:
         tensor, _, _ = self._find(self._resolve(address), before)
-        return tuple(tensor.shape), dtype_name(tensor)
+        return shape_of(tensor), dtype_name(tensor)
 
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
         address = self._resolve(address)
@@ -85,6 +87,7 @@ class TorchInspector:
                 target[index if index else ...] = value
             except (IndexError, TypeError, RuntimeError) as problem:
                 raise UsageError(f"{address} of shape {list(tensor.shape)} cannot be set so: {problem}.") from None
+        self.eager.stops.changes += 1
         self.session.writer.event("assigned", address=address, index=str(index), value=value, step=self.eager.step)
         return f"{address} was changed: from here on the training is no longer bit-identical to an undisturbed run"
 
@@ -159,7 +162,7 @@ class TorchInspector:
         notes = []
         if seen.step != kept.step and not before:
             notes.append(f"of step {seen.step}: the site did not run yet in step {kept.step}")
-        if seen.tensor._version != seen.version:
+        if version_of(seen.tensor) != seen.version:
             notes.append("modified in place since it was seen here")
         return seen.tensor, "; ".join(notes), seen.step
 

@@ -14,12 +14,13 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tensonde.adapters.torch import install
 from tensonde.adapters.torch.entry import Entry
 from tensonde.adapters.torch.graph.inspection import Capture, difference, original_of
 from tensonde.adapters.torch.inspected import Inspection
-from tensonde.adapters.torch.naming import clean, name_inside, name_root
+from tensonde.adapters.torch.naming import RootName, clean, name_inside, name_root
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.trace import Tracer
 from tensonde.adapters.torch.tracedgradients import Draft
@@ -42,9 +43,24 @@ def inspect(
         raise UsageError(f"tensonde.inspect wants something to call, an op, a function or a module, and got {fn!r}.")
     wanted, args, kwargs = _differentiable(fn, args, kwargs, wrt)
     if original_of(fn) is not None:
-        return _compiled(fn, args, kwargs, wanted)
+        seen = _compiled(fn, args, kwargs, wanted, frame)
+        if seen is not None:
+            return seen
+        return _called(original_of(fn), args, kwargs, wanted, frame, ("the compiler leaves this code as it is",))
+    return _called(fn, args, kwargs, wanted, frame)
+
+
+def _called(
+    fn: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    wanted: dict[str, Tensor] | None,
+    frame: FrameType,
+    notes: tuple[str, ...] = (),
+) -> Inspection:
     scene = Scene(frame)
     tracer = KeepingTracer(scene)
+    tracer.notes += notes
     if isinstance(fn, nn.Module):
         scene.meet(fn)
     with install.suspended():
@@ -64,16 +80,24 @@ def inspect(
     return Inspection(trace, tracer.values, result, gradients)
 
 
-def _compiled(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wanted: dict[str, Tensor] | None) -> Inspection:
+def _compiled(
+    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wanted: dict[str, Tensor] | None, frame: FrameType
+) -> Inspection | None:
+    """None where the compiler makes no graph of it."""
     original = original_of(fn)
-    trained = dict(original.named_parameters()) if isinstance(original, nn.Module) else {}
-    capture = Capture({id(parameter): name for name, parameter in trained.items()})
+    scene = Scene(frame, restoring=True)
+    if isinstance(original, nn.Module):
+        scene.adopt_root(original, "self", prefix="")
+    capture = Capture(scene)
     with install.suspended():
+        with torch.random.fork_rng(devices=[]):
+            again = capture.call(original, args, kwargs)
+            gradients = _differentiate(again, {**(wanted or {}), **scene.trained})
+        scene.restore()
+        if not capture.count:
+            return None
         result = fn(*args, **kwargs)
-        again = capture.call(original, args, kwargs)
-        leaves = {**(wanted or {}), **{name: p for name, p in trained.items() if p.requires_grad}}
-        gradients = _differentiate(again, leaves)
-    note = difference(again, result)
+    note = difference(again, result) if not capture.random else ""  # compiled random numbers are others
     if note:
         capture.ops.notes.append(note)
     return Inspection(capture.ops.trace(0, "inspect"), capture.values, result, gradients)
@@ -85,18 +109,21 @@ def _compiled(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wanted: di
 class Scene:
     """The part of the adapter that a trace needs: names, the stack of modules, the phase. No session."""
 
-    def __init__(self, frame: FrameType) -> None:
+    def __init__(self, frame: FrameType, *, restoring: bool = False) -> None:
+        """`restoring`: buffers are kept, because the call is made once more."""
         self.frame = frame
         self.phase = Phase.FORWARD
         self.stack: list[Entry] = []
         self.entries: dict[int, Entry] = {}
         self.roots: dict[str, nn.Module] = {}
-        self.parameters = SimpleNamespace(names={}, buffers={})
+        self.parameters = _Parameters()
         self.session = SimpleNamespace(guard=Guard(), options=SimpleNamespace(window=(0, 1)))
         self.twin = None
         self.trained: dict[str, Tensor] = {}
+        self._state: list[tuple[Tensor, Tensor]] | None = [] if restoring else None
 
-    def meet(self, module: nn.Module) -> None:
+    def meet(self, module: nn.Module, variable: str = "") -> None:
+        """`variable` is what the code that calls it has for a name, where the caller of inspect has none."""
         if self.stack:
             parent = self.stack[-1]
             holder = parent.ref()
@@ -104,10 +131,24 @@ class Scene:
             self._adopt(module, f"{parent.name}.{inside}", f"{parent.name}.{inside}.")
             return
         named = name_root(module, self.frame, self.roots)
-        self.roots[named.own] = named.owner
-        self._adopt(named.owner, named.own, named.prefix)
+        if variable and named.own == type(module).__name__.lower() and variable not in self.roots:
+            named = RootName(variable, named.prefix and f"{variable}.", named.owner)
+        self.adopt_root(named.owner, named.own, named.prefix)
         if id(module) not in self.entries:
             self._adopt(module, named.own, f"{named.own}.")
+
+    def adopt_root(self, root: nn.Module, own: str, prefix: str) -> None:
+        self.roots[own] = root
+        self.parameters.prefixes[own] = prefix
+        if self._state is not None:
+            with _disable_current_modes():  # it may be met while the compiler traces
+                self._state += [(buffer, buffer.detach().clone()) for buffer in root.buffers()]
+        self._adopt(root, own, prefix)
+
+    def restore(self) -> None:
+        """Buffers as they were when their module was met: the call that counts is made after this one."""
+        for buffer, value in self._state or ():
+            buffer.data.copy_(value)
 
     def _adopt(self, root: nn.Module, own: str, prefix: str) -> None:
         for path, module in root.named_modules():
@@ -128,6 +169,18 @@ class Scene:
 
     def leave(self) -> None:
         self.stack.pop()
+
+
+class _Parameters:
+    """Names of parameters by the tensor's id, and what starts the names in each root."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, tuple[str, Any]] = {}
+        self.buffers: dict[str, Any] = {}
+        self.prefixes: dict[str, str] = {}
+
+    def prefix_of(self, root: str) -> str:
+        return self.prefixes.get(root, f"{root}.")
 
 
 class KeepingTracer(Tracer):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor
 
 from tensonde.adapters.torch.modes import unseen
+from tensonde.adapters.torch.tensors import bytes_of, shown, version_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.parameters import Parameters
@@ -38,15 +39,16 @@ class Kept:
         self._marks: dict[str, tuple[int, int]] = {}
 
     def put(self, site: int, tensor: Any) -> None:
-        with unseen():
-            plain = tensor.detach()
-        size = plain.numel() * plain.element_size()
+        plain = shown(tensor)
+        if plain is None:
+            return
+        size = bytes_of(plain)
         older = self._sites.pop(site, ())
         remaining = tuple(seen for seen in older if seen.step != self.step)[:1]
         self._bytes += sum(seen.size for seen in remaining) - sum(seen.size for seen in older)
         if self._bytes + size <= LIMIT:
             self._bytes += size
-            remaining = (Seen(plain, plain._version, self.step, size), *remaining)
+            remaining = (Seen(plain, version_of(plain), self.step, size), *remaining)
         if remaining:
             self._sites[site] = remaining
 
@@ -74,13 +76,16 @@ class Kept:
         self._marks = {}
         room = LIMIT
         for name, parameter in parameters.live():
-            room -= 2 * parameter.numel() * parameter.element_size()
+            room -= 2 * bytes_of(parameter)
             if room < 0:
                 break
-            values[name] = parameter.detach().clone()
-            if parameter.grad is not None:
-                gradients[name] = parameter.grad.detach().clone()
-                self._marks[name] = (id(parameter.grad), parameter.grad._version)
+            value = shown(parameter)
+            if value is not None:
+                values[name] = value.clone()
+            gradient = shown(parameter.grad) if parameter.grad is not None else None
+            if gradient is not None:
+                gradients[name] = gradient.clone()
+                self._marks[name] = (id(parameter.grad), version_of(parameter.grad))
         self._values = [values, self._values[0]]
         self._gradients = [gradients, self._gradients[0]]
 
@@ -90,7 +95,7 @@ class Kept:
 
     def gradient(self, name: str, live: Tensor | None, *, before: bool) -> Tensor | None:
         """The latest gradient, also after the script cleared it; or the one of the step before that."""
-        ended = live is None or self._marks.get(name) == (id(live), live._version)
+        ended = live is None or self._marks.get(name) == (id(live), version_of(live))
         if before:
             return self._gradients[1 if ended else 0].get(name)
         return live if live is not None else self._gradients[0].get(name)

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from tensonde.model.moment import Moment
+from tensonde.model.site import Role
 from tensonde.model.stop import Breakpoint, Stop
 
 log = logging.getLogger("tensonde.debugger")
@@ -63,11 +64,27 @@ class LineTrace:
         return self._on_line
 
     def _holds(self, point: Breakpoint, frame: FrameType) -> bool:
-        """The condition of a line breakpoint is Python in the user's frame, as in pdb: the user's own code."""
+        """The condition of a line breakpoint is Python in the user's frame, as in pdb: the user's own code.
+
+        Names that the frame does not have are Tensonde's, if it has them: step, epoch, rank, phase, loss."""
         if not point.condition:
             return True
         try:
-            return bool(eval(point.condition, frame.f_globals, frame.f_locals))
+            return bool(eval(point.condition, {**self._names(), **frame.f_globals}, frame.f_locals))
         except Exception as problem:
             log.warning("the condition of breakpoint %d failed, so it stops: %s", point.id, problem)
             return True
+
+    def _names(self) -> dict[str, Any]:
+        """Of the step that runs; `loss` is the last one that was seen, NaN before the first."""
+        eager, kept = self.stops.eager, self.stops.kept
+        site = eager.session.site_ids.get(("loss", Role.VALUE, None))
+        seen = kept.get(site) if site is not None else None
+        loss = float(seen.tensor) if seen is not None and seen.tensor.numel() == 1 else float("nan")
+        return {
+            "step": eager.session.steps.step,
+            "epoch": eager.epoch,
+            "rank": eager.session.rank,
+            "phase": str(eager.phase),
+            "loss": loss,
+        }

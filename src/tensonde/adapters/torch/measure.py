@@ -8,11 +8,14 @@ the first dimension, which is mostly the sample), and `masked.D`, `masked_row.D`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.device import DeviceDigests
 from tensonde.adapters.torch.sketch import Sketch
+from tensonde.adapters.torch.tensors import shape_of, values_of
 from tensonde.digest import Block, rows_of
 from tensonde.digest.layout import COUNTS, STATS
 
@@ -29,11 +32,11 @@ class Measure:
 
     def __call__(self, tensor: Tensor) -> dict[str, float]:
         """{} for what has no digest. Must be called where no mode of torch's sees it."""
-        if tensor.layout is not torch.strided:
-            return self._stored(tensor.detach())
-        if tensor.numel() > LARGEST:
+        plain = values_of(tensor)
+        if plain is None or plain.numel() > LARGEST:
             return {}
-        plain = tensor.detach()
+        plain = plain.detach()
+        whole = tensor.layout is torch.strided and plain.shape == shape_of(tensor)
         block = self._block
         block.clear()
         if plain.device.type == "cpu":
@@ -45,26 +48,31 @@ class Measure:
             return {}
         found = rows_of(block)[row]
         stats = {name: float(found[name]) for name in COUNTS + STATS}
-        if nonfinite(stats) and not plain.is_complex():
+        if nonfinite(stats) and whole and not plain.is_complex():
             stats |= _places(plain)
-        if self._sketch is not None:
+        elif nonfinite(stats) and tensor.layout is torch.sparse_coo:
+            stats |= _stored_places(tensor.detach().coalesce())
+        if self._sketch is not None and whole:
             stats |= self._sketch(plain)
         return stats
 
-    def _stored(self, tensor: Tensor) -> dict[str, float]:
-        """Of a sparse tensor, the values that it stores: it has no others."""
-        if tensor.layout is torch.sparse_coo:
-            values = tensor._values()
-        elif tensor.layout in _COMPRESSED:
-            values = tensor.values()
-        else:
-            return {}
-        return {name: value for name, value in self(values).items() if not name.startswith(_WHERE)}
+
+def _stored_places(tensor: Tensor) -> dict[str, float]:
+    """Of a sparse tensor, in its own shape."""
+    values = tensor.values()
+    if values.ndim != 1:
+        return {}
+    at = tensor.indices()[:, ~torch.isfinite(values)]
+    rows = at[0].unique()
+    found = {"bad_at": float(_flat(at[:, 0].tolist(), tensor.shape)), "bad_rows": float(len(rows))}
+    return found | {f"bad_row.{k}": float(row) for k, row in enumerate(rows[:_ROWS].tolist())}
 
 
-_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-_WHERE = ("bad_", "masked", "sketch.")
-"""What tells of places, which are others among the stored values."""
+def _flat(index: list[int], shape: Sequence[int]) -> int:
+    found = 0
+    for at, size in zip(index, shape, strict=True):
+        found = found * size + at
+    return found
 
 
 def nonfinite(stats: dict[str, float]) -> bool:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.naming import clean
-from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.tensors import dense_of, dtype_name, is_plain, shape_of
 from tensonde.adapters.torch.vanishing import forgetting_key
 from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role
@@ -108,7 +108,9 @@ class Parameters:
         if not closure:
             self._gradients(plan)
         for position in plan.update_sites:
-            plan.kept[position] = plan.parameters[position].detach().clone()
+            before = dense_of(plan.parameters[position])
+            if before is not None:
+                plan.kept[position] = before.detach().clone()
 
     def after(self, optimizer: Holder, closure: bool) -> None:
         plan = self._plan(optimizer)
@@ -117,12 +119,12 @@ class Parameters:
             self._gradients(plan)
         if plan.careful:
             for site, parameter in zip(plan.value_sites, plan.parameters, strict=True):
-                self._careful(site, parameter.detach())
+                self._careful(site, parameter)
         else:
             self.eager.block.add_many(plan.value_sites, plan.parameters)
         for position, site in plan.update_sites.items():
-            new, old = plan.parameters[position], plan.kept.pop(position, None)
-            if old is not None:
+            new, old = dense_of(plan.parameters[position]), plan.kept.pop(position, None)
+            if old is not None and new is not None:
                 self._update(site, new.detach(), old)
 
     def _gradients(self, plan: Plan) -> None:
@@ -135,15 +137,13 @@ class Parameters:
         added = self.eager.block.add_many(plan.grad_sites, gradients)
         if added < sum([gradient is not None for gradient in gradients]):
             for site, gradient in zip(plan.grad_sites, gradients, strict=True):
-                if gradient is not None and not _plain(gradient):
+                if gradient is not None and not is_plain(gradient):
                     plan.careful = True
                     self._careful(site, gradient)
 
     def _careful(self, site: int, tensor: Tensor) -> None:
-        eager = self.eager
-        if eager.add(site, tensor) < 0:
-            eager.unsupported[eager.session.sites[site].address] = f"{type(tensor).__name__} has no digest"
-        eager.stops.at(site, tensor)
+        self.eager.add(site, tensor)
+        self.eager.stops.at(site, tensor)
 
     def _update(self, site: int, new: Tensor, old: Tensor) -> None:
         eager = self.eager
@@ -170,6 +170,8 @@ class Parameters:
         plan.size = size
         unnamed = [p for g in optimizer.param_groups for p in g["params"] if id(p) not in self.names]
         if unnamed:
+            if session.steps.step:  # of a model that no step has shown yet
+                session.policy.look_soon()
             self._name(unnamed, optimizer)
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -187,13 +189,7 @@ class Parameters:
         plan.careful = (
             self.eager.stops.attentive
             or not session.immediate.isdisjoint(ids_wanted)
-            or any(
-                p.device.type != "cpu"
-                or p.layout is not torch.strided
-                or type(p) not in (nn.Parameter, Tensor)
-                or (p.grad is not None and p.grad.layout is not torch.strided)
-                for p in plan.parameters
-            )
+            or any(not is_plain(p) or (p.grad is not None and not is_plain(p.grad)) for p in plan.parameters)
         )
         return plan
 
@@ -201,7 +197,7 @@ class Parameters:
         facts: dict[str, Any] = {
             "type": self._owner.get(name, ""),
             "trainable": trainable,
-            "shape": tuple(tensor.shape),
+            "shape": shape_of(tensor),
             "dtype": dtype_name(tensor),
         }
         roles = (Role.VALUE, Role.GRAD, Role.UPDATE)
@@ -226,18 +222,13 @@ class Parameters:
             if buffer is not None:
                 site = eager.session.site(
                     name, Role.VALUE, Kind.BUFFER,
-                    type=type(module).__name__, shape=tuple(buffer.shape), dtype=dtype_name(buffer),
+                    type=type(module).__name__, shape=shape_of(buffer), dtype=dtype_name(buffer),
                 )  # fmt: skip
                 eager.add(site, buffer)
         if self._looks % REST_EVERY == 0:
             for name, parameter in self.live():
                 if id(parameter) not in self.trained:
                     site = self._sites(name, parameter, trainable=False)[Role.VALUE]
-                    eager.add(site, parameter.detach())
+                    eager.add(site, parameter)
         self._looks += 1
         eager.session.spent_since(mark)
-
-
-def _plain(tensor: Tensor) -> bool:
-    """The kernel can read it as it is."""
-    return type(tensor) is Tensor and tensor.device.type == "cpu" and tensor.layout is torch.strided

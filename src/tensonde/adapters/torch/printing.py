@@ -18,7 +18,7 @@ from torch import Tensor
 from tensonde.adapters.torch.measure import Measure
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.private import in_order
-from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.tensors import dense_of, dtype_name, shape_of, without_values
 
 _HERE = "\0"
 """Stands for a tensor among the texts."""
@@ -72,10 +72,10 @@ def _write(tensors: Sequence[Tensor], texts: Sequence[str], sep: str, precision:
 
 def rendered(tensor: Tensor, precision: int, most: int) -> str:
     """The tensor as text: all its values up to `most` elements, else its corners and its digest."""
-    plain = tensor.detach()
-    if plain.layout is not torch.strided:
-        plain = plain.to_dense()
-    plain = plain.cpu()
+    found = dense_of(tensor)
+    if found is None:
+        return f"Tensor(shape={list(shape_of(tensor))}, dtype={dtype_name(tensor)}: {without_values(tensor)})"
+    plain = found.detach().cpu()
     if plain.ndim == 0:
         value = plain.item()
         return f"{value:.{precision}g}" if isinstance(value, float) else str(value)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.taped import Entry, Slot
-from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.adapters.torch.tensors import tensors_in, values_of
 from tensonde.adapters.torch.trace import Tracer
 from tensonde.model.moment import Phase
 
@@ -134,7 +134,9 @@ def put(value: Any, values: dict[Slot, Tensor]) -> Any:
 
 
 def dense(tensor: Tensor) -> Tensor:
-    return tensor if tensor.layout is torch.strided else tensor.coalesce().values()
+    """Its values, to compare them; the tensor itself where it has none."""
+    found = values_of(tensor)
+    return tensor if found is None else found
 
 
 def same(a: Tensor, b: Tensor) -> bool:

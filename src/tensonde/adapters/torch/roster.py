@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from tensonde.adapters.torch.entry import Entry
+from tensonde.adapters.torch.entry import Entry, is_container
 from tensonde.adapters.torch.naming import clean, name_inside, name_root
 from tensonde.adapters.torch.vanishing import forgetting_key
 from tensonde.model.site import Role
@@ -25,6 +25,10 @@ class Roster:
         self.entries: dict[int, Entry] = {}
         """By the module's id."""
         self.roots: weakref.WeakValueDictionary[str, nn.Module] = weakref.WeakValueDictionary()
+        self.names: set[str] = set()
+        """Of all modules that were ever met and can be called; models may be gone before the training ends."""
+        self.gone: set[str] = set()
+        """Those among them that were looked at and are gone."""
         self._replaced: set[str] = set()
 
     def meet_root(self, module: nn.Module) -> None:
@@ -42,11 +46,22 @@ class Roster:
         self.roots.setdefault(own, root)
         for path, module in root.named_modules():
             name = own if not path else prefix + clean(path, root)
+            if not is_container(module):
+                self.names.add(name)
             self.entries.setdefault(id(module), self._entry(name, module))
         self._eager.parameters.adopt(root, prefix)
 
     def _entry(self, name: str, module: nn.Module) -> Entry:
-        return Entry(name, module, forgetting_key(id(module), self.entries))
+        forget, gone = forgetting_key(id(module), self.entries), self.gone
+        key, entries = id(module), self.entries
+
+        def vanished(reference: Any) -> None:
+            entry = entries.get(key)
+            if entry is not None and entry.looked_at:
+                gone.add(entry.name)
+            forget(reference)
+
+        return Entry(name, module, vanished)
 
     def meet(self, module: nn.Module) -> Entry:
         """A module is called that was not there when its root was named: made, replaced or hidden in a list."""

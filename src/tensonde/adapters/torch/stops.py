@@ -19,7 +19,7 @@ from tensonde.adapters.torch.kept import Kept
 from tensonde.adapters.torch.lines import LineTrace
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.ops import OpMode
-from tensonde.adapters.torch.tensors import dtype_name, tensors_in
+from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role
 from tensonde.model.stop import Reason, Stop
@@ -47,6 +47,8 @@ class Stops:
         self.whole = False
         """Every module must be seen in this step, whatever the budget says."""
         self.inputs_wanted = False
+        self.changes = 0
+        """How often somebody set a value."""
         self.inside: tuple[str, ...] | None = None
         """The module whose node of a compiled graph runs now."""
 
@@ -134,7 +136,7 @@ class Stops:
             return known
         return self.eager.session.site(
             name, role, kind, index=index, type=type,
-            shape=tuple(tensor.shape), dtype=dtype_name(tensor), source=user_line(),
+            shape=shape_of(tensor), dtype=dtype_name(tensor), source=user_line(),
         )  # fmt: skip
 
     def end_of_step(self) -> None:

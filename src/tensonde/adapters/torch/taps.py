@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.entry import MOST_CALLS, Entry, Tap
 from tensonde.adapters.torch.frames import user_line
 from tensonde.adapters.torch.modes import unseen
-from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.tensors import dtype_name, is_dense, is_plain, shape_of
 from tensonde.model.site import Kind, Role
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Taps:
             facts: dict[str, Any] = {
                 "index": k if several else None,
                 "type": entry.type,
-                "shape": tuple(tensor.shape),
+                "shape": shape_of(tensor),
                 "dtype": dtype_name(tensor),
                 "source": source,
             }
@@ -57,10 +56,10 @@ class Taps:
         session, device = self._session, self._eager.device
         if self._eager.stops.keeping or site in session.immediate:
             return self._eager.stops.tap(site, call)
-        if like.device.type == "cpu":
-            if type(like) is not Tensor or like.layout is not torch.strided or like.is_quantized:
-                return self._careful(site, call)
+        if is_plain(like):
             return session.block.tap(site, call)
+        if not is_dense(like):
+            return self._careful(site, call)
 
         def device_tap(tensor: Any) -> None:
             with unseen():
@@ -69,13 +68,11 @@ class Taps:
         return device_tap
 
     def _careful(self, site: int, call: int) -> Tap:
-        """For kinds of tensors that may not be digestible: what fails is named in the coverage."""
-        eager, session = self._eager, self._session
+        """For kinds of tensors that the kernel cannot read as they are."""
+        eager = self._eager
 
         def tap(tensor: Any) -> None:
             with unseen():
-                if eager.add(site, tensor, call) < 0:
-                    kind = "quantized" if getattr(tensor, "is_quantized", False) else type(tensor).__name__
-                    eager.unsupported[session.sites[site].address] = f"{kind} tensors have no digest"
+                eager.add(site, tensor, call)
 
         return tap

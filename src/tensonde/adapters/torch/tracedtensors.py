@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.measure import Measure, nonfinite
-from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.tensors import dtype_name, shape_of
 from tensonde.adapters.torch.vanishing import forgetting
 from tensonde.adapters.torch.weights import Weights
 from tensonde.model.trace import TensorFact
@@ -62,7 +62,7 @@ class TracedTensors:
             known.stats = self._measure(tensor)
         return TensorFact(
             known.number,
-            tuple(tensor.shape),
+            shape_of(tensor),
             dtype_name(tensor),
             tensor.requires_grad,
             self._name(key),

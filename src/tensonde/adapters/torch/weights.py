@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from tensonde.adapters.torch.modes import unseen
-from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.tensors import dense_of, dtype_name, shape_of, values_of
 from tensonde.model.trace import WeightRecord
 
 KEPT_BYTES = 1 << 30
@@ -47,31 +47,36 @@ class Weights:
                 if seen is not None:
                     if seen is not parameter:
                         self.gradients[id(seen)] = f"{name}:grad"
-                    dense = seen.detach()
-                    dense = dense.to_dense() if dense.is_sparse else dense
+                    dense = dense_of(seen)
+                    if dense is None:
+                        continue
+                    dense = dense.detach()
                     record[when] = self._measure(dense)
                     if when == "gradient":
-                        self._keep(name, parameter.detach(), dense)
+                        self._keep(name, parameter, dense)
                     elif when == "after" and name in self._kept:
                         before, counts = self._kept.pop(name)
                         self._room += before.numel() * before.element_size()
                         moved = torch.where(counts, dense.double() - before.double(), 0.0)
                         record["moved"] = self._measure(moved)
 
-    def _keep(self, name: str, value: Tensor, gradient: Tensor) -> None:
+    def _keep(self, name: str, parameter: Tensor, gradient: Tensor) -> None:
+        value = values_of(parameter)
+        if value is None or value.shape != gradient.shape:
+            return
         size = value.numel() * value.element_size()
-        if value.is_complex() or value.layout is not torch.strided or size > self._room:
+        if value.is_complex() or size > self._room:
             return
         if value.numel() > SMALL and not self._thorough:
             return
         self._room -= size
         wide = gradient.double()
-        self._kept[name] = value.clone(), wide.abs() >= _NOISE * wide.square().mean().sqrt()
+        self._kept[name] = value.detach().clone(), wide.abs() >= _NOISE * wide.square().mean().sqrt()
 
     def _facts(self, name: str, parameter: Tensor) -> dict[str, Any]:
         return {
             "name": name,
-            "shape": tuple(parameter.shape),
+            "shape": shape_of(parameter),
             "dtype": dtype_name(parameter),
             "trainable": parameter.requires_grad,
             "before": {},

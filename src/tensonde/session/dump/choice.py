@@ -89,7 +89,7 @@ class Choice:
             frozenset().union(*map(self._roles_of, self.rules)) if self.rules else self.roles
         )
         """Roles that may be wanted at all."""
-        self.ops = any(entry.ops for entry in self.rules)
+        self.ops = (self.everything and not settings.overflow_only) or any(entry.ops for entry in self.rules)
         self._known: dict[tuple[str, Role, int | None, Kind, str], bool] = {}
 
     def _roles_of(self, entry: Rule) -> frozenset[Role]:

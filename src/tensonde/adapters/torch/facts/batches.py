@@ -23,7 +23,7 @@ from tensonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at, u
 from tensonde.adapters.torch.facts.samplers import weighted
 from tensonde.adapters.torch.facts.samples import shared
 from tensonde.adapters.torch.frames import is_user
-from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.adapters.torch.tensors import dense_in, is_plain
 
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
@@ -137,7 +137,7 @@ class Batches:
 
     def given(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         """A root is called in training."""
-        tensors = [tensor for tensor in tensors_in((args, kwargs)) if tensor.layout is torch.strided][:4]
+        tensors = dense_in((args, kwargs))[:4]
         self._whole = [weakref.ref(t) for t in tensors if t.dtype is torch.int64 and t.ndim >= 2]
         if self.shifts["looked_at"] < SHIFTS and step < COMPARED:
             self._held = root, [(t.shape, _first_rows(t)) for t in tensors if _sequence(t)]
@@ -213,7 +213,7 @@ class Batches:
 
 def _sequence(tensor: Tensor) -> bool:
     """May hold a position for each of its second dimension."""
-    plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_complex()
+    plain = is_plain(tensor) and not tensor.is_complex()
     return plain and 2 <= tensor.ndim <= 3 and len(tensor) > 0 and tensor.shape[1] >= 4
 
 

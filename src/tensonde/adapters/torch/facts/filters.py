@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.loads import renaming
 from tensonde.adapters.torch.facts.origins import Place, line, line_at
+from tensonde.adapters.torch.tensors import is_dense
 
 MOST = 16
 _FILTERED: dict[Place, tuple[weakref.ref[nn.Module], dict[str, Any] | None]] = {}
@@ -48,8 +48,8 @@ def noted(module: nn.Module, state: Mapping[str, Any], frame: FrameType | None, 
 
 
 def _same(given: Any, tensor: Tensor) -> bool:
-    plain = isinstance(given, Tensor) and given.layout is tensor.layout is torch.strided
-    return plain and given.data_ptr() == tensor.data_ptr() != 0
+    plain = is_dense(given) and is_dense(tensor)
+    return plain and bool(given.data_ptr() == tensor.data_ptr() != 0)
 
 
 def _look(

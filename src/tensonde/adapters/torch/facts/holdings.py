@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.origins import KNOWN, line_at
-from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.tensors import dtype_name, is_plain, values_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -59,6 +60,8 @@ class Holdings:
         self._before: dict[int, tuple[Tensor, Tensor, Tensor | None]] = {}
         self._prints: dict[str, float] = {}
         self._symmetry = False
+        self._holders: Any = WeakIdKeyDictionary()
+        """Parameter → the numbers of the optimizers that hold or held it."""
 
     # -- around an optimizer step ----------------------------------------------------------------
 
@@ -113,7 +116,8 @@ class Holdings:
             tally[0] += 1
             if parameter.grad is not None:
                 tally[1] += 1
-                tally[2] += bool(parameter.grad.detach().reshape(-1)[:SAMPLE].any())
+                values = values_of(parameter.grad)
+                tally[2] += values is None or bool(values.detach().reshape(-1)[:SAMPLE].any())
             if _plain(parameter):
                 mark = float(parameter.detach().reshape(-1)[:64].double().sum()) + parameter._version
                 if self._prints.setdefault(name, mark) != mark:
@@ -127,13 +131,13 @@ class Holdings:
         inside = {id(m) for root in list(eager.roots.values()) for m in root.modules()}
         registered = {id(p) for root in list(eager.roots.values()) for p in root.parameters()}
         owners = self._owners()
-        holders: dict[int, list[int]] = {}
+        holders = self._holders
         for optimizer in optimizers():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
-                    holders.setdefault(id(parameter), []).append(KNOWN.number(optimizer))
-        shared = _shared([p for _, p in list(eager.parameters.live())[:MOST]])
+                    holders.setdefault(parameter, {})[KNOWN.number(optimizer)] = None
         living = {KNOWN.number(optimizer) for optimizer in optimizers()}
+        shared = _shared([p for _, p in list(eager.parameters.live())[:MOST]])
         for name, parameter in list(eager.parameters.live())[:MOST]:
             owner = owners.get(id(parameter))
             before = self.known[name]["optimizers"] if name in self.known else []
@@ -142,7 +146,7 @@ class Holdings:
                 "shape": list(parameter.shape),
                 "dtype": dtype_name(parameter),
                 "requires_grad": parameter.requires_grad,
-                "optimizers": gone + holders.get(id(parameter), []),
+                "optimizers": list(dict.fromkeys([*gone, *holders.get(parameter, ())])),
                 "registered": id(parameter) in registered,
                 "owner": owner[0] if owner else "",
                 "owner_type": type(owner[1]).__name__ if owner else "",
@@ -204,12 +208,7 @@ def optimizers() -> list[torch.optim.Optimizer]:
 
 
 def _plain(tensor: Tensor) -> bool:
-    return (
-        tensor.device.type == "cpu"
-        and tensor.layout is torch.strided
-        and type(tensor) in (Tensor, nn.Parameter)
-        and tensor.numel() > 0
-    )
+    return is_plain(tensor) and tensor.numel() > 0
 
 
 def _shared(parameters: list[Tensor]) -> dict[int, list[int]]:

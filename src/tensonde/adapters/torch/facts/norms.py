@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.facts.variables import holder
+from tensonde.adapters.torch.tensors import is_plain
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.entry import Entry
@@ -132,5 +133,5 @@ def _has_layers(module: nn.Module) -> bool:
 
 def fingerprint(module: nn.Module) -> float:
     """A few values of its weights."""
-    some = [p.detach().reshape(-1)[:SAMPLED] for p in list(module.parameters())[:SAMPLED] if p.device.type == "cpu"]
+    some = [p.detach().reshape(-1)[:SAMPLED] for p in list(module.parameters())[:SAMPLED] if is_plain(p)]
     return float(torch.cat([values.double() for values in some]).sum()) if some else 0.0

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.batches import sample_place
 from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.origins import line_at
 from tensonde.adapters.torch.frames import is_user
+from tensonde.adapters.torch.tensors import is_plain
 
 ROWS = 16
 VALUES = 8
@@ -73,7 +73,7 @@ def own(dataset: Any) -> Any:
 def _some(kept: Any, depth: int = 3) -> Iterator[float]:
     """A few values of what is kept, the same ones each time."""
     if isinstance(kept, Tensor):
-        if kept.layout is not torch.strided or kept.device.type != "cpu" or kept.is_complex():
+        if not is_plain(kept) or kept.is_complex():
             return
         for row in _spread(kept.detach()) if kept.ndim else (kept.detach(),):
             yield from (float(value) for value in row.reshape(-1)[:VALUES])

@@ -13,7 +13,7 @@ from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.modes import evaluation_line
 from tensonde.adapters.torch.facts.origins import line_at, user_place
 from tensonde.adapters.torch.frames import is_user
-from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.adapters.torch.tensors import dense_in
 
 MOST_TRAINED = 12
 MOST_EVALUATED = 48
@@ -67,7 +67,7 @@ class Scales:
 
 def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """The first tensor that a root is given, where it is a batch of numbers."""
-    tensors = tensors_in((args, kwargs))[:1]
+    tensors = dense_in((args, kwargs))[:1]
     if not tensors or tensors[0].ndim < 2 or not tensors[0].is_floating_point() or not tensors[0].numel():
         return None
     plain = tensors[0].device.type == "cpu" and tensors[0].layout is torch.strided and tensors[0].grad_fn is None

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.facts.origins import KNOWN, Place, line
+from tensonde.adapters.torch.tensors import is_plain
 
 STEPS = 200
 """Steps that are looked at; what is wrong in all of these is wrong."""
@@ -80,7 +81,7 @@ class Track:
 def nonzero(gradient: Tensor | None) -> bool:
     if gradient is None:
         return False
-    if gradient.device.type != "cpu" or gradient.layout is not torch.strided:
+    if not is_plain(gradient):
         return True
     flat = gradient.detach()
     return bool(flat.any()) if flat.numel() <= 65536 else bool(flat.reshape(-1)[:65536].any())

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.entry import Entry
-from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.adapters.torch.tensors import dense_in
 
 LOOKS = 12
 ROWS = 256
@@ -30,7 +30,7 @@ class Tokens:
         seen = self.tables[id(root)]
         if seen is None or seen["looks"] >= LOOKS:
             return
-        for tensor in tensors_in((args, kwargs)):
+        for tensor in dense_in((args, kwargs)):
             if _ids(tensor, seen["size"]):
                 seen["looks"] += 1
                 self._look(seen, tensor.detach()[:ROWS])

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from tensonde.adapters.torch.graph.interpret import has_random, written_inputs
+from tensonde.adapters.torch.graph.interpret import has_random, repeatable, written_inputs
 from tensonde.adapters.torch.graph.names import NodeName
 from tensonde.adapters.torch.graph.watching import Column, Depth, base
-from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.adapters.torch.tensors import dtype_name, version_of
 from tensonde.digest.layout import DTYPES, PARTIAL, UNSIGNED
 from tensonde.model.site import Kind, Role
 from tensonde.session.policy import Level
@@ -50,6 +50,8 @@ class CompiledGraph:
         self.columns: list[Column] = []
         self.leaving: dict[str, int] = {}
         """Watched nodes that are digested as they leave the graph, and which output they are."""
+        self.strides: list[tuple[int, ...] | None] = []
+        """How the outputs of the compiled graph lie in memory; None where that is not known."""
         self.compiler: Callable[..., Any] = _not_compiled
         self.run: Callable[[list[Any]], Any] = _not_compiled
         self.calls = 0
@@ -58,6 +60,8 @@ class CompiledGraph:
         self.last: Kept | None = None
         """The same of the step before, where a debugger may ask for it."""
         self.random = has_random(plain)
+        self.once = not repeatable(plain)
+        """A call of it must not be made again: somebody would notice."""
         self.written = written_inputs(plain)
         self.nodes = {node.name: node for node in plain.graph.nodes}
         self.placeholders = [node.name for node in plain.graph.nodes if node.op == "placeholder"]
@@ -92,12 +96,12 @@ class CompiledGraph:
             return self._strip(self.run(args))
         self.calls += 1
         try:
-            before = graphs.before(self, args)
+            walked = graphs.before(self, args)
         except Exception as problem:
             graphs.guard.contain("keeping the inputs of a compiled graph", problem)
-            before = None
-        if before is not None:
-            return before
+            walked = None
+        if walked is not None and walked.once:
+            return walked.made
         eager = graphs.eager
         resting, eager.inside_idle = eager.inside_idle, True  # a backend may call the graph as a module
         try:
@@ -105,6 +109,10 @@ class CompiledGraph:
         finally:
             eager.inside_idle = resting
         made = self._strip(given)
+        if walked is not None:
+            return walked.results(made)
+        if self.once:
+            self.strides = [tuple(one.stride()) if isinstance(one, Tensor) else None for one in made]
         began = time.perf_counter_ns()
         counted = graphs.session.block.nanos
         try:
@@ -228,11 +236,11 @@ class Kept:
 
     def __init__(self, args: list[Any], random: Tensor | None) -> None:
         self.args, self.random = args, random
-        self.versions = [_version(arg) for arg in args]
+        self.versions = [version_of(arg) for arg in args]
 
     @property
     def unchanged(self) -> bool:
-        return [_version(arg) for arg in self.args] == self.versions
+        return [version_of(arg) for arg in self.args] == self.versions
 
 
 class Table:
@@ -319,10 +327,6 @@ def from_bits(bits: np.ndarray[Any, Any], *, ordered: bool) -> np.ndarray[Any, A
 def _count(value: Tensor) -> int:
     count: Any = value.numel()
     return count if isinstance(count, int) else int(count.node.hint or 1)  # a dynamic shape: as it was when compiled
-
-
-def _version(arg: Any) -> int:
-    return arg._version if isinstance(arg, Tensor) and not arg.is_inference() else 0
 
 
 def _not_compiled(args: list[Any]) -> Any:

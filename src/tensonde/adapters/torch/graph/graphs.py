@@ -29,7 +29,7 @@ from tensonde.adapters.torch.graph.latehooks import CompiledModules
 from tensonde.adapters.torch.graph.names import Names, NodeName
 from tensonde.adapters.torch.graph.overwritten import Overwritten
 from tensonde.adapters.torch.graph.retrace import Retrace
-from tensonde.adapters.torch.graph.stepping import Stepping
+from tensonde.adapters.torch.graph.stepping import Stepping, Walked
 from tensonde.adapters.torch.graph.uncompiled import Uncompiled
 from tensonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
 from tensonde.model.site import Kind, Role, Site, SourceLine
@@ -184,6 +184,7 @@ class Graphs:
                 made = compiler(gm, inputs)
         else:
             made = compiler(gm, inputs)
+        graph.strides = _strides(graph)
         graph.compiler = compiler
         graph.run = made if getattr(made, "_boxed_call", False) else lambda args: made(*args)
         self.count += 1
@@ -283,8 +284,8 @@ class Graphs:
 
         return self.active and install.current() is self.eager and self.eager.thread == get_ident()
 
-    def before(self, graph: CompiledGraph, args: list[Any]) -> Any:
-        """Keeps what is needed to look closer. Not None: the outputs, where the call was made in another way."""
+    def before(self, graph: CompiledGraph, args: list[Any]) -> Walked | None:
+        """Keeps what is needed to look closer. Not None: what the call gives instead of the compiled results."""
         if self.eager.entry_pending:  # a compiled function is the first thing that runs
             self.eager.entry_pending = False
             self.eager.stops.stop("entry")
@@ -294,7 +295,7 @@ class Graphs:
         elif (found := graph.region.overwritten.backward(args)) is not None:
             self.session.note("compiled_input_overwritten", step=self.eager.step, backend=graph.region.backend, **found)
         if self._stepping.wanted(graph):
-            return self._stepping.run(graph, args)
+            return self._stepping.walk(graph, args)
         if self._due(graph) and verify.affordable(graph.plain, random=graph.random):
             self._first = interpret.copies(args) if graph.backward else interpret.fresh(graph.plain, args)
             self._written = [args[k] for k in interpret.writes(graph.plain)]
@@ -441,6 +442,20 @@ def writes_weights() -> bool:
     context = TracingContext.try_get()
     facts = context.fw_metadata if context is not None else None
     return facts is None or any(given.requires_grad and given.mutates_data for given in facts.input_info)
+
+
+def _strides(graph: CompiledGraph) -> list[tuple[int, ...] | None]:
+    """How the outputs of what was just compiled lie in memory: as the backend reports it, else as the graph was traced."""
+    context = TracingContext.try_get()
+    reported = (context.output_strides if context is not None else None) or [None] * len(graph.outputs)
+    found: list[tuple[int, ...] | None] = []
+    for name, strides in zip(graph.outputs, reported, strict=False):
+        value = graph.nodes[name].meta.get("val") if name is not None else None
+        if strides is None and isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            strides = tuple(value.stride())
+        known = strides is not None and all(isinstance(one, int) for one in strides)
+        found.append(tuple(strides) if known and strides is not None else None)
+    return found
 
 
 def _cut_strides(count: int) -> None:

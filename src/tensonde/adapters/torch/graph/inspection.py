@@ -6,13 +6,15 @@ two results are compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule, Node
 
+from tensonde.adapters.torch.graph import compiling
 from tensonde.adapters.torch.graph.compiled import CompiledGraph
 from tensonde.adapters.torch.graph.graphs import copy_of, returned_outputs
 from tensonde.adapters.torch.graph.interpret import NodeByNode
@@ -22,6 +24,9 @@ from tensonde.adapters.torch.graph.rounding import apart
 from tensonde.adapters.torch.graph.verify import TOLERANCE
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.site import Role
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.inspection import Scene
 
 KEPT_BYTES = 256 << 20
 
@@ -36,8 +41,10 @@ def original_of(fn: Any) -> Any:
 class Capture:
     """Every node of the graphs of one compiled call, with its value."""
 
-    def __init__(self, names: dict[int, str]) -> None:
-        self.ops = Retrace(names)
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.ops = Retrace({})
+        self.random = False
         self.values: dict[tuple[int, Role, int], Tensor] = {}
         self.count = 0
         self._left = KEPT_BYTES
@@ -46,11 +53,12 @@ class Capture:
         from torch._dynamo.backends.common import aot_autograd
         from torch._inductor.decomposition import select_decomp_table
 
-        names = Names(lambda variable: "", lambda variable: "" if variable in ("self", "s") else variable)
+        names = Names(lambda variable: "", lambda variable: variable, self._known)
 
         def compiler(*, backward: bool) -> Any:
             def compile(gm: GraphModule, inputs: Any) -> Any:
                 plain = copy_of(gm)
+                self._meet(plain)
                 named = names.of(plain, backward=backward, returned=returned_outputs())
                 graph = CompiledGraph(None, None, self.count, plain, named, backward=backward)
                 self.count += 1
@@ -70,9 +78,30 @@ class Capture:
         )
         return torch.compile(original, backend=backend)(*args, **kwargs)
 
+    def _known(self, id: int) -> str | None:
+        entry = self._scene.entries.get(id)
+        if entry is None:
+            return None
+        return "" if entry.name == "self" else entry.name  # the module that was compiled has no name of its own
+
+    def _meet(self, gm: GraphModule) -> None:
+        """The modules whose calls are in the graph; dynamo knows by which expression the code has them."""
+        scopes = compiling.scopes()
+        if not scopes:
+            return
+        for node in gm.graph.nodes:
+            for key, (path, _) in list((node.meta.get("nn_module_stack") or {}).items())[:1]:
+                number = str(key).partition("@")[0]
+                if number.isdecimal() and int(number) not in self._scene.entries:
+                    found = _evaluated(str(path), scopes)
+                    if isinstance(found, nn.Module) and id(found) == int(number):
+                        self._scene.meet(found, _variable(str(path), scopes))
+
     def _run(self, graph: CompiledGraph, given: list[Any]) -> Any:
         args = list(given)
         given.clear()
+        self.random |= graph.random
+        self.ops.names = {key: name for key, (name, _) in self._scene.parameters.names.items()}
         self.ops.enter(graph, args)
 
         def visit(node: Node, value: Any) -> None:
@@ -83,6 +112,24 @@ class Capture:
 
         with torch.no_grad(), torch._C._DisableAutocast():
             return NodeByNode(graph.plain, visit).run(*args)
+
+
+def _evaluated(path: str, scopes: Sequence[dict[str, Any]]) -> Any:
+    """What dynamo's expression for something stands for: `G['net']`, `L['self'].parts['head']`."""
+    try:
+        return eval(path, {"L": scopes[0], "G": scopes[1]})
+    except Exception:
+        return None
+
+
+def _variable(path: str, scopes: Sequence[dict[str, Any]]) -> str:
+    """What the code itself calls it."""
+    cell = re.fullmatch(r"(.+)\.__closure__\[(\d+)\]\.cell_contents", path)
+    if cell is not None:
+        code = getattr(_evaluated(cell[1], scopes), "__code__", None)
+        return str(code.co_freevars[int(cell[2])]) if code is not None else ""
+    words = re.findall(r"[A-Za-z_]\w*", path)
+    return words[-1] if words else ""
 
 
 def difference(right: Any, got: Any) -> str:

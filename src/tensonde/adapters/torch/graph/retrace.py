@@ -29,7 +29,7 @@ class Retrace:
     """Collects the ops of one step. `names` are those of parameters, by the tensor's id."""
 
     def __init__(self, names: Mapping[int, str]) -> None:
-        self._names = names
+        self.names = names
         self._measure = Measure()
         self.ops: list[OpRecord] = []
         self.notes: list[str] = []
@@ -106,7 +106,7 @@ class Retrace:
     def _fact(self, tensor: Tensor, producer: int | None) -> TensorFact:
         return TensorFact(
             len(self._facts), tuple(tensor.shape), dtype_name(tensor), tensor.is_floating_point(),
-            self._names.get(id(tensor), ""), producer, self._measure(tensor),
+            self.names.get(id(tensor), ""), producer, self._measure(tensor),
         )  # fmt: skip
 
     def record(self, graph: CompiledGraph, node: Node, value: Any) -> int | None:
