@@ -33,6 +33,11 @@ class Steps:
     def has_optimizer(self) -> bool:
         return bool(self._idle)
 
+    @property
+    def only(self) -> int | None:
+        """The optimizer that there is, where there is one: each of its steps is a step, and `step` may be counted up by hand."""
+        return next(iter(self._idle)) if len(self._idle) == 1 and not self._stepped else None
+
     def before_optimizer(self, key: int) -> bool:
         """True when a step ended behind us, with the last optimizer step before this one."""
         self.optimizer_exists(key)

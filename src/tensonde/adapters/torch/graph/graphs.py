@@ -281,7 +281,7 @@ class Graphs:
     def observing(self) -> bool:
         from tensonde.adapters.torch import install
 
-        return self.active and install.current() is self.eager and self.eager.thread == get_ident()
+        return self.active and install.watching() is self.eager and self.eager.thread == get_ident()
 
     def before(self, graph: CompiledGraph, args: list[Any]) -> Any:
         """Keeps what is needed to look closer. Not None: the outputs, where the call was made in another way."""
