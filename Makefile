@@ -55,6 +55,7 @@ lint: setup
 bench: setup
 	$(BIN)/python benchmarks/digest.py
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/short_steps.py
 	$(BIN)/python benchmarks/dump.py
 	$(BIN)/python benchmarks/compiled.py
 	$(BIN)/python benchmarks/hub.py

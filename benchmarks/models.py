@@ -1,6 +1,8 @@
-"""The three models of the overhead benchmark: dispatch-bound, convolutional, transformer."""
+"""The models of the overhead benchmarks: dispatch-bound, convolutional, transformer; short steps, and a neural ODE."""
 
 from __future__ import annotations
+
+import itertools
 
 import torch
 import torch.nn.functional as F
@@ -88,6 +90,47 @@ class GPT(nn.Module):
         return self.head(self.norm(self.blocks(x))).transpose(1, 2)
 
 
+def short(blocks: int, width: int) -> nn.Module:
+    """Steps of any length, from half a millisecond on."""
+    layers: list[nn.Module] = [nn.Linear(32, width)]
+    for _ in range(blocks):
+        layers += [nn.ReLU(), nn.Linear(width, width)]
+    return nn.Sequential(*layers, nn.ReLU(), nn.Linear(width, 10))
+
+
+class Flow(nn.Module):
+    """The right side of a differential equation, which a solver outside of modules calls 400 times per step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(33, 32), nn.Tanh(), nn.Linear(32, 32))
+
+    def forward(self, time: Tensor, state: Tensor) -> Tensor:
+        return self.net(torch.cat((state, time.expand(len(state), 1)), 1))
+
+
+def integrated(flow: Flow, state: Tensor) -> Tensor:
+    """Runge-Kutta of fourth order, as a solver would do it."""
+    times = torch.linspace(0, 1, 101)
+    for begin, end in itertools.pairwise(times):
+        step = end - begin
+        first = flow(begin, state)
+        second = flow(begin + step / 2, state + first * step / 2)
+        third = flow(begin + step / 2, state + second * step / 2)
+        state = state + (first + 2 * second + 2 * third + flow(end, state + third * step)) * step / 6
+    return state[:, :10]
+
+
+SHORT = {
+    "0.5 ms": (0, 32, 16),
+    "1.3 ms": (7, 32, 16),
+    "2.5 ms": (16, 32, 32),
+    "5 ms": (24, 96, 64),
+    "100 ms": (4, 1024, 512),
+}
+"""Blocks, width, and samples in a batch of `short`, by how long a step takes, more or less."""
+
+
 def build(name: str) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
     torch.manual_seed(0)
     if name == "mlp":
@@ -96,4 +139,10 @@ def build(name: str) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
         return resnet(), [(torch.randn(16, 3, 64, 64), torch.randint(0, 10, (16,))) for _ in range(8)]
     if name == "gpt":
         return GPT(), [(torch.randint(0, 512, (8, 128)), torch.randint(0, 512, (8, 128))) for _ in range(8)]
+    if name in SHORT:
+        blocks, width, samples = SHORT[name]
+        made = [(torch.randn(samples, 32), torch.randint(0, 10, (samples,))) for _ in range(8)]
+        return short(blocks, width), made
+    if name == "neural ODE":
+        return Flow(), [(torch.randn(32, 32), torch.randint(0, 10, (32,))) for _ in range(8)]
     raise SystemExit(f"there is no benchmark model {name!r}")

@@ -10,7 +10,7 @@ import time
 
 import peers
 import torch
-from models import build
+from models import Flow, build, integrated
 
 model, batches = build(sys.argv[1])
 torch.set_num_threads(int(sys.argv[2]))
@@ -28,7 +28,7 @@ def steps(count: int) -> None:
     for _ in range(count):
         x, y = batches[done % len(batches)]
         optimizer.zero_grad()
-        loss = criterion(model(x), y)
+        loss = criterion(integrated(model, x) if isinstance(model, Flow) else model(x), y)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

@@ -200,6 +200,10 @@ def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
     from tensonde.adapters.torch.coverage import coverage
 
     try:
+        eager.rest.last_look()
+    except Exception as problem:
+        eager.session.guard.contain("looking at the parameters", problem)
+    try:
         if eager.dump is not None:
             eager.session.note("dump", **eager.dump.close())
         eager.facts.write(ended=True)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tensonde.cli.covered import coverage_notes, modules_line
+from tensonde.cli.overhead import overhead_text
 from tensonde.cli.screen import error_console
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.diagnose.places import places_line
@@ -76,23 +77,16 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
     session = recording.ranks[0].session
     steps, overhead = session.get("steps"), session.get("overhead") or {}
     line = f"tensonde: {steps if steps is not None else '?'} steps watched"
+    said = overhead_text(overhead)
+    if said:
+        line += f", {said}"
     if overhead.get("steps_measured"):
-        budget = overhead.get("budget")
-        share = max(0.0, overhead["ratio"] - 1)
-        line += f", overhead {share * 100:.1f} %"
-        if budget is None:
-            line += " (budget off)"
-        elif share > budget and isinstance(overhead.get("ms_per_step"), int | float):
-            # On steps of a millisecond or two, what never sleeps is more than the budget; say how little it is.
-            line += f" = {overhead['ms_per_step']:.2f} ms a step (budget {budget * 100:g} %)"
-        else:
-            line += f" (budget {budget * 100:g} %)"
         levels = overhead.get("levels") or {}
         total = sum(levels.values())
         if total and levels.get("full", 0) < total:
             line += f", every module in {levels.get('full', 0)} of {total} steps"
         if levels.get("rest"):
-            line += f", only the loss in {levels['rest']}"
+            line += f", {levels['rest']} not looked at"
     modules = modules_line(session.get("coverage") or {})
     if modules:
         line += f", {modules}"

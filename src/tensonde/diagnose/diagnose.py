@@ -9,6 +9,7 @@ from dataclasses import replace
 import tensonde.diagnose.rules  # noqa: F401  registers them
 from tensonde.diagnose.places import gathered
 from tensonde.diagnose.rule import RULES, Case, Rule
+from tensonde.diagnose.unseen import with_unseen_steps
 from tensonde.model.finding import Finding
 from tensonde.store.damage import misunderstood
 from tensonde.store.reader import Recording
@@ -28,7 +29,9 @@ def diagnose(recording: Recording) -> list[Finding]:
     for rank in recording.ranks:
         case = Case(rank)
         for known in RULES:
-            own = [replace(finding, rank=rank.rank) for finding in _checked(known, case, failed)]
+            own = [
+                replace(finding, rank=rank.rank) for finding in with_unseen_steps(_checked(known, case, failed), rank)
+            ]
             base = len(findings)
             findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
     if failed:

@@ -44,6 +44,8 @@ class Gate:
         self._looking = False
         self._pause = False
         self._pause_at: int | None = None
+        self.asked = False
+        """A pause was asked for and has not come yet: nothing may rest."""
         self._next_id = 1
 
     # -- what the adapter reads ------------------------------------------------------------------
@@ -127,6 +129,7 @@ class Gate:
         self._pause = False
         if self._pause_at is not None and stop.moment.step >= self._pause_at:
             self._pause_at = None
+        self.asked = self._pause_at is not None
         self.plan = Resume()
         self._looking = True
         if stop.breakpoint is not None:
@@ -154,12 +157,13 @@ class Gate:
 
     def request_pause(self) -> None:
         """Stop at the next permitted point. Any thread, and signal handlers."""
-        self._pause = True
+        self._pause = self.asked = True
 
     def request_pause_at(self, step: int | None) -> None:
         """Stop when that step begins, exactly there: so do all ranks of a run, and none waits for another in a collective.
         None takes the request back. Any thread."""
         self._pause_at = step
+        self.asked = self._pause or step is not None
 
     def add_breakpoint(
         self, *, sites: str = "", file: str = "", line: int = 0, condition: str = "", once: bool = False

@@ -1,42 +1,61 @@
-"""What is observed at a step, so that Tensonde's own cost stays within the budget.
+"""What is looked at in a step, so that Tensonde's own cost stays within the budget.
 
 The sentinel looks at loss, gradients and parameters. Everything else is paid from an allowance: each step
 adds `budget × bare step time` less what the step cost; a fuller look is taken when the allowance covers its
 expected cost. Where the sentinel leaves nothing, full looks still get a tenth of the budget: modules must be seen now and
 then. What the user watches by name comes before the rest. The first step is always seen in full.
-Where steps are so short that even the sentinel is dearer than the budget, some steps rest: only the loss is
-looked at, and the sentinel comes as often as it can be paid for, but at least now and then.
 
-Not all that a look costs can be measured where it arises: caches are colder after it, and Python's way into a
-hook is nobody's. So more is charged to the allowance than was measured.
+Costs are measured by comparison with bare steps (`measured.py`), from stretches in which Tensonde is taken out of the training: from
+step 500 on, two steps or so in 64. Until then they are estimated from what was timed. Where even the sentinel is dearer than the
+budget, the training *rests*: most of its steps are bare. A *glance* (loss, gradients and parameters, and nothing else in the
+training's way) comes every 2, 4, … 256 steps, and a full look with the step after it when what the last one cost has been
+paid back. See docs/adr/0008.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from math import hypot
+
+from tensonde.session.measured import Costs
 
 
 class Level(IntEnum):
-    REST = -1
+    REST = -2
+    GLANCE = -1
     SENTINEL = 0
     WATCHED = 1
     FULL = 2
 
 
 PATIENCE = 500
-"""Steps for which a training may cost more than the budget before what can be spared is spared."""
-SENTINEL_EVERY = 64
-"""At the least, in a training that rests."""
+"""Steps after which costs are measured, and a training may rest: the start, where most trainings go wrong, is seen whole."""
+LONG_NS = 60_000_000_000
+"""The same for long steps: after so much time."""
+CERTAIN_NS = 10_000_000_000
+"""The same where what was timed alone is more than twice the budget."""
+FEW = 24
+"""Steps that must have been seen whole, however long they take."""
+GLANCE_EVERY = 256
+"""Steps at most between two looks at the parameters."""
+ALIGNED = 16
+"""A full look falls on a multiple of this, as what is noted about batches and modes does."""
+POLL_NS = 50_000_000
+"""Nothing rests longer without asking whether somebody wants something."""
+REFERENCE_EVERY = (16, 64)
+"""Steps between two bare stretches of a training that does not rest: at first, and later."""
+SPENT = 0.8
+"""The part of the budget that is planned with."""
 OWED = 0.1
 """The share of the budget that belongs to full looks, whatever else costs."""
-DEBT = 20
-"""Sentinel's costs, at most, that have to be earned back by resting."""
 MOST_ASKED = 16
 """Full looks that may be asked for, whatever the budget says."""
 UNSEEN = 1.5
-"""What a look costs over what is measured of it."""
-UNSEEN_SHORT = 2.5
-"""The same in a training that rests, whose steps take a few milliseconds: of the benchmark's MLP, 1.4 to 2.9."""
+"""What a look costs over what is timed of it, until it has been measured."""
+REPLAN = 16
+"""Bare stretches after which costs are looked up anew."""
+MOST_WOKEN = 8
+"""Evaluations that a rest is ended for, whatever they cost; later ones must be paid for."""
 
 
 class Policy:
@@ -46,18 +65,39 @@ class Policy:
         """`watched`: the user watches sites by name, so the first step must show which there are, whatever the budget."""
         self.budget = budget
         self.has_watched = False
+        self.may_rest = False
+        """Nothing forbids it: the adapter says so before each step."""
         self.level = Level.FULL if budget != 0 or watched else Level.SENTINEL
+        self.stretch = 0
+        """Bare steps that follow, where the level is REST."""
+        self.counter_ns = 0.0
+        """What counting a bare step costs."""
         self.bare_ns = 0.0
         self.cost_ns = 0.0
         self.counted = 0
+        self.steps = 0
         self.taken = dict.fromkeys(Level, 0)
-        self.overdrawn = False
-        """Even the steps that look at least have cost more than the budget, over long enough to be sure of it."""
+        self.resting = False
+        self.costs = Costs()
+        self.early_ns = 0.0
+        """Processor time of the counted steps before the first bare one."""
+        self.early = 0
+        self._steady: dict[Level, int] | None = None
+        """Steps by level since then."""
+        self._known: dict[Level, float] = {}
+        """What a step of this level costs, where it has been measured."""
+        self._rare_ns = 0.0
         self._allowance = 0.0
         self._expected = dict.fromkeys(Level, 0.0)
-        self._rested = 0
         self._owed = 0.0
         self._asked, self._due = 0, False
+        self._debt = 0.0
+        self._repay = 0.0
+        self._glance_every = ALIGNED
+        self._whole = 0
+        self._stretches = 0
+        self._since_reference = 0
+        self._woken = 0
 
     def look_soon(self) -> None:
         """Something new takes part in the training: the next step is looked at in full, unless only the sentinel may look."""
@@ -65,19 +105,30 @@ class Policy:
             self._asked += 1
             self._due = True
 
-    def finish_step(self, wall_ns: float, cost_ns: float, *, counted: bool = True) -> Level:
+    # -- what happened ---------------------------------------------------------------------------
+
+    def finish_step(
+        self, wall_ns: float, cost_ns: float, *, cpu_ns: float | None = None, counted: bool = True
+    ) -> Level:
         """Accounts for the step that ended and decides the level of the next.
 
-        `counted` is False for steps whose time says nothing (the first one, one with a stop in it).
+        `cost_ns` is what was timed of Tensonde's own. `counted` is False for steps whose time says nothing (the first
+        one, one with a stop in it).
         """
         level = self.level
-        self.taken[level] += 1
+        self._took(level, 1)
+        self._since_reference += 1
         if counted:
+            cpu = wall_ns if cpu_ns is None else cpu_ns
             bare = max(wall_ns - cost_ns, 0.1 * wall_ns, 1.0)  # an estimated cost may exceed what was measured
             self.bare_ns += bare
             self.cost_ns += cost_ns
             self.counted += 1
-            charge = (UNSEEN_SHORT if self.overdrawn else UNSEEN) * cost_ns
+            if self._steady is None:
+                self.early_ns += cpu
+                self.early += 1
+            self.costs.step(level, cpu)
+            charge = self._known.get(level) or UNSEEN * cost_ns
             known = self._expected[level]
             self._expected[level] = charge if known == 0 else known + 0.2 * (charge - known)
             if self.budget:
@@ -85,13 +136,50 @@ class Policy:
                 self._allowance += self.budget * max(wall_ns - charge, 0.1 * wall_ns) - charge
                 # A long quiet stretch must not pay for a long loud one.
                 self._allowance = min(self._allowance, 4 * max(self._expected[Level.FULL], self.budget * bare))
-                if not self.overdrawn and self.counted >= PATIENCE and self.ratio - 1 > self.budget:
-                    afford = UNSEEN * self.budget * self.bare_ns / self.counted  # resting is for what is certain
-                    self.overdrawn = self._expected[Level.SENTINEL] > afford
-                if self.overdrawn:
-                    self._allowance = max(self._allowance, -DEBT * self._expected[Level.SENTINEL])
+                if not self.resting and self._certain():
+                    self._begin_to_rest()
         self.level = self._next()
         return self.level
+
+    def rested(self, steps: int, wall_ns: float, cpu_ns: float, *, first: int = 0, first_ns: float = 0.0) -> Level:
+        """So many steps ran without Tensonde, the `first` of them in `first_ns`. Decides the level of the next."""
+        if self._steady is None:
+            self._steady = dict.fromkeys(Level, 0)
+        self._took(Level.REST, steps)
+        self.bare_ns += wall_ns
+        self.counted += steps
+        self.costs.rested(steps, cpu_ns, first=first, first_ns=first_ns)
+        self._stretches += 1
+        if self._stretches % REPLAN == 0 or self._stretches in (4, 8):
+            self._plan()
+        self.level = self._next()
+        return self.level
+
+    def tail(self, cpu_ns: float) -> None:
+        """What the step that was looked at last has cost since it ended."""
+        self.costs.more(cpu_ns)
+
+    def rare(self, ns: float) -> None:
+        """Work beside the steps, such as writing, was timed as a whole; it is in no step's time."""
+        if self._steady is not None:
+            self._rare_ns += ns
+
+    def may_wake(self) -> bool:
+        """An evaluation begins amid bare steps: whether to look at it."""
+        if self._woken >= MOST_WOKEN and self._debt > 0:
+            return False
+        self._woken += 1
+        self._debt += self._cost(Level.SENTINEL)
+        return True
+
+    def _took(self, level: Level, steps: int) -> None:
+        self.taken[level] += steps
+        self.steps += steps
+        self._debt = max(self._debt - steps * self._repay, 0.0)
+        if self._steady is not None:
+            self._steady[level] += steps
+
+    # -- what follows ----------------------------------------------------------------------------
 
     def _next(self) -> Level:
         if self.budget is None:
@@ -101,18 +189,113 @@ class Policy:
         if self._due:
             self._due = False
             return Level.FULL
+        if self.may_rest:
+            if self.resting:
+                return self._cycle()
+            if self._reference_due():
+                self._since_reference = 0
+                self.stretch = self._bounded(max(2, int(10e6 / self._bare)))
+                return Level.REST
         if self._owed >= self._expected[Level.FULL] > 0:
             return Level.FULL
         for level in (Level.FULL, Level.WATCHED) if self.has_watched else (Level.FULL,):
             if self._allowance >= self._expected[level] - self._expected[Level.SENTINEL]:
                 return level
-        if not self.overdrawn or self._allowance >= 0 or self._rested + 1 >= SENTINEL_EVERY:
-            self._rested = 0
+        return Level.SENTINEL
+
+    @property
+    def _bare(self) -> float:
+        return self.costs.bare or max(1.0, self.bare_ns / max(1, self.counted))
+
+    def _bounded(self, steps: int) -> int:
+        return max(1, min(steps, 16 if not self.resting else steps, int(POLL_NS / self._bare)))
+
+    def _reference_due(self) -> bool:
+        if self.counted < FEW or (self.counted < PATIENCE and self.bare_ns + self.cost_ns < LONG_NS):
+            return False
+        return self._since_reference >= REFERENCE_EVERY[self._stretches >= 8]
+
+    def _certain(self) -> bool:
+        """What was timed alone is so much more than the budget that nothing need be measured."""
+        if self.counted < FEW or not self.budget or (
+            self.counted < PATIENCE and self.bare_ns + self.cost_ns < CERTAIN_NS
+        ):  # fmt: skip
+            return False
+        timed = self._expected[Level.SENTINEL] or self._expected[Level.FULL]
+        patient = self.counted >= PATIENCE
+        return timed > (UNSEEN if patient else 2 * UNSEEN) * self.budget * self.bare_ns / self.counted
+
+    def _begin_to_rest(self) -> None:
+        self.resting = True
+        self._debt = 0.0
+        self._plan()
+
+    def _cycle(self) -> Level:
+        """The next step of a training that rests."""
+        if self._whole:
+            self._whole -= 1
             return Level.SENTINEL
-        self._rested += 1
+        if self._debt <= 0 and self.steps % ALIGNED == 0 and self._stretches >= FEW // 2:
+            self._whole = 1
+            self._debt = self._cost(Level.FULL) + self._cost(Level.SENTINEL)
+            return Level.FULL
+        ahead = -self.steps % self._glance_every
+        if ahead == 0:
+            return Level.GLANCE
+        self.stretch = self._bounded(ahead)
         return Level.REST
+
+    def _plan(self) -> None:
+        """Looks up what is known of costs."""
+        if not self.budget:
+            return
+        bare = self._bare
+        sentinel = self.costs.of(Level.SENTINEL)
+        if sentinel is not None and not self.resting:
+            self.resting = sentinel.ns - sentinel.error > self.budget * bare
+        elif sentinel is not None and self._stretches >= 4 * REPLAN:
+            self.resting = sentinel.ns + 2 * sentinel.error > 0.5 * self.budget * bare
+        self._known = {level: cost.ns for level in Level if (cost := self.costs.of(level)) is not None}
+        if not self.resting:
+            return
+        rare = self._rare_ns / max(1, sum((self._steady or {}).values()))
+        left = max(SPENT * self.budget * bare - self.counter_ns - rare, OWED * self.budget * bare)
+        glance = self._cost(Level.GLANCE) or 0.1 * self._cost(Level.SENTINEL)
+        every = 2
+        while every < GLANCE_EVERY and glance / every > 0.5 * left:
+            every *= 2
+        self._glance_every = every
+        self._repay = max(left - glance / every, 0.25 * left)
+
+    def _cost(self, level: Level) -> float:
+        return self._known.get(level, self._expected[level])
+
+    # -- what it costs ---------------------------------------------------------------------------
+
+    @property
+    def measured(self) -> tuple[float, float] | None:
+        """Step time with Tensonde over step time without it, since the first bare step, and the standard error of that; None
+        where too few steps were bare."""
+        bare, taken = self.costs.bare, self._steady
+        if not bare or taken is None:
+            return None
+        total = self._rare_ns + self.counter_ns * taken[Level.REST]
+        error = 0.0
+        for level, steps in taken.items():
+            if level is Level.REST or not steps:
+                continue
+            cost = self.costs.of(level)
+            if cost is None and steps > 0.02 * sum(taken.values()):
+                return None
+            total += steps * (cost.ns if cost is not None else self._expected[level])
+            error = hypot(error, steps * (cost.error if cost is not None else self._expected[level]))
+        whole = bare * sum(taken.values())
+        return 1.0 + total / whole, error / whole
 
     @property
     def ratio(self) -> float:
-        """Measured step time with Tensonde over step time without it."""
-        return 1.0 + self.cost_ns / self.bare_ns if self.bare_ns else 1.0
+        """Step time with Tensonde over step time without it: measured, else estimated from what was timed."""
+        found = self.measured
+        if found is not None:
+            return found[0]
+        return 1.0 + UNSEEN * self.cost_ns / self.bare_ns if self.bare_ns else 1.0

@@ -26,7 +26,7 @@ from tensonde.session.division import divided_by
 from tensonde.session.gate import Gate
 from tensonde.session.guard import Guard
 from tensonde.session.options import Options
-from tensonde.session.policy import Policy
+from tensonde.session.policy import UNSEEN, Policy
 from tensonde.session.steps import Steps
 from tensonde.store.format import FAILURES
 from tensonde.store.whereabouts import WhereaboutsFile
@@ -42,6 +42,8 @@ watch_log = logging.getLogger("tensonde.watch")
 
 CAPACITY = 16384
 FLUSH_NS = 500_000_000
+FLUSH_SHARE = 400
+"""What is observed is written every half second, or more rarely where writing takes more than one part in so many of the time."""
 
 
 class StopTraining(SystemExit):
@@ -82,6 +84,13 @@ class Session:
         self._evaluated = 0
         self._mark = 0
         self._last_flush = self._step_began = time.perf_counter_ns()
+        self._cpu_began = time.process_time_ns()
+        self._began, self._stopped_ns = self._step_began, 0
+        self._first_ns = 0
+        self._extra: list[int] = []
+        """Steps that were traced or run again, by how long they took."""
+        self._flush_ns = FLUSH_NS
+        self._settled = (0, 0)
         self._accounted = 0
         self._ended: str | None = None
         self._captured: set[tuple[int, int]] = set()
@@ -287,17 +296,23 @@ class Session:
 
     def finish_step(self, *, behind: bool = False, scalars: Mapping[str, float] | None = None) -> None:
         """The step is over; `behind`: it was over at the last mark, and what came since belongs to the next."""
-        now = time.perf_counter_ns()
+        now, cpu = time.perf_counter_ns(), time.process_time_ns()
         step = self.steps.step
         if behind:
             self.since_mark()["step"] += 1
         wall = now - self._step_began - self.gate.stopped_ns
         cost = self.block.nanos + self.cost_ns - self._accounted
-        self.policy.finish_step(wall, cost, counted=not self._skip_timing and self.gate.stopped_ns == 0)
+        counted = not self._skip_timing and self.gate.stopped_ns == 0
+        self.policy.finish_step(wall, cost, cpu_ns=cpu - self._cpu_began, counted=counted)
+        if step == 0:
+            self._first_ns = wall
+        elif self._skip_timing and not self.gate.stopped_ns:
+            self._extra.append(wall)
         self._skip_timing = False
+        self._stopped_ns += self.gate.stopped_ns
         self.gate.stopped_ns = 0
         self._accounted = self.block.nanos + self.cost_ns
-        self._step_began = now
+        self._step_began, self._cpu_began = now, cpu
         try:
             self.writer.scalars(step, {"step_seconds": wall * 1e-9, **(scalars or {})})
         except Exception as problem:  # the step counts, whatever becomes of its numbers
@@ -308,9 +323,30 @@ class Session:
         self.whereabouts.step(self.steps.step)
         if step == 0 and self.rank == 0:
             self._warn_of_idle_watchpoints()
-        if len(self.block) > CAPACITY // 2 or now - self._last_flush > FLUSH_NS:
+        if len(self.block) > CAPACITY // 2 or now - self._last_flush > self._flush_ns:
             self.flush()
         self.on_step()
+
+    def rest_begins(self) -> None:
+        """Tensonde is out of the training's way: from here on its steps are bare."""
+        now, cpu = time.perf_counter_ns(), time.process_time_ns()
+        self.policy.tail(cpu - self._cpu_began)
+        self._step_began, self._cpu_began, self._settled = now, cpu, (0, 0)
+
+    def settled(self, steps: int) -> None:
+        """So many bare steps have run since then: those that pay for cold caches."""
+        self._settled = steps, time.process_time_ns() - self._cpu_began
+
+    def rested(self, steps: int) -> None:
+        """So many steps have run since then; `steps.py` has counted them."""
+        now, cpu = time.perf_counter_ns(), time.process_time_ns()
+        first, first_ns = self._settled if steps > self._settled[0] else (0, 0)
+        if steps:
+            self.policy.rested(steps, now - self._step_began, cpu - self._cpu_began, first=first, first_ns=first_ns)
+        self._step_began, self._cpu_began = now, cpu
+        self.block.step = self.steps.step
+        if now - self._last_flush > self._flush_ns:
+            self.flush()
 
     def _warn_of_idle_watchpoints(self) -> None:
         """After the first step most sites are known: a pattern that matches none of them is probably misspelt."""
@@ -338,7 +374,7 @@ class Session:
 
     def flush(self) -> None:
         """Evaluates and writes what the block holds, and empties it."""
-        began = time.perf_counter_ns()
+        began, busy = time.perf_counter_ns(), time.thread_time_ns()
         counted = self.cost_ns
         try:
             rows = self.rows[: len(self.block)]
@@ -353,6 +389,10 @@ class Session:
             self._evaluated = self._mark = 0
             self._last_flush = time.perf_counter_ns()
             self.cost_ns = counted + self._last_flush - began
+            busy = time.thread_time_ns() - busy
+            self._cpu_began += busy  # a step in some hundred: no part of its time
+            self.policy.rare(busy)
+            self._flush_ns = min(max(FLUSH_NS, FLUSH_SHARE * busy), 10 * FLUSH_NS)
 
     def losses_divided(self, products: list[list[int]]) -> None:
         """At the end of a step: the products of `divisions` of each of its losses. With one optimizer, several losses that
@@ -369,6 +409,28 @@ class Session:
         self._divided.clear()
         self.writer.digests(rows)
 
+    def overhead(self) -> dict[str, Any]:
+        """What Tensonde has cost, and how that is known."""
+        policy = self.policy
+        measured = policy.measured
+        bare = policy.costs.bare or policy.bare_ns / max(1, policy.counted)
+        early = max(0.0, policy.early_ns - policy.early * bare) if measured else UNSEEN * policy.cost_ns
+        early += sum(max(0.0, wall - bare) for wall in (self._first_ns, *self._extra))
+        return {
+            "ratio": round(policy.ratio, 4),
+            "budget": self.options.budget,
+            "measured": measured is not None,
+            "uncertainty": round(measured[1], 4) if measured else None,
+            "steps_measured": policy.counted,
+            "ms_per_step": round((policy.ratio - 1) * bare * 1e-6, 4),
+            "bare_ms_per_step": round(bare * 1e-6, 4),
+            "first_step_seconds": round(self._first_ns * 1e-9, 4),
+            "start_seconds": round(early * 1e-9, 4),
+            "seconds": round((time.perf_counter_ns() - self._began - self._stopped_ns) * 1e-9, 4),
+            "can_rest": policy.may_rest,
+            "levels": {level.name.lower(): count for level, count in policy.taken.items()},
+        }
+
     def close(self, *, exit: Mapping[str, Any], coverage: Mapping[str, Any]) -> None:
         self.gate.controller = None
         if self.steps.before_forward():  # without an optimizer, only the next forward would have ended the last step
@@ -382,13 +444,7 @@ class Session:
                 "hits": self.hit_count,
                 "hits_suppressed": sum(self.engine.suppressed.values()),
                 "watchpoints": [asdict(point) for point in self.engine.watchpoints],
-                "overhead": {
-                    "ratio": round(self.policy.ratio, 4),
-                    "budget": self.options.budget,
-                    "steps_measured": self.policy.counted,
-                    "ms_per_step": round(self.policy.cost_ns * 1e-6 / max(1, self.policy.counted), 4),
-                    "levels": {level.name.lower(): count for level, count in self.policy.taken.items()},
-                },
+                "overhead": self.overhead(),
                 "coverage": dict(coverage),
                 "failures": dict(self.guard.failures),
             }

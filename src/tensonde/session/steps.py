@@ -43,6 +43,11 @@ class Steps:
         """How many are at work."""
         return sum(idle < ABSENT for idle in self._idle.values())
 
+    @property
+    def only(self) -> int | None:
+        """The optimizer that there is, where there is one: each of its steps is a step, and `step` may be counted up by hand."""
+        return next(iter(self._idle)) if len(self._idle) == 1 and not self._stepped else None
+
     def before_optimizer(self, key: int) -> bool:
         """True when a step ended behind us, with the last optimizer step before this one."""
         self.optimizer_exists(key)

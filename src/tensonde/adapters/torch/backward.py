@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
+from tensonde.adapters.torch.lifted import PATCHES, Patch
 from tensonde.adapters.torch.modes import unseen
 from tensonde.model.moment import Phase
 
@@ -21,8 +22,9 @@ Current = Callable[[], "Eager | None"]
 
 def observe_backward(begun: Current) -> None:
     """Once in a process. `begun` gives the adapter, and begins to watch where that is yet to be done."""
-    torch.autograd.backward = _observing(torch.autograd.backward, begun, losses=True)
-    torch.autograd.grad = _observing(torch.autograd.grad, begun, losses=False)
+    backward, grad = torch.autograd.backward, torch.autograd.grad
+    PATCHES.add(Patch(torch.autograd, "backward", _observing(backward, begun, losses=True)), losses=True)
+    PATCHES.add(Patch(torch.autograd, "grad", _observing(grad, begun, losses=False)))
 
 
 def _observing(original: Callable[..., Any], begun: Current, *, losses: bool) -> Callable[..., Any]:
@@ -31,7 +33,7 @@ def _observing(original: Callable[..., Any], begun: Current, *, losses: bool) ->
         if is_dynamo_compiling():
             return original(*args, **kwargs)
         eager = begun()
-        if eager is None or eager.thread != get_ident():
+        if eager is None or eager.rest.asleep or eager.thread != get_ident():
             return original(*args, **kwargs)
         before = eager.phase
         try:

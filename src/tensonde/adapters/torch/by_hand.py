@@ -87,7 +87,7 @@ class ByHand:
         )
         self._fed = gradient is not None
         self._value = witness.detach().clone()
-        if not eager.resting:
+        if not eager.light:
             self._gather()
             mark = eager.session.clock()
             eager.parameters.before(self, closure=False)
@@ -150,7 +150,7 @@ class ByHand:
             self.uncleared += changed == "changed" and self._added
         self._passes, self._added, self._value, self._gradient = 0, False, None, None
         self._marked = False
-        if eager.resting or not self.param_groups[0]["params"]:
+        if eager.light or not self.param_groups[0]["params"]:
             return
         if self.updates or not eager.step:
             mark = eager.session.clock()

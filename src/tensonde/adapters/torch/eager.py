@@ -26,9 +26,11 @@ from tensonde.adapters.torch.facts import Facts
 from tensonde.adapters.torch.frames import user_frame, user_line
 from tensonde.adapters.torch.graph.graphs import Graphs
 from tensonde.adapters.torch.hooks import hook
+from tensonde.adapters.torch.lifted import PATCHES
 from tensonde.adapters.torch.modes import forget, settle, unseen
 from tensonde.adapters.torch.parameters import Parameters
 from tensonde.adapters.torch.replay import Replay
+from tensonde.adapters.torch.rest import Rest
 from tensonde.adapters.torch.roster import Roster
 from tensonde.adapters.torch.stops import Stops
 from tensonde.adapters.torch.taps import Taps
@@ -42,6 +44,7 @@ from tensonde.adapters.torch.tensors import (
     without_values,
 )
 from tensonde.adapters.torch.trace import Tracer
+from tensonde.adapters.torch.transforms import functorch_level as _functorch_level
 from tensonde.adapters.torch.twin import TwinFeed
 from tensonde.adapters.torch.weights import When
 from tensonde.model.moment import Moment, Phase
@@ -50,7 +53,6 @@ from tensonde.session.division import divisions
 from tensonde.session.policy import Level
 from tensonde.session.session import Session
 
-_functorch_level = torch._C._functorch.maybe_current_level
 _grad_enabled = torch.is_grad_enabled
 
 MOST_LOSSES = 1024
@@ -88,11 +90,18 @@ class Eager:
         self.idle = False
         """Nothing is wanted of modules in this step."""
         self.inside_idle = False
-        """A root runs in such a step, or the step rests: modules need not even be looked at."""
+        """A root runs in such a step: modules need not even be looked at."""
         self.loss = nan
         """What was differentiated last, where it is a number that is at hand; NaN else."""
-        self.resting = False
-        """Only the loss is looked at in this step."""
+        self.light = False
+        """Only the loss, the gradients and the parameters of this step are looked at, or nothing at all (`rest`)."""
+        self.rest = Rest(self)
+        self._restful = False
+        options = session.options
+        self._asked_for = [*options.save_steps, *(step for step in options.window if step > 1)]
+        """Steps that must be seen: to be saved, traced, or the last."""
+        if options.steps is not None:
+            self._asked_for.append(options.steps - 1)
         self.accounting = Accounting(hook)
         self._calls_at_mark: dict[str, int] = {}
         self._loader: weakref.ref[Any] | None = None
@@ -106,7 +115,7 @@ class Eager:
         self.dump: Dump | None = None
         self.replay = Replay(self)
         self.graphs = Graphs(self)
-        session.on_nonfinite = self.replay.alarm
+        session.on_nonfinite = self._nonfinite
         session.gate.changed = self.refresh
         session.on_stop = self.stops.hit
         session.capture = self.capture
@@ -121,6 +130,7 @@ class Eager:
             self.enter_root(module)
             self.facts.root_called(module, args, kwargs)
             self.latest.note(module, args, kwargs)
+            self.rest.root_called()
         entry = self.entries.get(id(module)) or self.meet(module)
         if self.step == 0 and self.grad_on and not _grad_enabled():
             self.facts.inside.without_grad(entry)
@@ -245,7 +255,7 @@ class Eager:
             return before
         if not self.session.steps.has_optimizer:
             self.by_hand.pass_begins()
-        if not self.resting:
+        if not self.light:
             self.facts.before_backward(tensors)
         for tensor in tensors_in(tensors)[:1]:
             tensor = getattr(tensor, "_tensonde_unscaled", tensor)
@@ -272,7 +282,7 @@ class Eager:
         alone = before is not Phase.BACKWARD and not self.session.steps.has_optimizer
         if alone:
             self.by_hand.pass_ends()
-        if self.resting:
+        if self.light:
             return
         self.replay.tape.pause()
         self.weigh("raw")
@@ -297,6 +307,8 @@ class Eager:
         if self._loader() is loader:
             self.epoch += 1
             self.session.note("epoch", epoch=self.epoch, step=self.step)
+        else:
+            self.rest.evaluation_begins()
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -334,16 +346,17 @@ class Eager:
         session.cost_ns += self.accounting.finish_step(full=self.level == Level.FULL)
         session.losses_divided(self.divided if not behind else [])
         self.divided = []
+        session.policy.may_rest = self._may_rest()
         session.finish_step(behind=behind, scalars=scalars)
-        self.step = session.steps.step
+        self.step = self.rest.looked_at = session.steps.step
         self.facts.finished_step(self.step)
-        self.level = Level.FULL if self.stops.whole else session.policy.level
         limit = session.options.steps
         if limit is not None and self.step >= limit:
             session.end(f"{limit} steps are done, as asked")
+        self.level = Level.FULL if self.stops.whole else max(session.policy.level, Level.SENTINEL)
         self.stops.end_of_step()
         settle()
-        self._rest()
+        self.choose(behind=behind)
 
     def bring_up_to_date(self) -> None:
         """Writes all that is known until now: somebody looks, or nothing may happen for long. Does nothing in another thread,
@@ -357,24 +370,84 @@ class Eager:
         except Exception as problem:
             self.session.guard.contain("writing the recording", problem)
 
-    def _rest(self) -> None:
+    # -- how much of the next step is looked at ----------------------------------------------------
+
+    def _may_rest(self) -> bool:
+        """Whether the coming steps may go unseen. What the user watches, and what must act at once, is looked at in
+        every step, whatever it costs."""
+        session = self.session
+        return (
+            self._restful
+            and session.steps.has_optimizer
+            and self.tracer is None
+            and not self.stack
+            and not self.replay.tracing.wanted
+            and not session.gate.asked
+            and not self.stops.keeping
+        )
+
+    def _room(self) -> int:
+        """Steps from now on before one that was asked for."""
+        return min([step - self.step for step in self._asked_for if step >= self.step], default=1 << 30)
+
+    def choose(self, *, behind: bool = False) -> None:
+        """A step ended: the next is looked at, glanced at, or the first of a stretch that rests. `behind`: it has begun already."""
+        policy = self.session.policy
+        level = policy.level
+        if level < Level.SENTINEL and not self.stops.whole:
+            room = self._room()
+            if self._may_rest() and room > 0:
+                asleep = level is Level.REST and not behind
+                self._out(asleep=asleep)
+                if asleep:
+                    self.rest.begin(min(policy.stretch, room))
+                else:
+                    policy.level = Level.GLANCE
+                return
+            policy.level = Level.SENTINEL
+        if self.light:
+            self.wake()
+            self.replay.wake()
+        self.level = Level.FULL if self.stops.whole else policy.level
+        self._idle()
+
+    def _out(self, *, asleep: bool) -> None:
+        """Out of the training's way, but for what a glance needs."""
+        if not self.light:
+            self.light = True
+            self.idle, self.inside_idle = True, False
+            self.replay.sleep()
+            self.facts.sleep()
+            self.latest.forget()
+        self.level = Level.SENTINEL
+        PATCHES.lift(losses=asleep)
+
+    def wake(self) -> None:
+        """Everything is in its place again; where the step has begun already, the rest of it is seen."""
+        policy = self.session.policy
+        policy.level = max(policy.level, Level.SENTINEL)
+        self.light = False
+        PATCHES.put()
+        self.rest.settle()
+        self.level = Level.FULL if self.stops.whole else policy.level
+        self._idle()
+
+    def doze(self) -> None:
+        """Only the loss, the gradients and the parameters are looked at from here to the end of the step."""
+        self.session.policy.level = Level.GLANCE
+        self._out(asleep=False)
+
+    def _idle(self) -> None:
         """Modules need not even be noticed in steps that leave them alone."""
         self.idle = self.level <= Level.SENTINEL and not self.stops.inputs_wanted
         self.idle = self.idle and (self.session.steps.has_optimizer or self.step > 0)
         if self.dump is not None and self.dump.on:
             self.idle = False
-        session = self.session
-        # What the user watches, and what must act at once, is looked at in every step, whatever it costs.
-        self.resting = (
-            self.idle
-            and self.level == Level.REST
-            and self.tracer is None
-            and not self.replay.tape.wanted
-            and not session.immediate
-            and not session.has_user_watchpoints
-        )
-        self.inside_idle = self.resting
-        self.level = max(self.level, Level.SENTINEL)
+        self.inside_idle = False
+
+    def _nonfinite(self, site: int) -> None:
+        self.replay.alarm(site)
+        self.rest.tell(self.step)
 
     def refresh(self) -> None:
         """Watchpoints, breakpoints or the plan changed: taps are made anew."""
@@ -389,7 +462,20 @@ class Eager:
         self.parameters.plans.clear()
         if self.stops.whole:
             self.level = Level.FULL
-        self._rest()
+        options = self.session.options
+        self._restful = (
+            not self.session.immediate
+            and not self.session.has_user_watchpoints
+            and (self.session.gate.light or not self.stops.debugging)
+            and self.dump is None
+            and options.twin is None
+            and options.graph not in ("nodes", "full")
+            and options.verify_steps is None
+        )
+        if self.rest.asleep:
+            self.rest.soon()
+        elif not self.light:
+            self._idle()
 
     def detach(self) -> None:
         """The program ends: nothing of Tensonde's stays on torch's stacks. May be called twice, in a forked child too."""

@@ -31,6 +31,7 @@ from tensonde.adapters.torch.epochs import observe_epochs
 from tensonde.adapters.torch.facts.patches import observe_facts
 from tensonde.adapters.torch.graph import backend
 from tensonde.adapters.torch.graph.graphs import Graphs
+from tensonde.adapters.torch.lifted import PATCHES, Swap, copied
 from tensonde.adapters.torch.modes import noticing
 from tensonde.adapters.torch.optimizers import observe_optimizers
 
@@ -48,16 +49,24 @@ def current() -> Eager | None:
     return _eager
 
 
+def watching() -> Eager | None:
+    """The adapter, unless it rests or only glances at this step: for what is noted of a step beside its numbers."""
+    return None if PATCHES.out else _eager
+
+
 def install(opener: Opener) -> None:
     """`opener` makes the session when the training begins; None from it means that this process is not to be watched."""
     global _opener, _pending, _installed
     _opener, _pending = opener, True
     if _installed:
+        PATCHES.put()
         return
     _installed = True
-    nn.Module.__call__ = _observed_call
+    swap = Swap(nn.Module.__call__, _observed_call)
+    PATCHES.add(swap)
     skipped = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)
-    eval_frame.set_code_exec_strategy(_observed_call.__code__, skipped)  # as torch's own, which dynamo leaves out
+    for code in (swap.code, _observed_call.__code__):  # as torch's own, which dynamo leaves out
+        eval_frame.set_code_exec_strategy(code, skipped)
     observe_backward(_begun)
     observe_optimizers(current, _begun)
     observe_epochs(current, lambda: _pending)
@@ -65,7 +74,7 @@ def install(opener: Opener) -> None:
     backend.install(_graphs)
     watch_batches(current)
     birthplace.install()
-    observe_facts(current)
+    observe_facts(current, watching)
     modes.make_way_for_devices()
     os.register_at_fork(after_in_child=_forked)
     logging.getLogger("tensonde.adapters").debug("installed into torch %s", torch.__version__)
@@ -74,6 +83,8 @@ def install(opener: Opener) -> None:
 def _forked() -> None:
     """The parent's session is the parent's: it is kept, untouched, so that nothing of it is closed or flushed here."""
     global _eager, _pending
+    PATCHES.asleep = False
+    PATCHES.put()
     if _eager is not None:
         _orphans.append(_eager)
         _eager = None
@@ -110,6 +121,7 @@ def close() -> None:
     """The training is over, or nobody wants to watch it any more."""
     global _eager, _pending
     _eager, _pending = None, False
+    PATCHES.asleep = False
 
 
 def withdraw() -> None:
@@ -133,7 +145,7 @@ def suspended() -> Iterator[None]:
 
 # -- modules ---------------------------------------------------------------------------------------
 
-_original_call = nn.Module.__call__
+_original_call = copied(nn.Module.__call__)
 
 
 _compiling_frames = eval_frame.get_eval_frame_callback
@@ -148,8 +160,7 @@ def _observed_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
     if is_dynamo_compiling():
         return _original_call(self, *args, **kwargs)
     eager = _eager
-    # An evaluation amid steps that rest is looked at.
-    if eager is not None and eager.inside_idle and (not eager.resting or is_grad_enabled()):
+    if eager is not None and eager.inside_idle:
         if _one_frame and self._compiled_call_impl is None:
             return self._call_impl(*args, **kwargs)
         return _original_call(self, *args, **kwargs)
@@ -200,7 +211,7 @@ def _observe(eager: Eager, self: nn.Module, args: tuple[Any, ...], kwargs: dict[
     finally:
         if quiet and dump is not None and dump.ops is not None:
             dump.ops.resume()
-        eager.inside_idle = eager.resting
+        eager.inside_idle = False
         eager.stack.pop()
         if not eager.stack:
             eager.facts.root_left()

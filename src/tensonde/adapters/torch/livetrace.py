@@ -40,6 +40,11 @@ class LiveTrace:
         """Such a trace is under way. It is of ops alone: weights are weighed in the first step."""
         self._began = 0
 
+    @property
+    def wanted(self) -> bool:
+        """A step that comes soon is to be traced."""
+        return self.follow or self._stage
+
     def in_window(self, step: int) -> bool:
         """Whether the user wants this step traced: the first one, or those that a comparison asks for."""
         options = self.eager.session.options

@@ -28,6 +28,8 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext, _device_constructors
 
+from tensonde.adapters.torch.transforms import functorch_level as _functorch_level
+
 _push = torch._C._push_on_torch_function_stack
 _pop = torch._C._pop_torch_function_stack
 _length = torch._C._len_torch_function_stack
@@ -36,7 +38,6 @@ _push_dispatch = torch._C._push_on_torch_dispatch_stack
 _pop_dispatch = torch._C._pop_torch_dispatch_stack
 _length_dispatch = torch._C._len_torch_dispatch_stack
 _hidden = torch._C.DisableTorchFunction
-_functorch_level = torch._C._functorch.maybe_current_level
 _jit_state = torch._C._get_tracing_state
 
 

@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from tensonde.adapters.torch.charged import charged
 from tensonde.adapters.torch.facts.patches import made
+from tensonde.adapters.torch.lifted import PATCHES
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.wrappers import optimizer_behind
 from tensonde.model.moment import Phase
@@ -30,12 +31,17 @@ def observe_optimizers(current: Current, begun: Current) -> None:
     """Once in a process. `current` gives the adapter; `begun` also begins to watch where that is yet to be done."""
 
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if PATCHES.asleep:
+            return
         eager = begun()
         if eager is not None and eager.thread == get_ident():
             with unseen():
                 _before(eager, optimizer, args, kwargs)
 
     def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if PATCHES.asleep:
+            PATCHES.count(optimizer)
+            return
         eager = current()
         if eager is not None and eager.thread == get_ident():
             with unseen():
@@ -56,6 +62,7 @@ def note_optimizer(optimizer: Optimizer, eager: Eager | None) -> None:
         expect(eager, optimizer)
         if eager.thread == get_ident():
             eager.replay.tracing.stage_begins()
+            eager.rest.end()
 
 
 def catch_up(eager: Eager) -> None:
@@ -88,7 +95,9 @@ def _before(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     try:
         if eager.session.steps.before_optimizer(id(optimizer)):
             eager.finish_step(behind=True)
-        if not eager.resting:
+        if eager.light:
+            eager.parameters.before(optimizer, _has_closure(args, kwargs))
+        else:
             eager.replay.before_optimizer()
             eager.parameters.before(optimizer, _has_closure(args, kwargs))
             eager.weigh("gradient")
@@ -105,10 +114,10 @@ def _after(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     mark = eager.session.clock()
     try:
         eager.optimizer_steps += 1
-        if eager.resting:
-            eager.facts.optimizer_stepped(optimizer)
+        eager.parameters.after(optimizer, _has_closure(args, kwargs))
+        if eager.light:
+            eager.rest.tally(optimizer)
         else:
-            eager.parameters.after(optimizer, _has_closure(args, kwargs))
             eager.weigh("after")
             eager.facts.after_optimizer(optimizer)
     except Exception as problem:
@@ -117,7 +126,7 @@ def _after(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         charged(eager, "dumping parameters", eager.dump.after_optimizer, optimizer, _has_closure(args, kwargs))
     eager.session.spent_since(mark)
     _stepped(eager, optimizer)
-    if not eager.resting:
+    if not eager.light:
         eager.replay.after_optimizer()
 
 
@@ -165,6 +174,8 @@ def _wrap_zero_grad(current: Current) -> None:
 
     @functools.wraps(original)
     def zero_grad(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if PATCHES.out:
+            return original(self, *args, **kwargs)
         eager = current()
         if eager is None or not eager.replay.tape.live or eager.thread != get_ident():
             return original(self, *args, **kwargs)
@@ -193,8 +204,12 @@ def _wrap_scaler(current: Current) -> None:
         done = eager.optimizer_steps
         result = step(self, optimizer, *args, **kwargs)
         if eager.optimizer_steps == done:
-            with unseen():
-                _stepped(eager, optimizer_behind(optimizer) or optimizer, skipped=True)
+            stepper = optimizer_behind(optimizer) or optimizer
+            if eager.rest.asleep:
+                eager.rest.stepped(stepper, skipped=True)
+            else:
+                with unseen():
+                    _stepped(eager, stepper, skipped=True)
         return result
 
     @functools.wraps(scale)

@@ -20,7 +20,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "torch._C._pop_torch_function_stack": ("taking it off again", NEEDED),
     "torch._C._len_torch_function_stack": ("whether the user has modes of their own", NEEDED),
     "torch._C._get_function_stack_at": ("which modes are active", NEEDED),
-    "torch._C._functorch.maybe_current_level": ("whether a function transform runs, in which nothing is looked at", NEEDED),
+    "torch._C._dispatch_tls_is_dispatch_key_included": ("whether a function transform runs, in which nothing is looked at", NEEDED),
     "torch._C._get_tracing_state": ("whether torch.jit traces, in which nothing is looked at", NEEDED),
     "torch._C._is_any_autocast_enabled": ("replaying a call under the autocast that it ran in", NEEDED),
     "torch._C._DisableAutocast": ("running a compiled graph node by node as the compiler meant it", CONTAINED),

@@ -200,9 +200,10 @@ class Replay:
             eager.session.uncounted()
         if not self.off and self.tracing.begin_next(step + 1, behind=behind, stages=not self._poisoned):
             return
-        affordable = not eager.session.policy.overdrawn
+        if eager.light:
+            return
         possible = not self.off and not self.refused
-        tape.wanted = possible and self.done < MOST_REPLAYS and not self._poisoned and affordable
+        tape.wanted = possible and self.done < MOST_REPLAYS and not self._poisoned
         tape.wanted |= possible and self._is_to_be_saved(step + 1)
         if behind:
             return
@@ -215,6 +216,20 @@ class Replay:
         """The program ends."""
         self.tape.end()
         self.tracing.end()
+
+    def sleep(self) -> None:
+        """The coming steps are not looked at."""
+        self.tape.wanted = False
+        self.tape.rest()
+        self.tape.clear()
+
+    def wake(self) -> None:
+        """The coming step is, from its beginning."""
+        if self.eager.tracer is None:
+            possible = not self.off and not self.refused
+            self.tape.wanted = possible and self.done < MOST_REPLAYS and not self._poisoned
+            self.tape.wanted |= possible and self._is_to_be_saved(self.eager.step)
+            self.tape.resume()
 
     def before_optimizer(self) -> None:
         self.tape.rest()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tensonde.adapters.torch.modes import Looker, unseen
 from tensonde.adapters.torch.tapedmemory import in_place
+from tensonde.adapters.torch.transforms import functorch_level as _functorch_level
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.tape import Tape
@@ -48,7 +49,6 @@ _RANDOM = frozenset(
 )
 _QUESTIONS = frozenset({"isnan", "isfinite", "isinf"})
 _grad_enabled = torch.is_grad_enabled
-_functorch_level = torch._C._functorch.maybe_current_level
 _jit_state = torch._C._get_tracing_state
 _generator = torch.default_generator
 

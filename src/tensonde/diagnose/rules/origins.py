@@ -485,7 +485,8 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
         and site.role is Role.VALUE
     ]
     others = [hit for hit in case.rank.hits if hit.moment.step == first and hit not in bad_weights]
-    if bad_weights and not any(_nonfinite(hit.actual) for hit in others):
+    unseen = any(event.get("kind") == "unseen" and event.get("step") == first for event in case.events)
+    if bad_weights and not unseen and not any(_nonfinite(hit.actual) for hit in others):
         hit = bad_weights[0]
         name = hit.site.partition(":")[0]
         gradient = [row for row in case.digests(f"{name}:grad", ("step", "absmax", "nan")) if row["step"] == first]

@@ -28,6 +28,10 @@ class LatestCall:
         self._args = tuple([weakref.ref(a) if isinstance(a, Tensor) else _plain(a) for a in args])
         self._kwargs = {k: weakref.ref(a) if isinstance(a, Tensor) else _plain(a) for k, a in kwargs.items()}
 
+    def forget(self) -> None:
+        """Later calls are not noted."""
+        self._module = None
+
     def recall(self) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]] | None:
         """None where something of it is gone, or was never remembered."""
         module = self._module() if self._module is not None else None

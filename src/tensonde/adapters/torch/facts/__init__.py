@@ -87,6 +87,7 @@ class Facts:
         self.evaluations: dict[int, int] = {}
         self.eval_without_no_grad = 0
         self._walks = 0
+        self._writes = 0
         self._counted = False
         self._optimizer_steps: dict[int, int] = {}
         self._optimizers: dict[int, dict[str, Any]] = {}
@@ -143,7 +144,7 @@ class Facts:
         """A root has returned or raised."""
         if self.probe.on:
             self.probe.stop()
-            self.eager._rest()
+            self.eager._idle()
 
     @unnoticed
     def root_returned(self, root: nn.Module, out: Any) -> None:
@@ -214,7 +215,6 @@ class Facts:
             self.holdings.after_step(count)
             self.norms.look(list(self.eager.roots.values()), self.eager.step)
         self.optimizer_stepped(optimizer)
-        KNOWN.stepped.add(KNOWN.number(optimizer))
         if count in LOOK_AFTER:
             self.look()
         self._trained(optimizer)
@@ -233,17 +233,24 @@ class Facts:
         if self.eager.step in LOOK_AFTER:
             self.look()
 
-    def optimizer_stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        """All that is noted of a step that rests."""
+    def optimizer_stepped(self, optimizer: torch.optim.Optimizer, steps: int = 1) -> None:
+        """It has made so many steps since the last call: all that is noted of them where Tensonde rests."""
         number = KNOWN.number(optimizer)
-        count = self._optimizer_steps[number] = self._optimizer_steps.get(number, 0) + 1
-        STEPS[number] = count
-        self.renewals.stepped(optimizer, number, count == 1)
-        LOADERS.stepped()
+        before = self._optimizer_steps.get(number, 0)
+        STEPS[number] = self._optimizer_steps[number] = before + steps
+        KNOWN.stepped.add(number)
+        self.renewals.stepped(optimizer, number, before == 0, steps)
+        LOADERS.stepped(steps)
         resumes.stepped(optimizer, number)
 
+    def sleep(self) -> None:
+        """The coming steps are not seen: what was left open would be closed by the wrong one."""
+        self.graphs.forget()
+        self.sequence.forget()
+
     def finished_step(self, step: int) -> None:
-        if step in WRITE_AFTER:
+        if self._writes < len(WRITE_AFTER) and step >= WRITE_AFTER[self._writes]:
+            self._writes += 1
             mark = self.eager.session.clock()
             self.write()
             self.eager.session.spent_since(mark)
@@ -273,6 +280,7 @@ class Facts:
 
     @unnoticed
     def gather(self) -> dict[str, Any]:
+        self.eager.rest.settle()
         self.look()
         places = {number: k for k, number in enumerate(self._optimizers)}
         return {

@@ -104,6 +104,11 @@ class Graphs:
         self._peak = 0
         self._pending.clear()
 
+    def forget(self) -> None:
+        """What waits for a backward pass may get one that is not seen."""
+        self._pending.clear()
+        self._peak = 0
+
     def _reached(self, losses: list[Tensor], wanted: int) -> int | None:
         seen: set[Any] = set()
         queue = [loss.grad_fn for loss in losses if loss.grad_fn is not None]

@@ -67,9 +67,9 @@ class Loaders:
         self.entries.append(facts)
         return facts
 
-    def stepped(self) -> None:
+    def stepped(self, steps: int = 1) -> None:
         if self._current is not None:
-            self._current["steps"] += 1
+            self._current["steps"] += steps
 
 
 LOADERS = Loaders()

@@ -27,6 +27,7 @@ from tensonde.adapters.torch.facts.loaders import LOADERS
 from tensonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from tensonde.adapters.torch.facts.schedules import given, stepped
 from tensonde.adapters.torch.graph import latehooks
+from tensonde.adapters.torch.lifted import PATCHES
 from tensonde.adapters.torch.modes import unseen
 from tensonde.session.guard import Guard
 
@@ -36,19 +37,20 @@ if TYPE_CHECKING:
 Current = Callable[[], "Eager | None"]
 
 
-def observe_facts(current: Current) -> None:
-    """Once in a process, right after torch is imported. `current` gives the adapter while a training is watched."""
+def observe_facts(current: Current, watching: Current) -> None:
+    """Once in a process, right after torch is imported. `current` gives the adapter while a training is watched, `watching`
+    only while it does not rest."""
     global _session
     _session = current
     _modules(current)
     _hooks(current)
     _initialisers()
     _schedulers()
-    _loaders()
-    _clearing(current)
-    _clipping(current)
+    _loaders(current)
+    _clearing(watching)
+    _clipping(watching)
     _scaling(current)
-    _targets(current)
+    _targets(watching)
     _compile()
 
 
@@ -82,12 +84,14 @@ def _contain(what: str, problem: Exception) -> None:
     (eager.session.guard if eager is not None else _BEFORE).contain(f"noting {what}", problem)
 
 
-def _after(owner: Any, name: str, note: Callable[..., None]) -> None:
-    """`owner.name` also calls `note(result, *args, **kwargs)`, afterwards."""
+def _after(owner: Any, name: str, note: Callable[..., None], *, always: bool = True) -> None:
+    """`owner.name` also calls `note(result, *args, **kwargs)`, afterwards; `always`: even while Tensonde rests."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def observed(*args: Any, **kwargs: Any) -> Any:
+        if PATCHES.out and not always:
+            return original(*args, **kwargs)
         result = original(*args, **kwargs)
         if not is_dynamo_compiling():
             try:
@@ -143,6 +147,9 @@ def _modules(current: Current) -> None:
 
     def evaluated(_: Any, self: nn.Module) -> None:
         KNOWN.evaluated.note(self, user_place(sys._getframe(2)))
+        eager = current()
+        if PATCHES.out and eager is not None and eager.thread == get_ident() and id(self) in eager.facts.root_ids:
+            eager.rest.evaluation_begins()
 
     _after(nn.Module, "load_state_dict", loaded)
     _after(nn.Module, "eval", evaluated)
@@ -253,7 +260,7 @@ _STEPS: set[Callable[..., Any]] = set()
 """Our own, so that none is wrapped twice."""
 
 
-def _loaders() -> None:
+def _loaders(current: Current) -> None:
     def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         KNOWN.made.note(self, user_place(sys._getframe(2), making=self))
 
@@ -264,6 +271,11 @@ def _loaders() -> None:
     @functools.wraps(original)
     def iterate(self: Any) -> Any:
         frame = sys._getframe(1)
+        eager = current()
+        if PATCHES.out and eager is not None and eager.thread == get_ident():
+            _quietly(
+                "the steps of a rest", eager.rest.settle
+            )  # the steps so far belong to the loader that was iterated before
         _quietly("a loader's pass", lambda: LOADERS.iterated(self, lambda: user_place(frame)))
         return original(self)
 
@@ -282,8 +294,8 @@ def _clearing(current: Current) -> None:
         resumes.noted(self, place)
 
     _after(torch.optim.Optimizer, "load_state_dict", resumed)
-    _after(torch.optim.Optimizer, "zero_grad", cleared)
-    _after(nn.Module, "zero_grad", cleared)
+    _after(torch.optim.Optimizer, "zero_grad", cleared, always=False)
+    _after(nn.Module, "zero_grad", cleared, always=False)
 
 
 def _clipping(current: Current) -> None:
@@ -297,7 +309,7 @@ def _clipping(current: Current) -> None:
                 place = user_place(sys._getframe(2))
                 eager.facts.clipping.clipped(_name, limit, result, place, backward_since_step=busy)
 
-        _after(torch.nn.utils.clip_grad, name, clipped)
+        _after(torch.nn.utils.clip_grad, name, clipped, always=False)
         setattr(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
 
 
@@ -351,9 +363,9 @@ def _targets(current: Current) -> None:
             eager.facts.batches.value_targets(args[1] if len(args) > 1 else kwargs.get("target"))
 
     for name in ("cross_entropy", "nll_loss"):
-        _after(F, name, targets)
+        _after(F, name, targets, always=False)
     for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"):
-        _after(F, name, values)
+        _after(F, name, values, always=False)
 
 
 def _compile() -> None:

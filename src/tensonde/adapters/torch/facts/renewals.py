@@ -19,8 +19,8 @@ class Renewals:
         self._of: tuple[int, dict[str, Any]] | None = None
         """The optimizer that stepped last, by number, and its tally: one comparison a step as a rule."""
 
-    def stepped(self, optimizer: torch.optim.Optimizer, number: int, first: bool) -> None:
-        """`first`: it has never stepped before."""
+    def stepped(self, optimizer: torch.optim.Optimizer, number: int, first: bool, steps: int = 1) -> None:
+        """It has made so many steps. `first`: it had never stepped before."""
         if self._of is None or self._of[0] != number:
             place = KNOWN.made.place(optimizer)
             parameter = next((p for group in optimizer.param_groups for p in group["params"]), None)
@@ -32,7 +32,7 @@ class Renewals:
             tally["count"] += first
             self._of = number, tally
         tally = self._of[1]
-        tally["steps"] += 1
+        tally["steps"] += steps
         if first:
             tally["remembers"] |= any(
                 isinstance(value, torch.Tensor) and value.numel() > 1

@@ -99,12 +99,14 @@ class Sequence:
         self.foreign_leaves = False
         """The loss has leaves that are no parameters and want a gradient: inputs, for an attack or a penalty."""
         self.steps = 0
+        self.blind = False
+        """The beginning of this step was not seen."""
         self.clear_place: Place | None = None
         self.backward_place: Place | None = None
 
     @property
     def attentive(self) -> bool:
-        return self.steps < STEPS
+        return self.steps < STEPS and not self.blind
 
     def track(self, optimizer: torch.optim.Optimizer) -> Track:
         number = KNOWN.number(optimizer)
@@ -161,6 +163,10 @@ class Sequence:
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         self.steps += 1
+        if self.blind:
+            self.blind = False
+            self.forget()
+            return
         if not self.attentive:
             return
         track = self.track(optimizer)
@@ -171,6 +177,12 @@ class Sequence:
             self.windows[key] = self.windows.get(key, 0) + 1
         for other in self.tracks.values():
             other.held = False
+        self.since_step = self.wasted_since_step = 0
+
+    def forget(self) -> None:
+        """The coming steps are not seen: as at the end of a step."""
+        for track in self.tracks.values():
+            track.cleared = track.held = track.added = False
         self.since_step = self.wasted_since_step = 0
 
     def facts(self) -> dict[str, Any]:

@@ -282,7 +282,7 @@ class Graphs:
     def observing(self) -> bool:
         from tensonde.adapters.torch import install
 
-        return self.active and install.current() is self.eager and self.eager.thread == get_ident()
+        return self.active and install.watching() is self.eager and self.eager.thread == get_ident()
 
     def before(self, graph: CompiledGraph, args: list[Any]) -> Walked | None:
         """Keeps what is needed to look closer. Not None: what the call gives instead of the compiled results."""

@@ -1,0 +1,42 @@
+"""What Tensonde has cost, in words: only what was measured is given as a share of a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+FEWEST = 20
+"""Steps that a share is worth saying from."""
+START = 0.05
+"""Seconds at the start that are worth a word."""
+
+
+def overhead_text(overhead: dict[str, Any]) -> str:
+    """For the summary of a run, empty where there is nothing to say. `overhead` is what session.json holds, of any version."""
+    ratio, budget = overhead.get("ratio"), overhead.get("budget")
+    if not isinstance(ratio, int | float) or not overhead.get("steps_measured"):
+        return ""
+    share = max(0.0, ratio - 1)
+    allowed = "budget off" if not isinstance(budget, int | float) else f"budget {budget * 100:g} %"
+    start = _seconds(overhead, "start_seconds")
+    if overhead.get("measured", True):
+        said = f"overhead {share * 100:.1f} %"
+        if isinstance(budget, int | float) and share > budget and "ms_per_step" in overhead:
+            said += f" = {overhead['ms_per_step']:.2f} ms"
+        said += f" per step ({allowed})"
+        return f"{said}, after {start:.1f} s at the start" if start >= START else said
+    if overhead["steps_measured"] >= FEWEST and (not isinstance(budget, int | float) or share <= budget):
+        first = _seconds(overhead, "first_step_seconds")
+        said = f"overhead about {share * 100:.1f} % per step (estimated; {allowed})"
+        return f"{said}, first step {first:.1f} s" if first >= START else said
+    whole = _seconds(overhead, "seconds")
+    if whole < START:
+        return ""
+    said = f"Tensonde took about {min(start, whole):.1f} s of {whole:.1f} s"
+    if overhead.get("can_rest") and budget:
+        said += f", its traces included; over many steps it keeps to {budget * 100:g} %"
+    return said
+
+
+def _seconds(overhead: dict[str, Any], name: str) -> float:
+    value = overhead.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0

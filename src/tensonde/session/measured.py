@@ -1,0 +1,79 @@
+"""What looking at a step really costs: its time compared with that of the steps around it in which Tensonde was not there.
+
+Most of the cost arises where it cannot be timed: colder caches, calls that Python makes, hooks that the framework runs. So stretches
+of bare steps lie between the steps that are looked at. Each is compared with the bare stretches before and after it, so that a training whose steps
+become longer, or a machine that becomes slower, does not count; the median of the differences is the cost. Times are nanoseconds of
+processor time of the whole process, which other programs on the machine disturb least.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from math import sqrt
+from statistics import median
+
+FEWEST = 4
+"""Comparisons that a cost is known from."""
+_KEPT = 128
+_MOST_PENDING = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of a step, with its standard error."""
+
+    ns: float
+    error: float
+
+
+class Costs:
+    """By any kind of step."""
+
+    def __init__(self) -> None:
+        self._bare: deque[float] = deque(maxlen=_KEPT)
+        self._differences: dict[int, deque[float]] = {}
+        self._pending: dict[int, list[float]] = {}
+        self._last: float | None = None
+        self._newest: list[float] | None = None
+
+    def step(self, kind: int, ns: float) -> None:
+        """A step that was looked at."""
+        pending = self._pending.setdefault(kind, [])
+        if len(pending) >= _MOST_PENDING:
+            del pending[: _MOST_PENDING // 2]
+        pending.append(ns)
+        self._newest = pending
+
+    def more(self, ns: float) -> None:
+        """What the step that was looked at last has cost since it ended."""
+        if self._newest:
+            self._newest[-1] += ns
+
+    def rested(self, steps: int, ns: float, *, first: int = 0, first_ns: float = 0.0) -> None:
+        """So many steps were bare, and took this long together. The `first` of them ran with caches that are cold from the
+        look before: what they took more than the others is the look's."""
+        each = (ns - first_ns) / (steps - first)
+        self.more(max(0.0, first_ns - first * each))
+        reference = each if self._last is None else (each + self._last) / 2
+        for kind, pending in self._pending.items():
+            if pending:
+                found = self._differences.setdefault(kind, deque(maxlen=_KEPT))
+                found.append((pending[0] if len(pending) == 1 else median(pending)) - reference)
+                pending.clear()
+        self._newest = None
+        self._last = each
+        self._bare.append(each)
+
+    @property
+    def bare(self) -> float:
+        """A step without Tensonde; 0 where none was seen."""
+        return median(self._bare) if self._bare else 0.0
+
+    def of(self, kind: int) -> Cost | None:
+        found = self._differences.get(kind)
+        if found is None or len(found) < FEWEST:
+            return None
+        middle = median(found)
+        spread = 1.4826 * median([abs(value - middle) for value in found])
+        return Cost(max(0.0, middle), 1.2533 * spread / sqrt(len(found)))

@@ -1,0 +1,25 @@
+"""What the summary says about Tensonde's cost is true of short runs, measured ones and debug sessions."""
+
+from __future__ import annotations
+
+from tensonde.cli.overhead import overhead_text
+
+BASE = {"ratio": 1.031, "budget": 0.05, "steps_measured": 5000, "ms_per_step": 0.02, "start_seconds": 0.62}
+
+
+def test_a_measured_share_is_told_apart_from_the_start() -> None:
+    assert overhead_text({**BASE, "measured": True}) == "overhead 3.1 % per step (budget 5 %), after 0.6 s at the start"
+    assert "= 0.02 ms per step" in overhead_text({**BASE, "measured": True, "ratio": 1.08})
+
+
+def test_a_short_run_is_told_in_seconds() -> None:
+    short = {**BASE, "measured": False, "ratio": 1.449, "steps_measured": 59, "seconds": 0.9, "can_rest": True}
+    said = overhead_text(short)
+    assert said == "Tensonde took about 0.6 s of 0.9 s, its traces included; over many steps it keeps to 5 %"
+    assert "keeps" not in overhead_text({**short, "can_rest": False})
+
+
+def test_a_debug_session_says_no_share() -> None:
+    said = overhead_text({**BASE, "measured": False, "ratio": 3387.8, "steps_measured": 2, "seconds": 1.0})
+    assert "%" not in said
+    assert overhead_text({**BASE, "measured": False, "steps_measured": 0}) == ""
