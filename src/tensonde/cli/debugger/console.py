@@ -14,7 +14,7 @@ from tensonde.cli.debugger.header import show_stop
 from tensonde.cli.debugger.interrupt import Interrupt
 from tensonde.cli.debugger.python import PythonDebugger
 from tensonde.cli.debugger.table import split_line
-from tensonde.cli.debugger.terminal import Terminal, open_terminal
+from tensonde.cli.debugger.terminal import Terminal, at_a_terminal, open_terminal
 from tensonde.errors import UsageError
 from tensonde.model.stop import Resume, Stop
 from tensonde.session.inspector import Inspector
@@ -36,7 +36,8 @@ class Console:
         self._queue: deque[str] = deque()
         self._last = ""
         self._interrupt = Interrupt(inspector.session.gate.request_pause, self._urgent)
-        self._interrupt.install()
+        if at_a_terminal() if terminal is None else terminal.interactive:
+            self._interrupt.install()  # to nobody else a pause means anything: Ctrl-C ends the program, as without a debugger
 
     def __call__(self, stop: Stop) -> Resume:
         if self._terminal is None:

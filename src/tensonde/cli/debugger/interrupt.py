@@ -10,16 +10,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from tensonde.cli.debugger.terminal import at_a_terminal
-
 AGAIN_SECONDS = 2.0
 
 
 class Interrupt:
     """`pause` and `say` are called from the signal.
 
-    Does nothing outside the main thread, or if the script has its own handler, or where nobody sits at a terminal to whom
-    a pause would mean anything: there Ctrl-C ends the program, as without a debugger.
+    Does nothing outside the main thread, or if the script has its own handler.
     """
 
     def __init__(self, pause: Callable[[], None], say: Callable[[str], None]) -> None:
@@ -30,7 +27,7 @@ class Interrupt:
         self._talking = False
 
     def install(self) -> None:
-        if threading.current_thread() is not threading.main_thread() or not at_a_terminal():
+        if threading.current_thread() is not threading.main_thread():
             return
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._previous = signal.signal(signal.SIGINT, self._on_signal)
