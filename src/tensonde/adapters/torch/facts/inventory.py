@@ -67,7 +67,7 @@ def module_facts(entries: Iterable[Entry], roots: Iterable[nn.Module]) -> dict[s
 
 def _installed(module: nn.Module) -> bool:
     """Whether what it computes is written in a library, torch's included."""
-    code = getattr(type(module).forward, "__code__", None)
+    code = getattr(getattr(type(module), "forward", None), "__code__", None)  # scripted modules have none
     return code is not None and rank_of(code) < 2
 
 
