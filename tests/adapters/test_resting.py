@@ -144,9 +144,9 @@ for _ in range(3):
 """
 
 
-@pytest.mark.parametrize(("budget", "told"), [("off", True), ("0", False)])
-def test_modules_that_nobody_looked_at_are_not_said_to_be_unused(budget: str, told: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("budget", ["off", "0"])
+def test_modules_that_are_never_called_make_no_noise(budget: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(UNUSED)
     ran = cli("run", "--budget", budget, "script.py", cwd=tmp_path)
-    assert ("not watched: parts.unused (was never called)" in ran.err) == told
-    assert ("not watched" in ran.err) == told
+    assert "not watched" not in ran.err
+    assert "unused" not in ran.err
