@@ -90,7 +90,8 @@ def test_a_command_ends_with_all_that_it_started(name: str, number: int, tmp_pat
         assert not [pid for pid in started if alive(pid)]
         assert code == (1 if name == "torchrun" else 128 + number), (tmp_path / "stderr").read_text()
     finally:
-        kill_tree(process.pid)
+        if process.poll() is None:
+            kill_tree(process.pid)
 
 
 def test_a_signal_to_the_group_reaches_the_script_once(tmp_path: Path) -> None:
