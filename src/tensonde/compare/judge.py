@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tensonde.compare import backward, data, layout, training
+from tensonde.compare import backward, data, layout, training, uncompiled
 from tensonde.compare.choices import arguments
 from tensonde.compare.forward import Place, StepPair
 from tensonde.compare.losses import compare_losses, jump, rate_change
 from tensonde.compare.pairing import Pairing, pair
-from tensonde.compare.settings import differing, ordered, without_echoes
+from tensonde.compare.settings import differing, of_program, ordered, without_echoes
 from tensonde.compare.side import Side
 from tensonde.compare.training import Part
 from tensonde.compare.verdict import Divergence, Setting, Verdict
@@ -46,6 +46,8 @@ def judge(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Outcome:
 
 def _judged(a: Side, b: Side, chosen: Mapping[str, str] | None) -> Outcome:
     pairing = pair(a, b, chosen)
+    if uncompiled.one_is_compiled(a, b) and set(a.losses) & set(b.losses):
+        return _without_ops(a, b, pairing)
     problem = _incomparable(a, b, pairing)
     if not problem:
         a, b = layout.by_steps(a, b, pairing)
@@ -88,6 +90,21 @@ def _judged(a: Side, b: Side, chosen: Mapping[str, str] | None) -> Outcome:
         (a.label, b.label),
     )
     return Outcome(verdict, pairing, drawn, late)
+
+
+def _without_ops(a: Side, b: Side, pairing: Pairing) -> Outcome:
+    first, count = uncompiled.compared(a, b, pairing)
+    verdict = Verdict(
+        "equivalent" if first is None else "divergent",
+        "none" if first is None else first.judgement,
+        first,
+        ordered(of_program(a, b), first),
+        compare_losses(a, b),
+        coverage={"sites": count, "compared": count},
+        notes=(uncompiled.note(a, b),),
+        labels=(a.label, b.label),
+    )
+    return Outcome(verdict, pairing)
 
 
 def _incomparable(a: Side, b: Side, pairing: Pairing) -> str:

@@ -18,7 +18,7 @@ def compare_losses(a: Side, b: Side) -> dict[str, Any]:
     steps = sorted(set(a.losses) & set(b.losses))
     off, most = None, 0.0
     for step in steps:
-        apart = _relative(a.losses[step], b.losses[step])
+        apart = relative(a.losses[step], b.losses[step])
         most = max(most, apart)
         if off is None and apart > PERMILLE:
             off = step
@@ -31,7 +31,8 @@ def compare_losses(a: Side, b: Side) -> dict[str, Any]:
     }
 
 
-def _relative(a: float, b: float) -> float:
+def relative(a: float, b: float) -> float:
+    """The difference as a share of the larger."""
     if math.isnan(a) or math.isnan(b):
         return 0.0 if math.isnan(a) and math.isnan(b) else math.inf
     if a == b:
@@ -44,7 +45,7 @@ def rate_change(a: Side, b: Side) -> tuple[int, str, float, float] | None:
     for step in sorted(set(a.rates) & set(b.rates)):
         for group, rate in a.rates[step].items():
             other = b.rates[step].get(group)
-            if other is not None and _relative(rate, other) > 1e-6:
+            if other is not None and relative(rate, other) > 1e-6:
                 return step, group, rate, other
     return None
 
@@ -54,9 +55,9 @@ def jump(a: Side, b: Side, pairing: Pairing) -> int | None:
     totals = [_totals(a, set(pairing.weights)), _totals(b, set(pairing.weights.values()))]
     before: list[float] = []
     for step in sorted(set(a.losses) & set(b.losses)):
-        apart = _relative(a.losses[step], b.losses[step])
+        apart = relative(a.losses[step], b.losses[step])
         if step in totals[0] and step in totals[1]:
-            apart = max(apart, _relative(totals[0][step], totals[1][step]))
+            apart = max(apart, relative(totals[0][step], totals[1][step]))
         if apart > _LOUD and apart > _JUMP * max([_CALM, *before[-5:]]):
             return step
         before.append(apart)

@@ -40,6 +40,12 @@ def differing(a: Side, b: Side, pairing: Pairing, steps: Mapping[int, StepPair])
     return list(found.values())
 
 
+def of_program(a: Side, b: Side) -> list[Setting]:
+    """What was chosen outside of the model."""
+    sources = (_optimizers(a, b), _schedulers(a, b), _clipping(a, b), _loaders(a, b), _program(a, b))
+    return list({setting.what: setting for source in sources for setting in source}.values())
+
+
 def ordered(settings: list[Setting], first: Divergence | None) -> tuple[Setting, ...]:
     """Those of the place where the runs part come first, those that change nothing last."""
     if first is None:

@@ -177,7 +177,10 @@ class Tape:
         entry: Entry | None = None
         forward = self.eager.phase is not Phase.BACKWARD  # else a checkpoint is recomputed
         if forward:
-            self.eager.forward_begins()  # of the next step, maybe, which this call is then a part of
+            try:
+                self.eager.forward_begins()  # of the next step, maybe, which this call is then a part of
+            except Exception as problem:
+                self.eager.session.guard.contain("beginning a step", problem)
         was_recording = self.recording
         self.rest()
         self._within = self._afterwards = True
