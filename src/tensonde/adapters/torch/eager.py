@@ -23,6 +23,7 @@ from tensonde.adapters.torch.dump import Dump
 from tensonde.adapters.torch.entry import Entry
 from tensonde.adapters.torch.explain.latest import LatestCall
 from tensonde.adapters.torch.facts import Facts
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.frames import user_frame, user_line
 from tensonde.adapters.torch.graph.graphs import Graphs
 from tensonde.adapters.torch.hooks import hook
@@ -378,6 +379,7 @@ class Eager:
         session = self.session
         return (
             self._restful
+            and not KNOWN.compiled  # what is compiled may be guarded by the code that would be exchanged
             and session.steps.has_optimizer
             and self.tracer is None
             and not self.stack

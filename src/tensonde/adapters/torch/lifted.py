@@ -13,12 +13,10 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
-_HERE = "tensonde: the function that is called instead"
-
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
-    instead: Any = "tensonde: the function that is called instead"
-    return instead(self, *args, **kwargs)
+    # A global of torch's module. As a constant of this code, the compiler could not read it.
+    return _tensonde_call(self, *args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
 class Swap:
@@ -27,8 +25,8 @@ class Swap:
     def __init__(self, function: Any, instead: Callable[..., Any]) -> None:
         self._function = function
         self._own: CodeType = function.__code__
-        constants = tuple(instead if value == _HERE else value for value in _call.__code__.co_consts)
-        self.code: CodeType = _call.__code__.replace(co_consts=constants)
+        self.code: CodeType = _call.__code__
+        function.__globals__["_tensonde_call"] = instead
 
     def put(self) -> None:
         self._function.__code__ = self.code
