@@ -66,7 +66,7 @@ class DumpOps(Looker):
         entry = eager.stack[-1] if eager.stack else None
         module = entry.name if entry is not None else ""
         given = (args, kwargs)
-        if self.dump.choice.everything and not _of_the_program(entry, given):
+        if self.dump.choice.everything and not of_the_program(entry, given):
             return run(*args, **kwargs)
         try:
             with unseen():
@@ -107,7 +107,7 @@ class DumpOps(Looker):
                 self.dump.on_gradient(tensor, Site(-1, name, Role.GRAD, Kind.OP, index, op), call)
 
 
-def _of_the_program(entry: Entry | None, given: Any) -> bool:
+def of_the_program(entry: Entry | None, given: Any) -> bool:
     """Whether an op is written in the program, for a dump of everything: what torch's own layers do inside shows in the layer's
     outputs, and what is computed outside modules counts where it leads to a gradient."""
     tensors = tensors_in(given)

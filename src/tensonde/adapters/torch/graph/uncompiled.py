@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Interpreter, Node
 
+from tensonde.adapters.torch.dump_ops import of_the_program
 from tensonde.adapters.torch.graph.names import Names
 from tensonde.adapters.torch.hooks import hook
 from tensonde.adapters.torch.ops import op_name
@@ -150,6 +151,7 @@ class Second(Interpreter):  # type: ignore[misc]
         self.region, self.dump, self.eager = region, dump, region.eager
         self.around = region.eager.stack[-1].name if region.eager.stack else ""
         """The module that was compiled: it is dumped from outside, as it ran."""
+        self._entries = {entry.name: entry for entry in region.eager.entries.values()}
         self._open: list[tuple[Call, int, list[Any]]] = []
         self._passed = 0
         self._leaves: list[Tensor] = []
@@ -175,6 +177,8 @@ class Second(Interpreter):  # type: ignore[misc]
         module = self.region.stacks[n][-1].name if self.region.stacks[n] else self.region.home or self.around
         given = self.fetch_args_kwargs_from_env(n)
         if name == "getitem" and not isinstance(given[0][0], Tensor):
+            return super().run_node(n)
+        if self.dump.choice.everything and not of_the_program(self._entries.get(module), given):
             return super().run_node(n)
         address, call = ops.begins(module, name, given)
         out = super().run_node(n)
