@@ -29,7 +29,7 @@ QUICK = ("manual_updates", "swa_ema", "sparse_graph", "threads", "user_modes", "
 """What CI runs."""
 LONGEST = 300
 """Seconds for one program."""
-SUMMARY = re.compile(r"^tensonde: (\d+ steps? |no problem found|recording |.*overhead)")
+SUMMARY = re.compile(r"^tensonde: (\d+ steps? |no problem found|recording |not watched: )")
 """What a healthy training may be told."""
 
 

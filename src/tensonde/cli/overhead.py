@@ -31,10 +31,7 @@ def overhead_text(overhead: dict[str, Any]) -> str:
     whole = _seconds(overhead, "seconds")
     if whole < START:
         return ""
-    said = f"Tensonde took about {min(start, whole):.1f} s of {whole:.1f} s"
-    if overhead.get("can_rest") and budget:
-        said += f", its traces included; over many steps it keeps to {budget * 100:g} %"
-    return said
+    return f"Tensonde took about {min(start, whole):.1f} s of the {whole:.1f} s"
 
 
 def _seconds(overhead: dict[str, Any], name: str) -> float:

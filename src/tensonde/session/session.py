@@ -427,7 +427,6 @@ class Session:
             "first_step_seconds": round(self._first_ns * 1e-9, 4),
             "start_seconds": round(early * 1e-9, 4),
             "seconds": round((time.perf_counter_ns() - self._began - self._stopped_ns) * 1e-9, 4),
-            "can_rest": policy.may_rest,
             "levels": {level.name.lower(): count for level, count in policy.taken.items()},
         }
 
