@@ -82,7 +82,7 @@ def report(name: str, value: float, step: int | None = None) -> None:
         try:
             if step is None:
                 caller = sys._getframe(1)
-                step = session.steps.step_at((caller.f_code, caller.f_lineno), seen=not eager.resting)
+                step = session.steps.step_at((caller.f_code, caller.f_lineno), seen=not eager.light)
             session.writer.scalars(int(step), {str(name): number})
         except Exception as problem:
             session.guard.contain("writing the recording", problem)
