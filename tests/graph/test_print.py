@@ -32,6 +32,7 @@ grad of h Tensor(shape=[1, 2], dtype=float32, value=[[3., 3.]])
 @pytest.mark.parametrize("backend", [None, "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_prints_in_order_forward_and_backward(backend: str | None, capsys: pytest.CaptureFixture[str]) -> None:
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     model = Talkative()
     call = model if backend is None else torch.compile(model, backend=backend, fullgraph=True)
     for _ in range(2):

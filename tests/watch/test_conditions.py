@@ -241,7 +241,7 @@ def test_the_documentation_is_generated():
 
 def test_every_example_of_the_language_page_parses():
     text = (Path(__file__).parents[2] / "docs" / "watch-language.md").read_text()
-    history = text.split("### History")[1].split("```")[1]
+    history = text.split("### History")[1].split("```")[1].partition("\n")[2]  # without its language
     conditions = [line.split("#")[0].strip() for line in history.strip().splitlines()]
     conditions += re.findall(r"`([^`]+)`", text.split("## Conditions")[1].split("\n")[2])
     patterns = re.findall(r"^\| `([^`]+)` \|", text, re.M)
