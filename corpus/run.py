@@ -67,9 +67,11 @@ def jobs(pattern: str, folder: Path = HERE) -> list[Job]:
     return found
 
 
-def run(job: Job, limit: float, options: Iterable[str] = ()) -> tuple[dict[str, Any], float, str]:
+def run(
+    job: Job, limit: float, options: Iterable[str] = (), keep: Path | None = None
+) -> tuple[dict[str, Any], float, str]:
     """The report, the seconds it took, and what went wrong with running it. The script runs unmodified, in a folder
-    of its own."""
+    of its own; its recording goes to `keep`/KIND/NAME."""
     with tempfile.TemporaryDirectory(prefix="corpus-") as scratch:
         for source in job.script.parent.iterdir():
             if source.is_file() and source.name not in ("train.py", "fixed.py", "meta.json"):
@@ -91,6 +93,8 @@ def run(job: Job, limit: float, options: Iterable[str] = ()) -> tuple[dict[str, 
         except subprocess.TimeoutExpired:
             return {}, time.monotonic() - began, f"took longer than {limit:g} s"
         seconds = time.monotonic() - began
+        if keep is not None and (Path(scratch) / "recording").is_dir():
+            shutil.copytree(Path(scratch) / "recording", keep / job.kind / job.name, dirs_exist_ok=True)
         if not report.exists():
             return {}, seconds, f"no report; {done.stderr.strip().splitlines()[-1:]}"
         return json.loads(report.read_text()), seconds, ""
@@ -161,13 +165,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--timeout", type=float, default=120, metavar="SECONDS")
     parser.add_argument("--jobs", type=int, default=2, help="scripts at a time")
     parser.add_argument("--corpus", type=Path, default=HERE, metavar="DIR")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings here, for freeze.py")
     chosen = parser.parse_args(arguments)
     todo = jobs(chosen.only, chosen.corpus)
     if not todo:
         parser.error(f"no script matches {chosen.only!r}")
 
     def one(job: Job) -> tuple[Job, dict[str, Any], float, str]:
-        report, seconds, problem = run(job, chosen.timeout)
+        report, seconds, problem = run(job, chosen.timeout, keep=chosen.keep)
         print(f"{job.kind:<8} {job.name}  {seconds:.1f} s {problem}", file=sys.stderr, flush=True)
         return job, report, seconds, problem
 
