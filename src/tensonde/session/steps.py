@@ -25,6 +25,9 @@ class Steps:
         self._backward_done = False
         self.begun = False
         """The step has done something: a forward with gradients, or a backward pass. Right after an optimizer's step it has not."""
+        self.unannounced = False
+        """Optimizers may step without a word, inside compiled code. Until one does say so, there is none."""
+        self._heard = False
         self._within: dict[Hashable, bool] = {}
 
     def optimizer_exists(self, key: int) -> None:
@@ -36,7 +39,8 @@ class Steps:
 
     @property
     def has_optimizer(self) -> bool:
-        return bool(self._idle)
+        """One that says when it steps."""
+        return bool(self._idle) and (self._heard or not self.unannounced)
 
     @property
     def optimizers(self) -> int:
@@ -51,6 +55,7 @@ class Steps:
     def before_optimizer(self, key: int) -> bool:
         """True when a step ended behind us, with the last optimizer step before this one."""
         self.optimizer_exists(key)
+        self._heard = True
         return key in self._stepped
 
     def after_optimizer(self, key: int) -> bool:
@@ -75,7 +80,7 @@ class Steps:
 
     def before_forward(self) -> bool:
         """True when, for want of an optimizer, the step is over now that the next forward begins."""
-        return self._backward_done and not self._idle
+        return self._backward_done and not self.has_optimizer
 
     def advance(self) -> None:
         for key in self._idle:

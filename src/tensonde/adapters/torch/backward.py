@@ -11,7 +11,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from tensonde.adapters.torch.lifted import PATCHES, Patch
-from tensonde.adapters.torch.modes import unseen
+from tensonde.adapters.torch.modes import traced_by_compiler, unseen
 from tensonde.model.moment import Phase
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def observe_backward(begun: Current) -> None:
 def _observing(original: Callable[..., Any], begun: Current, *, losses: bool) -> Callable[..., Any]:
     @functools.wraps(original)
     def observed(*args: Any, **kwargs: Any) -> Any:
-        if is_dynamo_compiling():
+        if is_dynamo_compiling() or traced_by_compiler():
             return original(*args, **kwargs)
         eager = begun()
         if eager is None or eager.rest.asleep or eager.thread != get_ident():

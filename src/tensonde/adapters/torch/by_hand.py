@@ -1,4 +1,5 @@
-"""Trainings that use no `torch.optim` optimizer: the script updates the parameters itself, as by `p.data.add_(-lr * p.grad)`.
+"""Trainings in which no `torch.optim` optimizer says that it steps: the script updates the parameters itself, as by
+`p.data.add_(-lr * p.grad)`, or the optimizer's step is part of compiled code.
 
 Nothing tells us about such an update, and `p.data` leaves no trace in version counters. So one small parameter is the
 witness: its value after a backward pass is compared with its value when the next pass, or the forward before it, begins.
@@ -26,7 +27,7 @@ _WITNESS = 1 << 16
 
 
 class ByHand:
-    """Asked only while no optimizer exists. For `Parameters`, it is one: it has `param_groups`."""
+    """Asked only while no optimizer is heard of. For `Parameters`, it is one: it has `param_groups`."""
 
     def __init__(self, eager: Eager) -> None:
         self.eager = eager
@@ -46,6 +47,8 @@ class ByHand:
         """The witness had a gradient after the last pass."""
         self._marked = False
         """The step may turn out to have ended where the last forward began."""
+        self._called = False
+        """A forward was noticed since the last pass."""
         self._passes = 0
         self._named = -1
         self._tried = 0
@@ -64,7 +67,7 @@ class ByHand:
             if self._marked and self._state() == "cleared":  # after the forward, which was that of the next step
                 self.finish()
                 eager.finish_step(behind=True)
-            elif (eager.idle or not eager.entries) and self._over():
+            elif not self._called and self._over():
                 self.finish()
                 eager.finish_step()
         if not self._passes and self.looked_at < STEPS:
@@ -75,7 +78,7 @@ class ByHand:
     def pass_ends(self) -> None:
         eager = self.eager
         self._passes += 1
-        self._marked = False
+        self._marked = self._called = False
         witness = self._witness() if self._witness is not None else None
         if witness is None or (witness.grad is None and self._fed):
             witness = self._choose()
@@ -118,6 +121,7 @@ class ByHand:
     def forward_begins(self) -> None:
         """After a backward pass: this is the next step's forward, unless gradients add up over several. So they may where the
         script has neither updated nor cleared anything so far."""
+        self._called = True
         if self._over():
             self.finish()
             self.eager.finish_step()

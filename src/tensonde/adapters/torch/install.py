@@ -111,7 +111,7 @@ def begin() -> Eager | None:
         _eager = _opener()
         if _eager is not None:
             if _compiled:
-                _eager.replay.compiled(_compiled[-1])
+                _compiles_function(_eager)
             optimizers.catch_up(_eager)
             epochs.catch_up(_eager)
     return _eager
@@ -258,10 +258,15 @@ def _wrap_compile() -> None:
         if model is not None and not isinstance(model, nn.Module):
             _compiled.append(getattr(model, "__name__", "a function"))
             if _eager is not None:
-                _eager.replay.compiled(_compiled[-1])
+                _compiles_function(_eager)
         return original(model, *args, **kwargs)
 
     torch.compile = compile
+
+
+def _compiles_function(eager: Eager) -> None:
+    eager.replay.compiled(_compiled[-1])
+    eager.session.steps.unannounced = True
 
 
 _compiled: list[str] = []

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any, Self
 
 import torch
+from torch._C._dynamo import eval_frame
 from torch.compiler import is_dynamo_compiling
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext, _device_constructors
@@ -39,6 +40,11 @@ _pop_dispatch = torch._C._pop_torch_dispatch_stack
 _length_dispatch = torch._C._len_torch_dispatch_stack
 _hidden = torch._C.DisableTorchFunction
 _jit_state = torch._C._get_tracing_state
+_compiler = eval_frame.get_eval_frame_callback
+"""Dynamo, while it looks at every frame that begins."""
+_set_compiler = eval_frame.set_eval_frame
+_dispatch_mode = torch._C._get_dispatch_mode
+_Modes = torch._C._TorchDispatchModeKey
 
 
 class Looker:
@@ -204,11 +210,12 @@ def make_way_for_devices() -> None:
 
 
 class _Hidden:
-    """Function and dispatch modes are hidden, also the user's. Tensors of subclasses keep their own dispatch."""
+    """Function and dispatch modes are hidden, also the user's. Tensors of subclasses keep their own dispatch. Dynamo looks away."""
 
-    __slots__ = ("_function", "_modes")
+    __slots__ = ("_compiler", "_function", "_modes")
 
     def __enter__(self) -> Self:
+        self._compiler = _set_compiler(None)
         self._function = _hidden()
         self._function.__enter__()
         self._modes = [_pop_dispatch(None) for _ in range(_length_dispatch())]
@@ -218,11 +225,12 @@ class _Hidden:
         for mode in reversed(self._modes):
             _push_dispatch(mode)
         self._function.__exit__(*problem)
+        _set_compiler(self._compiler)
 
 
 def unseen() -> AbstractContextManager[Any]:
     """What is computed inside is no part of the training: no mode sees it, neither ours nor the user's."""
-    return _Hidden() if _length_dispatch() else _hidden()
+    return _Hidden() if _length_dispatch() or _compiler() else _hidden()
 
 
 def unnoticed(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -230,7 +238,7 @@ def unnoticed(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def quiet(*args: Any, **kwargs: Any) -> Any:
-        with _Hidden() if _length_dispatch() else _hidden():
+        with _Hidden() if _length_dispatch() or _compiler() else _hidden():
             return method(*args, **kwargs)
 
     return quiet
@@ -269,6 +277,11 @@ class alone:
             _push_dispatch(mode)
         _here.inside = self._inside
         torch._C._set_torch_function_state(self._state)
+
+
+def traced_by_compiler() -> bool:
+    """Inside AOTAutograd or make_fx. Must be asked before `unseen`, which takes their modes off."""
+    return _dispatch_mode(_Modes.FUNCTIONAL) is not None or _dispatch_mode(_Modes.PROXY) is not None
 
 
 def transforming() -> bool:

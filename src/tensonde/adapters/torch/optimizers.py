@@ -9,6 +9,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -30,8 +31,9 @@ known_optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 def observe_optimizers(current: Current, begun: Current) -> None:
     """Once in a process. `current` gives the adapter; `begun` also begins to watch where that is yet to be done."""
 
+    # A compiled step contains its hooks: there they are transparent, and `ByHand` notices that parameters change.
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if PATCHES.asleep:
+        if is_dynamo_compiling() or PATCHES.asleep:
             return
         eager = begun()
         if eager is not None and eager.thread == get_ident():
@@ -39,6 +41,8 @@ def observe_optimizers(current: Current, begun: Current) -> None:
                 _before(eager, optimizer, args, kwargs)
 
     def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if is_dynamo_compiling():
+            return
         if PATCHES.asleep:
             PATCHES.count(optimizer)
             return
@@ -174,7 +178,7 @@ def _wrap_zero_grad(current: Current) -> None:
 
     @functools.wraps(original)
     def zero_grad(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if PATCHES.out:
+        if is_dynamo_compiling() or PATCHES.out:
             return original(self, *args, **kwargs)
         eager = current()
         if eager is None or not eager.replay.tape.live or eager.thread != get_ident():
@@ -198,7 +202,7 @@ def _wrap_scaler(current: Current) -> None:
 
     @functools.wraps(step)
     def observed_step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        eager = current()
+        eager = None if is_dynamo_compiling() else current()
         if eager is None or eager.thread != get_ident():
             return step(self, optimizer, *args, **kwargs)
         done = eager.optimizer_steps
@@ -215,6 +219,8 @@ def _wrap_scaler(current: Current) -> None:
     @functools.wraps(scale)
     def observed_scale(self: Any, outputs: Any) -> Any:
         result = scale(self, outputs)
+        if is_dynamo_compiling():
+            return result
         eager = current()
         if eager is not None:
             eager.session.engine.loss_scaling = self.is_enabled()

@@ -28,7 +28,7 @@ from tensonde.adapters.torch.facts.origins import KNOWN, Place, user_place
 from tensonde.adapters.torch.facts.schedules import given, stepped
 from tensonde.adapters.torch.graph import latehooks
 from tensonde.adapters.torch.lifted import PATCHES
-from tensonde.adapters.torch.modes import unseen
+from tensonde.adapters.torch.modes import traced_by_compiler, unseen
 from tensonde.session.guard import Guard
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _after(owner: Any, name: str, note: Callable[..., None], *, always: bool = T
         if PATCHES.out and not always:
             return original(*args, **kwargs)
         result = original(*args, **kwargs)
-        if not is_dynamo_compiling():
+        if not is_dynamo_compiling() and not traced_by_compiler():
             try:
                 with unseen():
                     note(result, *args, **kwargs)

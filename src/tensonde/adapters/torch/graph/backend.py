@@ -14,6 +14,7 @@ import torch
 
 from tensonde.adapters.torch.graph import asked
 from tensonde.adapters.torch.graph.graphs import Graphs
+from tensonde.adapters.torch.graph.left_out import leave_out
 
 Current = Callable[[], Graphs | None]
 
@@ -23,6 +24,7 @@ def install(current: Current) -> None:
     import wrapt
 
     wrapt.register_post_import_hook(lambda module: _wrap(module, current), "torch._dynamo.backends.common")
+    wrapt.register_post_import_hook(leave_out, "torch._dynamo.trace_rules")
 
 
 def _wrap(module: Any, current: Current) -> None:
