@@ -14,7 +14,7 @@ def test_a_measured_share_is_told_apart_from_the_start() -> None:
 
 def test_a_short_run_is_told_in_seconds() -> None:
     short = {**BASE, "measured": False, "ratio": 1.449, "steps_measured": 59, "seconds": 0.9}
-    assert overhead_text(short) == "Tensonde took about 0.6 s of the 0.9 s"
+    assert overhead_text(short) == "Tensonde and torch's own start took about 0.6 s of the 0.9 s"
 
 
 def test_a_debug_session_says_no_share() -> None:

@@ -34,6 +34,10 @@ def run(*arguments: str) -> Result:
     return result
 
 
+def test_without_a_recording_the_newest_run_is_asked(demo: Path) -> None:
+    assert run(BAD).stdout == run("demo", BAD).stdout
+
+
 def test_a_table(demo: Path) -> None:
     rows = [line.split() for line in run("demo", BAD).stdout.splitlines()]
     assert rows[:3] == [["site", "step"], ["fc2:out[0]", "12"], ["loss:out", "12"]]
@@ -99,7 +103,7 @@ def test_a_query_that_fails_leaves_the_file(demo: Path, tmp_path: Path) -> None:
 
 def test_mistakes(demo: Path) -> None:
     with pytest.raises(UsageError, match="needs a recording and SQL"):
-        run("SELECT 1")
+        run("demo")
     with pytest.raises(UsageError, match="--json and --csv exclude each other"):
         run("demo", "SELECT 1", "--json", "--csv")
     with pytest.raises(UsageError, match="Permission Error"):

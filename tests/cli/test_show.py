@@ -41,7 +41,7 @@ def test_the_page_of_a_run(demo: Path) -> None:
     for line in (
         "script train.py --lr 0.1",
         "framework torch 2.13.0, cpu, Python 3.11.7",
-        "ranks 2 (0 finished, 1 killed)",
+        "ranks 2 (rank 0 finished, rank 1 killed)",
         "steps 20",
         "exit code 0",
         "overhead +3.0% (budget 5%)",
@@ -62,7 +62,7 @@ def test_the_page_of_a_run(demo: Path) -> None:
 def test_one_rank_and_some_steps(demo: Path) -> None:
     page = lines("demo", "--rank", "1", "--steps", "0-11")
     assert page[0] == "demo killed"
-    assert "ranks 1 (1 killed)" in page
+    assert "ranks 1 (rank 1 killed)" in page
     assert "Hits" not in page
     assert not any("NaN" in line for line in page)
     with pytest.raises(UsageError, match="demo has no rank 7; its ranks are 0, 1"):

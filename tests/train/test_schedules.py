@@ -91,8 +91,8 @@ def test_playing_through_says_what_comes_and_leaves_no_trace(name: str) -> None:
         (lambda o: torch_schedules.CosineAnnealingLR(o, 60), 100, "rises again"),
         (lambda o: torch_schedules.OneCycleLR(o, 1.0, total_steps=30), 100, "raises after step 30: ValueError"),
         (lambda o: follow(o, WarmUpLR(0.1, 1000)), 100, "still warms up at the end"),
-        (lambda o: follow(o, WarmUpLR(0.1, 10)), 100, "0 in the first 1 step"),
-        (lambda o: torch_schedules.StepLR(o, 500), 100, "never changes in 100 steps"),
+        (lambda o: follow(o, lambda k: 0.0 if k < 3 else 0.1 / k), 100, "0 in the first 3 steps"),
+        (lambda o: torch_schedules.StepLR(o, 500), 100, "never changes in 100 steps: it first does after 500 steps"),
         (lambda o: torch_schedules.StepLR(o, 5), 100, "less than a thousandth of the peak"),
         (lambda o: follow(o, lambda k: 0.1 - 0.01 * k), 20, "negative at step 11"),
     ],
@@ -113,6 +113,9 @@ def test_the_usual_mistakes(make: Callable[[Any], Any], steps: int, sentence: st
         lambda o: torch_schedules.CyclicLR(o, 0.01, 0.1, step_size_up=10),
         lambda o: warm_up(o, 10, torch_schedules.CosineAnnealingLR(o, 90)),
         lambda o: torch_schedules.LinearLR(o, 0.1, total_iters=20),
+        lambda o: follow(o, WarmUpLR(0.1, 10)),  # one step at 0, as transformers' warm-ups have it
+        lambda o: torch_schedules.LambdaLR(o, lambda _: 1.0),  # constant, and meant to be
+        lambda o: torch_schedules.LambdaLR(o, ([1.0] * 100).__getitem__),  # raises beyond the training
     ],
 )
 def test_good_schedules_are_left_in_peace(make: Callable[[Any], Any]) -> None:
@@ -230,6 +233,38 @@ def test_by_epoch_without_a_loader_the_unit_is_said(foundry: Foundry, tmp_path: 
         [0.1],
         True,
     )
+
+
+ACCUMULATED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+data = TensorDataset(torch.ones(24, 2))
+for batch in DataLoader(data, batch_size=24): mean = batch[0].mean()  # looked through before the training
+network, critic = nn.Linear(2, 1), nn.Linear(2, 1)
+rare, often = torch.optim.SGD(network.parameters(), lr=0.1), torch.optim.SGD(critic.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(rare, 100)
+for epoch in range(100):
+    for number, (x,) in enumerate(DataLoader(data, batch_size=2, shuffle=True)):
+        critic(x).sum().backward()
+        often.step()
+        network(x).sum().backward()
+        if number % 4 == 3:
+            rare.step()
+            PER_BATCH
+        for batch in DataLoader(data, batch_size=8): network(batch[0])  # evaluated
+    PER_EPOCH
+"""
+
+
+def test_an_epoch_has_as_many_steps_as_the_optimizer_takes_in_it(foundry: Foundry, tmp_path: Path) -> None:
+    """Gradient accumulation, another loader before and in between, and an optimizer that steps more often."""
+    by_epoch = ACCUMULATED.replace("PER_BATCH", "pass").replace("PER_EPOCH", "schedule.step()")
+    found = rehearsed(foundry, tmp_path, by_epoch, epochs=10)
+    assert (found["stepped"], found["every"], len(found["rates"]), found["mistakes"]) == ("epoch", 3, 30, [])
+    by_batch = ACCUMULATED.replace("PER_BATCH", "schedule.step()").replace("PER_EPOCH", "pass")
+    found = rehearsed(foundry, tmp_path, by_batch, epochs=10)
+    assert (found["stepped"], found["every"], len(found["rates"])) == ("batch", 1, 30)
 
 
 def test_tensonde_lr_without_a_training(tmp_path: Path) -> None:

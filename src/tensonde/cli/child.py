@@ -55,8 +55,10 @@ def start_here() -> None:
     set_up_log()
     options = Options.from_environment()
     if options is None:
-        script = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "notebook"
-        run = create_run(Path(".tensonde") / "runs", None, {"script": script, "argv": sys.argv})
+        script, argv = Path(sys.argv[0]).name if sys.argv else "", sys.argv[1:]
+        if not script or "ipykernel" in sys.modules:  # the command line is the kernel's
+            script, argv = "notebook", []
+        run = create_run(Path(".tensonde") / "runs", None, {"script": script, "argv": argv})
         options = Options(run=str(run.absolute()), dump=_dump_by_environment(run))
     _install(options)
 

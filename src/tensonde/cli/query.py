@@ -18,7 +18,7 @@ FORMATS = (".parquet", ".csv", ".json")
 
 
 @click.command()
-@click.argument("recordings", nargs=-1, required=True, shell_complete=complete_recording, metavar="RECORDING... SQL")
+@click.argument("recordings", nargs=-1, required=True, shell_complete=complete_recording, metavar="[RECORDING...] SQL")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of rows.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write .parquet, .csv or .json.")
@@ -37,7 +37,7 @@ def query(
 
     The views are digests, sites, scalars, hits, findings and events; `DESCRIBE digests` lists the columns of
     one.
-    With several recordings the column `run` tells them apart.
+    With several recordings the column `run` tells them apart; without one, the newest run is asked.
 
     \b
     Examples:
@@ -46,11 +46,12 @@ def query(
       tensonde query a b 'SELECT run, min(step) FROM digests WHERE nan > 0 GROUP BY run'
       tensonde query demo 'SELECT * FROM digests' --output digests.parquet
     """
-    if len(recordings) < 2:
+    if len(recordings) < 2 and " " not in recordings[0].strip():
         raise UsageError("tensonde query needs a recording and SQL, such as: tensonde query demo 'SELECT * FROM hits'")
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other; give one of them")
-    *paths, sql = recordings
+    *given, sql = recordings
+    paths = given or ["."]
     if output is not None:
         _check_output(output, force)
     from tensonde.store.query import query as run_query

@@ -23,7 +23,7 @@ FIELDS = ("norm", "absmax", "absmean", "mean", "std", "min", "max", "nan", "zero
 @click.option("--steps", "span", metavar="A-B", help="Only these steps: 10, 10-20, 10- or -20.")
 @click.option("--rank", type=int, help="Only this rank.")
 @click.option("--field", type=click.Choice(FIELDS), default="norm", show_default=True, help="What to plot of SITE.")
-@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Rows a table; 0 is all.")
+@click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Rows per table; 0 is all.")
 @click.option("--plot/--no-plot", default=None, help="Plots, or sparklines (default: plots on a terminal).")
 @click.option("--graphs", is_flag=True, help="The compiled graphs, recompilations and graph breaks.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")

@@ -32,7 +32,7 @@ def summary(facts: dict[str, Any], *, limit: int, plots: bool, width: int) -> It
 
 def _header(facts: dict[str, Any]) -> Table:
     grid = Table.grid(padding=(0, 2))
-    ranks = ", ".join(f"{rank['rank']} {rank['state']}" for rank in facts["ranks"])
+    ranks = ", ".join(f"rank {rank['rank']} {rank['state']}" for rank in facts["ranks"])
     entries = {
         "script": " ".join(map(str, [facts["script"] or "?", *facts["argv"]])),
         "framework": ", ".join(

@@ -12,11 +12,17 @@ from typing import Any, NamedTuple
 
 
 class Curve(NamedTuple):
-    """`rates[k]` are the learning rates of step k, one a group; `stopped` what the scheduler raised, if it did."""
+    """`rates[k]` are the learning rates of step k, one per group; `stopped` is what the scheduler raised, if it did;
+    `changes` is the step of the scheduler at which they first change, maybe beyond the curve, and None for a constant schedule."""
 
     rates: list[list[float]]
     base: float
     stopped: str = ""
+    changes: int | None = None
+
+
+FAR = 1000
+"""A schedule that does not change in this many steps and ten times the training is meant to be constant."""
 
 
 def schedule_curve(scheduler: Any, steps: int) -> Curve:
@@ -27,7 +33,7 @@ def schedule_curve(scheduler: Any, steps: int) -> Curve:
     kept = [copy.deepcopy({n: v for n, v in vars(part).items() if _plain(v)}) for part in parts]
     kept_groups = copy.deepcopy(groups)
     rates: list[list[float]] = []
-    stopped = ""
+    stopped, changes = "", None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -35,6 +41,7 @@ def schedule_curve(scheduler: Any, steps: int) -> Curve:
                 rates.append([float(group["lr"]) for group in optimizer.param_groups])
                 if step + 1 < steps:
                     scheduler.step()
+            changes = _first_change(scheduler, rates)
     except Exception as problem:
         stopped = ": ".join([type(problem).__name__, *str(problem).splitlines()[:1]])
     finally:
@@ -43,14 +50,29 @@ def schedule_curve(scheduler: Any, steps: int) -> Curve:
         for group, values in zip(optimizer.param_groups, kept_groups, strict=True):
             group.update(values)
     base = max((float(group.get("initial_lr", group["lr"])) for group in kept_groups), default=0.0)
-    return Curve(rates, base, stopped)
+    return Curve(rates, base, stopped, changes)
+
+
+def _first_change(scheduler: Any, rates: list[list[float]]) -> int | None:
+    """Plays a schedule that has not changed yet on until it does."""
+    found = next((k for k, row in enumerate(rates) if row != rates[0]), None)
+    if found is not None:
+        return found
+    try:
+        for step in range(len(rates), FAR + 10 * len(rates)):
+            scheduler.step()
+            if [float(group["lr"]) for group in scheduler.optimizer.param_groups] != rates[0]:
+                return step
+    except Exception:
+        return None  # beyond the training nothing need work
+    return None
 
 
 def stretched(curve: Curve, steps: int, every: int) -> Curve:
-    """Of a curve with one entry a step of the scheduler, the one with an entry a step of the optimizer."""
+    """From a curve with one entry per step of the scheduler, one with an entry per step of the optimizer."""
     needed = -(-steps // every)
     rates = [curve.rates[k // every] for k in range(steps) if k // every < len(curve.rates)]
-    return Curve(rates, curve.base, curve.stopped if needed > len(curve.rates) else "")
+    return Curve(rates, curve.base, curve.stopped if needed > len(curve.rates) else "", curve.changes)
 
 
 def parts_of(scheduler: Any) -> list[Any]:
@@ -68,7 +90,7 @@ def _plain(value: Any) -> bool:
 
 
 def check_schedule(curve: Curve) -> list[str]:
-    """The mistakes, a sentence each; of the first group, for that is where they show."""
+    """The mistakes, one sentence each; of the first group, where they show."""
     rates, base = [groups[0] for groups in curve.rates if groups], curve.base
     found = []
     count = len(rates)
@@ -79,13 +101,17 @@ def check_schedule(curve: Curve) -> list[str]:
     peak = max(rates)
     if min(rates) < 0:
         found.append(f"The learning rate is negative at step {next(k for k, r in enumerate(rates) if r < 0)}.")
-    if rates[0] == 0:
-        zeros = next((k for k, rate in enumerate(rates) if rate > 0), count)
-        found.append(f"The learning rate is 0 in the first {zeros} step(s), which change nothing.")
+    zeros = next((k for k, rate in enumerate(rates) if rate > 0), count)
+    if zeros > 1:  # many a warm-up begins with one
+        found.append(f"The learning rate is 0 in the first {zeros} steps, which change nothing.")
     if peak <= 0:
         return found
     if all(rate == rates[0] for rate in rates):
-        found.append(f"It never changes in {count} steps; are its numbers in epochs, or longer than the training?")
+        if curve.changes is not None:
+            found.append(
+                f"It never changes in {count} steps: it first does after {curve.changes} steps of the scheduler. Does it count "
+                "epochs or batches, and is it made for a longer training?"
+            )
         return found
     rising = all(b >= a for a, b in pairwise(rates))
     if rising and base and rates[-1] < 0.5 * base:

@@ -1,12 +1,12 @@
 """`tensonde lr` inside the script: finds its schedulers, sees how often they are stepped, plays them through, and ends it.
 
-The script runs until an optimizer is about to step for the second time. If a scheduler was stepped by then, it is
-stepped at every batch; if not, once per epoch, whose length the data loader tells.
+The script runs until every optimizer that has a schedule is about to step for the second time. If a scheduler was stepped
+by then, it is stepped at every batch; if not, once per epoch. The loader that gave the last batch tells the length of an epoch,
+and the batches between two steps of the optimizer (gradient accumulation, several critic steps) how many steps that is.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 from pathlib import Path
@@ -15,37 +15,34 @@ from typing import Any
 import torch
 from torch.optim import lr_scheduler
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.data import DataLoader
 
 from tensonde.session.session import StopTraining
 from tensonde.train.curve import Curve, check_schedule, parts_of, schedule_curve, stretched
-from tensonde.train.loop import length
+from tensonde.train.fetched import Fetched
 
 ENVIRONMENT = "TENSONDE_LR"
 """JSON: `file` for the result; `steps`, `epochs` and `steps_per_epoch` where the user said them."""
+PATIENCE = 100
+"""Steps of one optimizer after which an optimizer that has not stepped twice is not waited for."""
 
 
 class Rehearsal:
     def __init__(self, wanted: dict[str, Any]) -> None:
         self.wanted = wanted
         self.schedulers: list[Any] = []
-        self.batches: int | None = wanted.get("steps_per_epoch")
-        """Optimizer steps in an epoch, as far as is known."""
+        self.fetched = Fetched()
         self.taken: dict[int, int] = {}
-        """Steps of each optimizer so far."""
+        """Steps of each optimizer so far, by `key`."""
+        self.first: dict[int, int] = {}
+        """Batches before the first step of each."""
+        self.each: dict[int, int] = {}
+        """Batches between the first two steps of each."""
+        self.ages: dict[int, int] = {}
+        """How often each scheduler was stepped before the second step of its optimizer."""
         self.early: list[int] = []
         self.curves: dict[int, Curve] = {}
         """Played through before the first step."""
         self._observe()
-        iterate = DataLoader.__iter__
-
-        @functools.wraps(iterate)
-        def counting(loader: Any) -> Any:
-            if self.batches is None:
-                self.batches = length(loader)
-            return iterate(loader)
-
-        DataLoader.__iter__ = counting
         register_optimizer_step_pre_hook(self._before_step)
 
     def _observe(self) -> None:
@@ -66,13 +63,32 @@ class Rehearsal:
                 if not isinstance(scheduler, lr_scheduler.ReduceLROnPlateau):
                     self.early += [id(scheduler)] if age(scheduler) > 0 else []
                     self.curves[id(scheduler)] = schedule_curve(scheduler, self._longest(scheduler))
-        self.taken[id(optimizer)] = self.taken.get(id(optimizer), 0) + 1
-        if self.taken[id(optimizer)] == 2:
+        this = key(optimizer)
+        self.taken[this] = self.taken.get(this, 0) + 1
+        if self.taken[this] == 1:
+            self.first[this] = self.fetched.count
+        elif self.taken[this] == 2:
+            self.each[this] = max(1, self.fetched.count - self.first[this])
+            own = [scheduler for scheduler in self.schedulers if key(scheduler.optimizer) == this]
+            self.ages |= {id(scheduler): age(scheduler) for scheduler in own}
+        if self.taken[this] >= 2 and (self.taken[this] >= PATIENCE or not self._waiting()):
             found = [self._played(scheduler) for scheduler in self.schedulers]
             rates = [float(group["lr"]) for group in optimizer.param_groups]
-            result = {"schedulers": found, "constant": rates, "batches": self.batches}
+            batches = self.wanted.get("steps_per_epoch") or self.fetched.length
+            result = {"schedulers": found, "constant": rates, "batches": batches}
             Path(self.wanted["file"]).write_text(json.dumps(result))
             raise StopTraining(0)
+
+    def _waiting(self) -> bool:
+        """Whether a schedule's optimizer is still to step twice."""
+        return any(self.taken.get(key(scheduler.optimizer), 0) < 2 for scheduler in self.schedulers)
+
+    def _epoch(self, scheduler: Any) -> int | None:
+        """Steps of its optimizer in an epoch, as far as is known."""
+        given: int | None = self.wanted.get("steps_per_epoch")
+        if given is not None or self.fetched.length is None:
+            return given
+        return -(-self.fetched.length // self.each.get(key(scheduler.optimizer), 1))
 
     def _played(self, scheduler: Any) -> dict[str, Any]:
         kind = type(scheduler).__name__
@@ -80,13 +96,14 @@ class Rehearsal:
             return {"type": kind, "unknown": "it goes by a metric, which only the training tells", "mistakes": []}
         if id(scheduler) not in self.curves:
             return {"type": kind, "unknown": "it was made after the first step", "mistakes": []}
-        by_batch = age(scheduler) > (1 if id(scheduler) in self.early else 0)
+        by_batch = self.ages.get(id(scheduler), age(scheduler)) > (1 if id(scheduler) in self.early else 0)
         steps, epochs = self.wanted.get("steps"), self.wanted.get("epochs")
-        if self.batches is None and (epochs if by_batch else steps):
+        length = self._epoch(scheduler)
+        if length is None and (epochs if by_batch else steps):
             return {"type": kind, "ask": "steps_per_epoch", "stepped": "batch" if by_batch else "epoch", "mistakes": []}
-        every = 1 if by_batch else self.batches or 1
+        every = 1 if by_batch else length or 1
         if steps is None:
-            whole = epochs * (self.batches if self.batches is not None else 1) if epochs else None
+            whole = epochs * (length or 1) if epochs else None
             steps = whole or horizon(scheduler) * every
         curve = stretched(self.curves[id(scheduler)], steps, every)
         mistakes = check_schedule(curve)
@@ -96,7 +113,7 @@ class Rehearsal:
             "type": kind,
             "stepped": "batch" if by_batch else "epoch",
             "every": every,
-            "unit": "step" if by_batch or self.batches is not None else "epoch",
+            "unit": "step" if by_batch or length is not None else "epoch",
             "steps": steps,
             "steps_given": bool(self.wanted.get("steps") or self.wanted.get("epochs")),
             "rates": curve.rates,
@@ -106,8 +123,13 @@ class Rehearsal:
 
     def _longest(self, scheduler: Any) -> int:
         """Steps of the scheduler that may be wanted of it, however often it is stepped."""
-        steps = self.wanted.get("steps") or int(self.wanted.get("epochs") or 0) * (self.batches or 1)
+        steps = self.wanted.get("steps") or int(self.wanted.get("epochs") or 0) * (self._epoch(scheduler) or 1)
         return int(steps) or horizon(scheduler)
+
+
+def key(optimizer: Any) -> int:
+    """The same for an optimizer and for what stands for it (accelerate's wrapper)."""
+    return id(optimizer.param_groups)
 
 
 def age(scheduler: Any) -> int:
