@@ -36,7 +36,7 @@ class ByHand:
         """Steps after which the witness had changed."""
         self.looked_at = self.uncleared = self.unchanged = 0
         """Of the first steps, as many as are looked at closely."""
-        self._leaves: list[weakref.ref[Tensor]] = []
+        self._leaves: list[Ref[Tensor]] = []
         self._witness: weakref.ref[Tensor] | None = None
         self._value: Tensor | None = None
         self._gradient: tuple[int, int] | None = None
