@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 
 HEAD = """
-import collections, copy, dataclasses, functools, itertools, math, random
+import array, collections, contextvars, copy, ctypes, dataclasses, fractions, functools, itertools, math, os, pathlib, queue, random, threading
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,11 @@ SEEN = []
 BY_SHAPE = {}
 WEIGHT = torch.ones(3)
 ARRAY = np.zeros(4)
+NAMED = 0
+QUEUE, LOCAL, CONTEXT = queue.Queue(), threading.local(), contextvars.ContextVar("CONTEXT")
+LOCAL.n, NATIVE, fractions.seen = 0, ctypes.c_long(0), 0
+CONTEXT.set(0)
+SPARSE = [torch.eye(3).to_sparse().coalesce(), torch.eye(3).to_sparse_csr()]
 
 @dataclasses.dataclass
 class Stats:
@@ -97,6 +102,22 @@ SETUP = {
     "numpy array": ("self.array = np.zeros(3)", "self.array += 1; ARRAY[1] += 0.5"),
     "shared memory": ("self.shared = torch.zeros(3); self.seenas = self.shared.numpy()", "self.seenas[0] += 1"),
     "global": ("", "global CALLS; CALLS += 1; SEEN.append(CALLS); BY_SHAPE[tuple(x.shape)] = CALLS"),
+    "global by its name": ("", "globals()['NAMED'] = globals()['NAMED'] + 1"),
+    "library's attribute": ("", "fractions.seen = fractions.seen + 1; x = x + fractions.seen * 1e-4"),
+    "queue": ("", "QUEUE.put(float(x.detach().sum()))"),
+    "thread's own": ("", "LOCAL.n += 1; x = x + LOCAL.n * 1e-4"),
+    "context": ("", "CONTEXT.set(CONTEXT.get() + 1); x = x + CONTEXT.get() * 1e-4"),
+    "ctypes": ("", "NATIVE.value += 1; x = x + NATIVE.value * 1e-4"),
+    "array": ("self.numbers = array.array('d', [0.0])", "self.numbers[0] += 1; self.numbers.append(2.0)"),
+    "sparse": ("", "SPARSE[0].values().mul_(1.01); SPARSE[1].values().add_(0.01); x = x * SPARSE[0].values()[0].clamp(max=2)"),
+    "resized": ("self.long = torch.zeros(2)", "self.long.resize_(self.long.numel() + 1).fill_(1)"),
+    "resized storage": (
+        "self.room = torch.zeros(4)",
+        "self.room.untyped_storage().resize_(0); self.room.untyped_storage().resize_(16); self.room.fill_(1)",
+    ),
+    "swapped": ("self.one = torch.zeros(2)", "torch.utils.swap_tensors(self.one, self.one + 1)"),
+    "appended file": ("self.notes = pathlib.Path('notes.txt'); self.notes.write_text('')", "with self.notes.open('a') as f: f.write('x')"),
+    "environment": ("os.environ['TEST_CALLS'] = '0'", "os.environ['TEST_CALLS'] = str(int(os.environ['TEST_CALLS']) + 1)"),
     "global tensor": ("", "WEIGHT.mul_(1.01); x = x * WEIGHT[0].clamp(max=1.5)"),
     "closure": ("", "x = x + count() * 1e-4"),
     "default": ("", "noted(x.detach().max())"),
@@ -243,7 +264,7 @@ STEPS = (
 def program(seed: int, only: Sequence[str] = ()) -> tuple[str, dict[str, object]]:
     """The program, and how it is to be watched. `only`: the kinds of state, instead of some at random."""
     draw = random.Random(seed)
-    risky = ("iterator", "cycle", "generator", "file")
+    risky = ("iterator", "cycle", "generator", "file", "appended file", "environment")
     kinds = list(only) or draw.sample([kind for kind in SETUP if kind not in risky], draw.randint(2, 7))
     if not only and draw.random() < 0.08:
         kinds.append(draw.choice(risky))

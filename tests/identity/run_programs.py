@@ -6,8 +6,11 @@ quick; each watched one has a session of its own.
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
+import contextvars
+import ctypes
 import dataclasses
 import gc
 import io
@@ -50,6 +53,7 @@ def run(text: str, path: Path) -> dict[str, Any]:
     finally:
         del sys.modules[path.stem]
     draws = [torch.rand(2), np.random.rand(2), random.random(), torch.get_default_dtype(), torch.get_num_threads()]
+    draws += [os.environ.pop("TEST_CALLS", None), getattr(sys.modules.get("fractions"), "seen", None)]
     names = {
         name: plain(value, set())
         for name, value in vars(module).items()
@@ -77,6 +81,14 @@ def plain(value: Any, path: set[int]) -> Any:
         return [type(value).__name__, [plain(item, path) for item in value]]
     if isinstance(value, set | frozenset):
         return sorted(repr(plain(item, path)) for item in value)
+    if isinstance(value, array.array):
+        return value.tolist()
+    if isinstance(value, ctypes.c_long):
+        return value.value
+    if isinstance(value, contextvars.ContextVar):
+        return value.get(None)
+    if isinstance(value, Path):
+        return value.read_text()
     if isinstance(value, torch.Generator):
         return value.get_state().tolist()
     if isinstance(value, random.Random):
@@ -109,6 +121,8 @@ def plain(value: Any, path: set[int]) -> Any:
 
 
 def tensor(value: torch.Tensor, path: set[int]) -> Any:
+    if value.layout is not torch.strided:
+        return tensor(value.detach().to_dense(), path)
     bits = value.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes() if value.numel() else b""
     gradient = plain(value.grad, path) if value.is_leaf and value.grad is not None else None
     return [str(value.dtype), list(value.shape), bits, value._version, value.requires_grad, gradient]

@@ -41,6 +41,36 @@ def test_generated_programs_are_bit_identical(first: int, tmp_path: Path) -> Non
     assert tally["unrestored"] == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "why"), [("appended file", "writes to a file"), ("environment", "changes the environment")]
+)
+def test_what_cannot_be_undone_ends_the_second_run_before_it_is_done(kind: str, why: str, tmp_path: Path) -> None:
+    found = ran(tmp_path, 0, 6, kind)
+    assert found["failed"] == []
+    assert found["tally"]["replays"] > 0
+    assert found["tally"]["exact"] == found["tally"]["unrestored"] == 0
+    assert any(why in reason for reason in found["reasons"])
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["global by its name", "library's attribute", "queue", "thread's own", "context", "ctypes", "array", "sparse"],
+)
+def test_state_in_odd_places_is_put_back(kind: str, tmp_path: Path) -> None:
+    found = ran(tmp_path, 0, 6, kind)
+    assert found["failed"] == []
+    assert found["tally"]["replays"] > 2
+
+
+@pytest.mark.parametrize("kind", ["resized", "resized storage", "swapped"])
+def test_tensors_can_be_resized_and_swapped_as_before(kind: str, tmp_path: Path) -> None:
+    """Both are refused by torch where somebody holds the memory in an array, or a weak reference to the tensor."""
+    found = ran(tmp_path, 0, 6, kind)
+    assert found["failed"] == []
+    assert found["tally"]["programs that fail"] == 0
+    assert found["tally"]["replays"] > 2
+
+
 @pytest.mark.parametrize("kind", ["iterator", "cycle", "generator", "file"])
 def test_what_cannot_be_set_back_is_not_run_again(kind: str, tmp_path: Path) -> None:
     found = ran(tmp_path, 0, 6, kind)

@@ -24,7 +24,7 @@ from torch.utils.data import Subset, dataloader
 
 from tensonde.adapters.torch.frames import display_path, is_user
 from tensonde.adapters.torch.modes import unseen
-from tensonde.adapters.torch.tensors import is_dense
+from tensonde.adapters.torch.tensors import array_of, is_dense
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -177,7 +177,7 @@ def _held(dataset: Any, index: int) -> dict[str, Any] | None:
 
 def _is_bad(row: Any) -> bool:
     try:
-        values = row.detach().float().numpy() if isinstance(row, Tensor) else np.asarray(row, dtype=np.float64)
+        values = array_of(row.detach().float().cpu()) if isinstance(row, Tensor) else np.asarray(row, dtype=np.float64)
     except (TypeError, ValueError):
         return False
     return not bool(np.isfinite(values).all())

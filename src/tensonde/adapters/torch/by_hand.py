@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tensonde.adapters.torch.facts.origins import Place, line
 from tensonde.adapters.torch.facts.sequence import STEPS, nonzero
+from tensonde.adapters.torch.vanishing import Ref
 from tensonde.model.moment import Phase
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class ByHand:
         """Steps after which the witness had changed."""
         self.looked_at = self.uncleared = self.unchanged = 0
         """Of the first steps, as many as are looked at closely."""
-        self._leaves: list[weakref.ref[Tensor]] = []
+        self._leaves: list[Ref[Tensor]] = []
         self._witness: weakref.ref[Tensor] | None = None
         self._value: Tensor | None = None
         self._gradient: tuple[int, int] | None = None
@@ -58,7 +59,7 @@ class ByHand:
 
     def met(self, leaves: list[Tensor]) -> None:
         """The leaves of a loss, of which some may belong to no module."""
-        self._leaves = [weakref.ref(leaf) for leaf in leaves if leaf.requires_grad][:64]
+        self._leaves = [Ref(leaf) for leaf in leaves if leaf.requires_grad][:64]
 
     def pass_begins(self) -> None:
         """The forward before may have gone by unnoticed: where modules rest, or there are none."""
@@ -107,7 +108,7 @@ class ByHand:
         if not fit:
             return None
         witness = sorted(fit, key=Tensor.numel)[self._tried % len(fit)]
-        self._witness = weakref.ref(witness)
+        self._witness = Ref(witness)
         return witness
 
     def _gather(self) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from tensonde.adapters.torch.eager import Eager
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.optimizers import known_optimizers
-from tensonde.adapters.torch.tensors import dense_of, dtype_name, shape_of, version_of, without_values
+from tensonde.adapters.torch.tensors import array_of, dense_of, dtype_name, shape_of, version_of, without_values
 from tensonde.errors import UsageError
 from tensonde.model.graph import GraphCheck
 from tensonde.model.site import Site
@@ -72,7 +72,7 @@ class TorchInspector:
         name = dtype_name(host)
         if not host.is_complex() and host.is_floating_point() and name not in ("float64", "float32", "float16"):
             host = host.float()
-        return Value(address, host.numpy().copy(), name, tuple(part.shape), str(tensor.device), note, step)
+        return Value(address, array_of(host).copy(), name, tuple(part.shape), str(tensor.device), note, step)
 
     def shape(self, address: str, *, before: bool = False) -> tuple[tuple[int, ...], str]:
         tensor, _, _ = self._find(self._resolve(address), before)

@@ -34,6 +34,7 @@ from tensonde.adapters.torch.graph.graphs import Graphs
 from tensonde.adapters.torch.lifted import PATCHES, Swap, copied
 from tensonde.adapters.torch.modes import noticing
 from tensonde.adapters.torch.optimizers import observe_optimizers
+from tensonde.adapters.torch.vanishing import make_way_for_swaps
 
 Opener = Callable[[], Eager | None]
 
@@ -76,6 +77,7 @@ def install(opener: Opener) -> None:
     birthplace.install()
     observe_facts(current, watching)
     modes.make_way_for_devices()
+    make_way_for_swaps()
     os.register_at_fork(after_in_child=_forked)
     logging.getLogger("tensonde.adapters").debug("installed into torch %s", torch.__version__)
 

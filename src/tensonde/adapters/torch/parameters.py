@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.naming import clean
 from tensonde.adapters.torch.tensors import dense_of, dtype_name, is_plain, shape_of
-from tensonde.adapters.torch.vanishing import forgetting_key
+from tensonde.adapters.torch.vanishing import Ref, forgetting_key
 from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role
 
@@ -86,7 +86,7 @@ class Parameters:
                 self._provisional.add(key)
             self.names[key] = (
                 name,
-                weakref.ref(parameter, forgetting_key(key, self.names, self._provisional, self.trained)),
+                Ref(parameter, forgetting_key(key, self.names, self._provisional, self.trained)),
             )
 
     def live(self) -> Iterator[tuple[str, Tensor]]:

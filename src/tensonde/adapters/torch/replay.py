@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -302,7 +303,7 @@ class Replay:
         exact, outcome = False, None
         with undisturbed(eager, before, tracer) as lost:
             try:
-                exact, outcome = self._again(act, target, asked=asked)
+                exact, outcome = copy_context().run(self._again, act, target, asked=asked)
             except Exception as caught:
                 problem = caught
                 tracer.notes.append(f"running the step again failed: {type(caught).__name__}: {caught}"[:500])

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.tensors import array_of
 from tensonde.store.dump.writer import DumpWriter, Seen
 
 MOST_BYTES = 256 << 20
@@ -65,4 +66,4 @@ class Staging:
 
 def flat_bytes(tensor: Tensor) -> Any:
     """The bytes of a CPU tensor in C order, without a copy where it is contiguous."""
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return array_of(tensor.contiguous().reshape(-1).view(torch.uint8))

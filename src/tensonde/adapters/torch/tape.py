@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from types import FrameType
@@ -24,7 +23,7 @@ from tensonde.adapters.torch.taped import Entry, Slot
 from tensonde.adapters.torch.tapedmemory import TapedMemory, in_place, leaves
 from tensonde.adapters.torch.tapemode import MOST_UNLEARNED, TapeMode
 from tensonde.adapters.torch.tensors import tensors_in
-from tensonde.adapters.torch.vanishing import forgetting
+from tensonde.adapters.torch.vanishing import Ref, forgetting
 from tensonde.model.moment import Phase
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ _grad_enabled = torch.is_grad_enabled
 _generator = torch.default_generator
 
 
-class _Made(weakref.ref[Tensor]):
+class _Made(Ref[Tensor]):
     __slots__ = ("key", "slot")
     key: int
     slot: Slot

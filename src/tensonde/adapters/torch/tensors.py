@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch._C import _functorch
@@ -213,7 +214,14 @@ def raw_view(tensor: Tensor) -> tuple[memoryview, str, tuple[int, ...]]:
         plain = found.detach().resolve_conj().resolve_neg().cpu().contiguous()
         # A dimension of 1 may have any stride and still be contiguous, which a view as bytes does not like.
         flat = plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)
-        return memoryview(flat.numpy()), dtype_name(plain), tuple(plain.shape)
+        return memoryview(array_of(flat)), dtype_name(plain), tuple(plain.shape)
+
+
+def array_of(tensor: Tensor) -> Any:
+    """A CPU tensor as an array that shares its memory. `Tensor.numpy()` would do the same and forbid the program for good to resize
+    that memory, as FSDP does."""
+    with unseen():
+        return np.from_dlpack(tensor.detach())
 
 
 def dense_of(tensor: Tensor) -> Tensor | None:

@@ -5,14 +5,13 @@ Nothing here keeps a tensor alive.
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.measure import Measure, nonfinite
 from tensonde.adapters.torch.tensors import dtype_name, shape_of
-from tensonde.adapters.torch.vanishing import forgetting
+from tensonde.adapters.torch.vanishing import Ref, forgetting
 from tensonde.adapters.torch.weights import Weights
 from tensonde.model.trace import TensorFact
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
 
 
-class Known(weakref.ref[Tensor]):
+class Known(Ref[Tensor]):
     """A tensor of this trace: its number, the op that gave it, and its digest while its version is the same."""
 
     __slots__ = ("key", "number", "producer", "stats", "version")

@@ -14,6 +14,7 @@ import torch
 
 from tensonde.adapters.torch.modes import alone, look, look_away
 from tensonde.adapters.torch.restore.before import Before
+from tensonde.adapters.torch.restore.deeds import no_deeds
 from tensonde.adapters.torch.stops import OBSERVED_BY_NOBODY
 from tensonde.adapters.torch.taped import Entry
 from tensonde.adapters.torch.trace import Tracer
@@ -57,7 +58,7 @@ def undisturbed(eager: Eager, before: Before, tracer: Tracer) -> Iterator[list[s
 def restored(before: Before, lost: list[str]) -> Iterator[None]:
     """`lost` gets what could not be put back."""
     try:
-        with alone(), before.writes, torch.enable_grad():
+        with alone(), before.writes, no_deeds(before.writes.refuse), torch.enable_grad():
             if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
                 torch.set_autocast_cache_enabled(False)  # casts of this run are not for the training
             yield

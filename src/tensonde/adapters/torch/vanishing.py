@@ -6,8 +6,36 @@ weak reference in the adapter is made here, and uses nothing but what it was giv
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import torch.utils
+from torch.utils.weak import WeakIdRef
+
+Thing = TypeVar("Thing")
+
+
+class Ref(weakref.ref[Thing]):
+    """Every weak reference to a tensor that Tensonde holds: `torch.utils.swap_tensors` refuses tensors that have any, and is not to see ours."""
+
+    __slots__ = ()
+
+
+class IdRef(WeakIdRef):  # type: ignore[misc]
+    """The same, for a dictionary by identity."""
+
+    __slots__ = ()
+
+
+def make_way_for_swaps() -> None:
+    """Once in a process. A tensor that is swapped stays the same object, so what we know of it stays true."""
+
+    def of_the_program(thing: Any) -> list[Any]:
+        return [reference for reference in weakref.getweakrefs(thing) if not isinstance(reference, Ref | IdRef)]
+
+    torch.utils.weakref = SimpleNamespace(**{**vars(weakref), "getweakrefs": of_the_program})
 
 
 def forgetting(*homes: dict[int, Any]) -> Callable[[Any], None]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.vanishing import Ref
+
 Held = Callable[[], Any]
 
 
@@ -25,8 +27,8 @@ class LatestCall:
         if not module._parameters and not module._modules:
             return  # a criterion
         self._module = weakref.ref(module)
-        self._args = tuple([weakref.ref(a) if isinstance(a, Tensor) else _plain(a) for a in args])
-        self._kwargs = {k: weakref.ref(a) if isinstance(a, Tensor) else _plain(a) for k, a in kwargs.items()}
+        self._args = tuple([Ref(a) if isinstance(a, Tensor) else _plain(a) for a in args])
+        self._kwargs = {k: Ref(a) if isinstance(a, Tensor) else _plain(a) for k, a in kwargs.items()}
 
     def forget(self) -> None:
         """Later calls are not noted."""

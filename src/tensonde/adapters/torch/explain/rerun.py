@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,7 +102,7 @@ def rerun(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R
     with suspended(), unheard(), restored(before, []):
         try:
             with recorder:
-                output = module(*args, **kwargs)
+                output = copy_context().run(module, *args, **kwargs)
         except Exception as problem:  # it may well fail again: the ops before are what is wanted
             error = f"{type(problem).__name__}: {problem}"
     return Rerun(recorder.ops, output, error)

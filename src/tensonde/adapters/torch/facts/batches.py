@@ -24,6 +24,7 @@ from tensonde.adapters.torch.facts.samplers import weighted
 from tensonde.adapters.torch.facts.samples import shared
 from tensonde.adapters.torch.frames import is_user
 from tensonde.adapters.torch.tensors import dense_in, is_plain
+from tensonde.adapters.torch.vanishing import Ref
 
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
@@ -94,7 +95,7 @@ class Batches:
             self._shifted(target)
         if not isinstance(target, Tensor) or batch is None or not seen["constant"] or seen["batches"] >= MOST_BATCHES:
             return
-        self._last = weakref.ref(target)
+        self._last = Ref(target)
         if not target.is_floating_point() or target.device.type != "cpu" or target.requires_grad or not target.numel():
             return
         part = batch.part_of(target)
@@ -115,7 +116,7 @@ class Batches:
         if self._last is not None and self._last() is target:
             return  # the same call, seen through a function mode
         if isinstance(target, Tensor):
-            self._last = weakref.ref(target)
+            self._last = Ref(target)
         self.seen += 1
         if (self.seen > 64 and self.seen % 16) or len(self.labels) >= MOST_BATCHES:
             return
@@ -138,7 +139,7 @@ class Batches:
     def given(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         """A root is called in training."""
         tensors = dense_in((args, kwargs))[:4]
-        self._whole = [weakref.ref(t) for t in tensors if t.dtype is torch.int64 and t.ndim >= 2]
+        self._whole = [Ref(t) for t in tensors if t.dtype is torch.int64 and t.ndim >= 2]
         if self.shifts["looked_at"] < SHIFTS and step < COMPARED:
             self._held = root, [(t.shape, _first_rows(t)) for t in tensors if _sequence(t)]
         else:

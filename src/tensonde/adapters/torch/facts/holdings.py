@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.origins import KNOWN, line_at
 from tensonde.adapters.torch.tensors import dtype_name, is_plain, values_of
+from tensonde.adapters.torch.vanishing import IdRef, Ref
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -31,7 +31,7 @@ class Alike:
     __slots__ = ("first", "moved", "ref", "spread", "step", "zero")
 
     def __init__(self, parameter: Tensor) -> None:
-        self.ref = weakref.ref(parameter)
+        self.ref = Ref(parameter)
         self.first = parameter.detach()[0].clone()
         self.zero = not bool(self.first.any())
         self.spread = 0.0
@@ -60,7 +60,7 @@ class Holdings:
         self._before: dict[int, tuple[Tensor, Tensor, Tensor | None]] = {}
         self._prints: dict[str, float] = {}
         self._symmetry = False
-        self._holders: Any = WeakIdKeyDictionary()
+        self._holders: Any = WeakIdKeyDictionary(ref_type=IdRef)
         """Parameter → the numbers of the optimizers that hold or held it."""
 
     # -- around an optimizer step ----------------------------------------------------------------

@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tensonde.adapters.torch.frames import display_path, is_user
-from tensonde.adapters.torch.vanishing import forgetting_key
+from tensonde.adapters.torch.vanishing import Ref, forgetting_key
 
 Place = tuple[CodeType, int]
 
@@ -61,7 +61,7 @@ class Origins:
         if place is not None:
             key = id(thing)
             self.files.setdefault(place[0].co_filename)
-            self._places[key] = (weakref.ref(thing, forgetting_key(key, self._places)), place)
+            self._places[key] = (Ref(thing, forgetting_key(key, self._places)), place)
 
     def place(self, thing: Any) -> Place | None:
         found = self._places.get(id(thing))

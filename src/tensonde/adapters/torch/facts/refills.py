@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from tensonde.adapters.torch.facts.origins import KNOWN, Place, line
+from tensonde.adapters.torch.vanishing import Ref
 
 STEPS: dict[int, int] = {}
 """Steps of each optimizer, by number."""
@@ -30,7 +31,7 @@ def noted(tensor: torch.Tensor, place: Place | None) -> None:
             known = _SEEN.setdefault(number, {})
             ref, count = known.get(id(tensor), (None, 0))
             count = count if ref is not None and ref() is tensor else 0
-            known[id(tensor)] = (weakref.ref(tensor), count + 1)
+            known[id(tensor)] = (Ref(tensor), count + 1)
             _LAST[number] = (place, STEPS[number])
 
 

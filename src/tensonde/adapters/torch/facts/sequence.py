@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tensonde.adapters.torch.facts.origins import KNOWN, Place, line
 from tensonde.adapters.torch.tensors import is_plain
+from tensonde.adapters.torch.vanishing import Ref
 
 STEPS = 200
 """Steps that are looked at; what is wrong in all of these is wrong."""
@@ -56,7 +57,7 @@ class Track:
                 if (best is None or candidate.numel() < best.numel()) and nonzero(candidate.grad):
                     best = candidate
         if best is not None:
-            self.sample = weakref.ref(best)
+            self.sample = Ref(best)
             self.ever = True
         return best is not None
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.origins import KNOWN, line_at
 from tensonde.adapters.torch.facts.probe import leaves
+from tensonde.adapters.torch.vanishing import Ref
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -34,7 +35,7 @@ class Strangers:
             ref, count = self._met.get(id(leaf), (None, 0))
             known = ref is not None and ref() is leaf
             if known or len(self._met) < 4 * MOST:
-                self._met[id(leaf)] = (weakref.ref(leaf), count + 1 if known else 1)
+                self._met[id(leaf)] = (Ref(leaf), count + 1 if known else 1)
 
     def facts(self, eager: Eager) -> list[dict[str, Any]]:
         held = {id(p) for o in list(KNOWN.optimizers) for group in o.param_groups for p in group["params"]}

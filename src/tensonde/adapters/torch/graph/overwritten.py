@@ -18,6 +18,7 @@ from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.origins import line_at
 from tensonde.adapters.torch.frames import foreign_frames, is_user
 from tensonde.adapters.torch.graph.watching import base
+from tensonde.adapters.torch.vanishing import Ref
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.graph.compiled import CompiledGraph
@@ -48,7 +49,7 @@ class Overwritten:
                 if ref is None or ref() is not arg:
                     versions = set()
                 versions.add(arg._version)
-                self._seen[arg.data_ptr()] = weakref.ref(arg), versions
+                self._seen[arg.data_ptr()] = Ref(arg), versions
 
     def backward(self, args: list[Any]) -> dict[str, Any] | None:
         """What was written to, and where, as far as that is known; told once."""

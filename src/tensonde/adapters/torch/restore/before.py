@@ -104,7 +104,7 @@ def _states(tensors: list[Tensor]) -> list[_State]:
     found = []
     for tensor in tensors:
         size = tensor.numel() * tensor.element_size() if tensor.device.type != "meta" else SMALL + 1
-        copied = size <= min(SMALL, room)
+        copied = size <= min(SMALL, room) and tensor.layout is torch.strided  # sparse ones are their parts
         room -= size * copied
         found.append(_State(tensor, copied=copied))
     return found

@@ -10,7 +10,7 @@ import zlib
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.tensors import raw_view
+from tensonde.adapters.torch.tensors import array_of, raw_view
 
 _SMALL = 1 << 15
 _WIDTH = 1024
@@ -45,4 +45,4 @@ def _sum(tensor: Tensor) -> bytes:
     table = words[: len(words) // _WIDTH * _WIDTH].view(-1, _WIDTH)
     sums = [table.sum(0), table.sum(1), words[table.numel() :]]
     whole, rest = torch.cat(sums), flat[nbytes // 8 * 8 :]
-    return bytes(whole.cpu().numpy().tobytes() + rest.cpu().numpy().tobytes())
+    return bytes(array_of(whole.cpu()).tobytes() + array_of(rest.cpu()).tobytes())

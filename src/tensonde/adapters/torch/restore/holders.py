@@ -6,6 +6,7 @@ Items that can change themselves have holders of their own, so a holder compares
 from __future__ import annotations
 
 import pickle
+from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import CellType
@@ -92,18 +93,26 @@ class SetHolder(Holder):
         set.update(self._target, self._items)
 
 
-class BytesHolder(Holder):
+class MemoryHolder(Holder):
+    """What shows its memory and may be written to: `bytearray`, `array.array`, values of ctypes, memory views."""
+
     __slots__ = ("_content", "_target")
 
-    def __init__(self, target: bytearray) -> None:
+    def __init__(self, target: Any) -> None:
         self._target = target
-        self._content = bytes(target)
+        self._content = bytes(memoryview(target))
 
     def changed(self) -> bool:
-        return self._target != self._content
+        return bytes(memoryview(self._target)) != self._content
 
     def restore(self) -> None:
-        self._target[:] = self._content
+        if memoryview(self._target).nbytes == len(self._content):
+            memoryview(self._target).cast("B")[:] = self._content
+        elif isinstance(self._target, array):
+            del self._target[:]
+            self._target.frombytes(self._content)
+        else:
+            self._target[:] = self._content
 
 
 class CellHolder(Holder):

@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 import io
 import itertools
+import queue
 import random
 import sys
+import threading
 import types
 import weakref
 from collections import deque
@@ -24,18 +26,20 @@ from torch import Tensor, nn
 from tensonde.adapters.torch.frames import rank_of, rank_of_file
 from tensonde.adapters.torch.restore.holders import (
     AttributesHolder,
-    BytesHolder,
     CellHolder,
     DictHolder,
     Holder,
     ListHolder,
+    MemoryHolder,
     NamesHolder,
     SetHolder,
     StateHolder,
     cell_content,
 )
+from tensonde.adapters.torch.restore.writes import parts_of
 
 MOST_OBJECTS = 300_000
+_LARGE = 1 << 20
 _PLAIN = frozenset(
     {
         type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented), range, slice, types.CodeType,
@@ -48,7 +52,7 @@ _CONTAINERS = (dict, list, set, deque, tuple)
 _FOREIGN = frozenset(
     {
         "tensonde", "logging", "threading", "_thread", "asyncio", "concurrent", "multiprocessing", "socket", "ssl",
-        "subprocess", "queue", "sympy", "tqdm", "importlib", "typing", "abc", "enum", "re", "inspect", "_frozen_importlib",
+        "subprocess", "sympy", "tqdm", "importlib", "typing", "abc", "enum", "re", "inspect", "_frozen_importlib",
     }
 )  # fmt: skip
 _FOREIGN_TORCH = ("torch.utils.data", "torch._dynamo", "torch._inductor", "torch.fx", "torch._C")
@@ -102,16 +106,16 @@ class Reach:
             self._add(value.__func__, owner, near)
         elif issubclass(kind, property):
             self._all((value.fget, value.fset), owner, near)
-        elif issubclass(kind, bytearray):
-            self.holders.append(BytesHolder(value))
-        elif not self._generator(value) and not self._array(value, owner, near):
+        elif issubclass(kind, threading.local):
+            self._add(value.__dict__, owner, near)
+        elif not self._generator(value) and not self._array(value, owner, near) and not self._memory(value):
             if _is_opaque(value):
                 self._opaque(value, owner, near)
             else:
                 self._object(value, near)
 
     def _tensor(self, tensor: Tensor, owner: str, near: bool) -> None:
-        self.tensors.append(tensor)
+        self.tensors += [tensor, *parts_of(tensor)]
         with torch._C.DisableTorchFunction():
             held = [getattr(tensor, "_backward_hooks", None), getattr(tensor, "_post_accumulate_grad_hooks", None)]
             if tensor.is_leaf:
@@ -149,6 +153,8 @@ class Reach:
         """Of the user's functions everything that they name; of a library's, what they keep there."""
         names, space = _names(function.__code__), function.__globals__
         own = {name for name in names if name in space} | _stored(function.__code__)
+        if rank == 2 and "globals" in names:
+            own = set(space)
         if rank == 1:
             own = {name for name in own if isinstance(space.get(name), (*_CONTAINERS, int, float, Tensor))}
         if own:
@@ -159,6 +165,10 @@ class Reach:
                 there = {attribute for attribute in names if attribute in vars(value)}
                 self.holders.append(NamesHolder(vars(value), there))
                 self._all([vars(value)[attribute] for attribute in there], value.__name__, rank == 2)
+            elif isinstance(value, types.ModuleType) and rank == 2:
+                self.holders.append(
+                    NamesHolder(vars(value), set(_stored(function.__code__, ("STORE_ATTR", "DELETE_ATTR"))))
+                )
             else:
                 self._add(value, function.__module__ or "", rank == 2)
 
@@ -194,9 +204,18 @@ class Reach:
             if value.flags.writeable:
                 self.tensors.append(torch.from_numpy(value))
         except (TypeError, ValueError):  # strings, objects, negative strides
-            if value.nbytes <= 1 << 20:
+            if value.nbytes <= _LARGE:
                 self.holders.append(StateHolder(value.copy, lambda state: value.__setitem__(..., state)))
         return True
+
+    def _memory(self, value: Any) -> bool:
+        try:
+            view = memoryview(value)
+        except (TypeError, ValueError, BufferError):
+            return False
+        if not view.readonly and view.c_contiguous and view.nbytes <= _LARGE:
+            self.holders.append(MemoryHolder(value))
+        return isinstance(value, bytearray | memoryview)
 
     def _opaque(self, value: Any, owner: str, near: bool) -> None:
         what = f"{type(value).__name__} that {owner} holds"
@@ -242,7 +261,7 @@ def position(value: Any) -> Any:
 
 
 def _is_opaque(value: Any) -> bool:
-    if isinstance(value, io.IOBase | types.GeneratorType | types.CoroutineType):
+    if isinstance(value, io.IOBase | types.GeneratorType | types.CoroutineType | queue.SimpleQueue):
         return True
     return hasattr(type(value), "__next__") and not hasattr(value, "__dict__")
 
@@ -257,15 +276,15 @@ def _names(code: types.CodeType) -> frozenset[str]:
 
 
 @functools.cache
-def _stored(code: types.CodeType) -> frozenset[str]:
-    """Globals that a function assigns to; they may not exist yet."""
+def _stored(code: types.CodeType, by: tuple[str, ...] = ("STORE_GLOBAL", "DELETE_GLOBAL")) -> frozenset[str]:
+    """Globals that a function assigns to, or attributes; they may not exist yet."""
     import dis
 
     return frozenset(
         instruction.argval
         for inner in _codes(code)
         for instruction in dis.get_instructions(inner)
-        if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")
+        if instruction.opname in by
     )
 
 
@@ -291,7 +310,8 @@ def _slots(kind: type) -> tuple[tuple[str, Any], ...]:
         (name, member)
         for base in kind.__mro__
         for name, member in vars(base).items()
-        if type(member) is types.MemberDescriptorType and isinstance(base, type) and base.__flags__ & (1 << 9)
+        if type(member) is types.MemberDescriptorType
+        and "__slots__" in vars(base)  # members of C types are made anew at each look
     )
 
 

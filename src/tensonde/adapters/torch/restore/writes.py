@@ -42,8 +42,8 @@ class Writes(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         kwargs = kwargs or {}
         if func.namespace in _COMMUNICATION:
-            self._refuse("communicates with other ranks")
-        given = [storage_of(tensor) for tensor in _tensors((args, kwargs))]
+            self.refuse("communicates with other ranks")
+        given = {storage_of(part) for tensor in _tensors((args, kwargs)) for part in (tensor, *parts_of(tensor))}
         for target in _targets(func, args, kwargs):
             self._before_write(target)
         for value in (*args, *kwargs.values()):
@@ -57,16 +57,18 @@ class Writes(TorchDispatchMode):  # type: ignore[misc]
         storage = storage_of(target)
         if storage in self._made or target.device.type == "meta":
             return
+        if target.layout is not torch.strided:
+            self.refuse("writes to a tensor that is not dense")
         key = (storage, target.storage_offset(), tuple(target.shape), target.stride())
         if key in self._done:
             return
         self._bytes += target.numel() * target.element_size()
         if self._bytes > MOST_BYTES:
-            self._refuse("writes to more memory than may be copied")
+            self.refuse("writes to more memory than may be copied")
         self._done.add(key)
         self._copies.append((target, target.detach(), target.clone(), version_of(target)))
 
-    def _refuse(self, what: str) -> None:
+    def refuse(self, what: str) -> None:
         self.refused = what
         raise Irreversible(what)
 
@@ -79,6 +81,21 @@ class Writes(TorchDispatchMode):  # type: ignore[misc]
             if header(target) != header(alias):
                 target.data = alias
             yield target, version
+
+
+def parts_of(tensor: Tensor) -> list[Tensor]:
+    """The dense tensors that a sparse one is made of."""
+    layout = tensor.layout
+    if layout is torch.strided or type(tensor) not in (Tensor, torch.nn.Parameter):
+        return []
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        if layout is torch.sparse_coo:
+            return [tensor._indices(), tensor._values()]
+        if layout in (torch.sparse_csr, torch.sparse_bsr):
+            return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+        if layout in (torch.sparse_csc, torch.sparse_bsc):
+            return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    return []
 
 
 def storage_of(tensor: Tensor) -> int:
