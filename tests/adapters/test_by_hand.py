@@ -84,6 +84,19 @@ def test_each_update_is_a_step(run, clear: str, update: str, budget: float | Non
     assert rules(ran) == []
 
 
+def test_parameters_that_are_replaced_are_a_step_each(run) -> None:
+    replace = """
+        for layer in (model[0], model[4]):
+            layer.weight = nn.Parameter(layer.weight.detach() - 0.01 * layer.weight.grad)
+            layer.bias = nn.Parameter(layer.bias.detach() - 0.01 * layer.bias.grad)
+        for p in model[1].parameters():
+            p.data -= 0.01 * p.grad
+    """
+    ran = run(loop(replace.strip(), clear=CLEAR))
+    assert ran.session["steps"] == 24
+    assert rules(ran) == []
+
+
 def test_micro_batches_are_one_step(run) -> None:
     ran = run(loop(ACCUMULATED, clear="pass"))
     assert ran.session["steps"] == 6

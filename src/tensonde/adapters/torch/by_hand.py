@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tensonde.adapters.torch.facts.origins import Place, line
 from tensonde.adapters.torch.facts.sequence import STEPS, nonzero
@@ -39,9 +39,13 @@ class ByHand:
         """Of the first steps, as many as are looked at closely."""
         self._leaves: list[Ref[Tensor]] = []
         self._witness: weakref.ref[Tensor] | None = None
+        self._holder: tuple[weakref.ref[nn.Module], str] | None = None
+        """The module whose parameter the witness is, and its name there."""
         self._value: Tensor | None = None
         self._gradient: tuple[int, int] | None = None
         """Which gradient the witness had before the first pass of this step, if one that was not zero."""
+        self._before: tuple[int, int] | None = None
+        """Which gradient it had before this pass."""
         self._added = False
         """The passes of this step added to the gradients of the last."""
         self._fed = False
@@ -71,10 +75,11 @@ class ByHand:
             elif not self._called and self._over():
                 self.finish()
                 eager.finish_step()
+        witness = self._witness() if self._witness is not None else None
+        gradient = witness.grad if witness is not None else None
+        self._before = (id(gradient), gradient._version) if gradient is not None else None
         if not self._passes and self.looked_at < STEPS:
-            witness = self._witness() if self._witness is not None else None
-            gradient = witness.grad if witness is not None else None
-            self._gradient = (id(gradient), gradient._version) if gradient is not None and nonzero(gradient) else None
+            self._gradient = self._before if nonzero(gradient) else None
 
     def pass_ends(self) -> None:
         eager = self.eager
@@ -82,6 +87,10 @@ class ByHand:
         self._marked = self._called = False
         witness = self._witness() if self._witness is not None else None
         if witness is None or (witness.grad is None and self._fed):
+            witness = self._choose()
+        elif witness.grad is not None and self._before == (id(witness.grad), witness.grad._version):
+            witness = None  # the pass did not reach it: the script may have put another parameter in its place
+            self._forget()
             witness = self._choose()
         if witness is None:
             return
@@ -100,8 +109,17 @@ class ByHand:
 
     def _choose(self) -> Tensor | None:
         """The smallest that has a gradient; another one where that has never changed."""
-        found = {id(p): p for _, p in self.eager.parameters.live()}
-        found |= {id(leaf): leaf for ref in self._leaves if (leaf := ref()) is not None}
+        names = self.eager.parameters.names
+        held = {
+            id(parameter): (parameter, weakref.ref(module), name)
+            for root in self.eager.roots.values()
+            for module in root.modules()
+            for name, parameter in module._parameters.items()
+            if parameter is not None
+        }
+        found = {key: parameter for key, (parameter, _, _) in held.items() if key in names}
+        # What has a name and is held no more was replaced by another one.
+        found |= {id(leaf): leaf for ref in self._leaves if (leaf := ref()) is not None and id(leaf) not in names}
         small = [p for p in found.values() if p.requires_grad and 0 < p.numel() <= _WITNESS]
         # With torch.autograd.grad, gradients are nowhere to be found.
         fit = [p for p in small if nonzero(p.grad)] or [p for p in small if p.grad is None]
@@ -109,7 +127,16 @@ class ByHand:
             return None
         witness = sorted(fit, key=Tensor.numel)[self._tried % len(fit)]
         self._witness = Ref(witness)
+        self._holder = held[id(witness)][1:] if id(witness) in held else None
         return witness
+
+    def _forget(self) -> None:
+        """Parameters that only Tensonde still holds are gone after this; those that stand in their place get names."""
+        parameters = self.eager.parameters
+        self.param_groups, self._named, self._value = [{"params": []}], -1, None
+        parameters.plans.pop(id(self), None)
+        for name, root in list(self.eager.roots.items()):
+            parameters.adopt(root, parameters.prefix_of(name))
 
     def _gather(self) -> None:
         names = self.eager.parameters.names
@@ -138,6 +165,9 @@ class ByHand:
         witness = self._witness() if self._witness is not None else None
         if witness is None or self._value is None:
             return "unknown"
+        module = self._holder[0]() if self._holder is not None else None
+        if module is not None and self._holder is not None and module._parameters.get(self._holder[1]) is not witness:
+            return "changed"  # another one stands in its place
         if witness.shape != self._value.shape or not torch.equal(witness.detach(), self._value):
             return "changed"
         return "same" if nonzero(witness.grad) else "cleared"
