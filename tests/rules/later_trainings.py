@@ -101,6 +101,23 @@ DEEP = """
 """
 
 BUGS: dict[str, tuple[str, str]] = {
+    "left out of an optimizer with a closure": ("parameter-not-in-optimizer", """
+        class Task(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net, self.head = Net(), nn.Linear(3, 3)
+            def forward(self, x):
+                return self.head(self.net(x))
+        model = Task()
+        optimizer = torch.optim.Adam(model.net.parameters(), lr=0.01)  # HERE
+        def closure():
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+        for step in range(12):
+            optimizer.step(closure)
+    """),
     "summed over a loader": ("graph-kept-alive", """
         model = Net()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
