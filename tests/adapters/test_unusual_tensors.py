@@ -290,3 +290,25 @@ def test_calls_from_other_threads_pass_and_are_counted(run) -> None:
         print(results)
     """)
     assert ran.session["coverage"]["calls_from_other_threads"] == 3
+
+
+def test_targets_that_the_compiler_hands_to_a_loss_have_no_values(run) -> None:
+    ran = run("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embedding, self.head = nn.Embedding(8, 4), nn.Linear(4, 8)
+
+            def forward(self, x, y):
+                return nn.functional.cross_entropy(self.head(self.embedding(x)).view(-1, 8), y.reshape(-1))
+
+        model = Net()
+        compiled = torch.compile(model, backend="aot_eager")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            data = torch.randint(0, 8, (4, 9))
+            loss = compiled(data[:, :-1], data[:, 1:])
+            optimizer.zero_grad(); loss.backward(); optimizer.step()
+            print(loss.item())
+    """)
+    assert ran.err == ""

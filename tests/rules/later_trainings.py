@@ -101,6 +101,33 @@ DEEP = """
 """
 
 BUGS: dict[str, tuple[str, str]] = {
+    "left out of an optimizer with a closure": ("parameter-not-in-optimizer", """
+        class Task(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net, self.head = Net(), nn.Linear(3, 3)
+            def forward(self, x):
+                return self.head(self.net(x))
+        model = Task()
+        optimizer = torch.optim.Adam(model.net.parameters(), lr=0.01)  # HERE
+        def closure():
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+        for step in range(12):
+            optimizer.step(closure)
+    """),
+    "summed over a loader": ("graph-kept-alive", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        def evaluate():
+            total = 0.0
+            for a, b in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=8):
+                total = total + F.cross_entropy(model(a), b)  # HERE
+            return total.item()
+        print(evaluate())
+    """),
     "hidden units die on the way": (
         "units-dead",
         """
@@ -224,6 +251,17 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "a guess for each label": """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        def votes(a):
+            found = []
+            for k in range(10):
+                found += [model(a + 0.1 * k)]
+            return torch.stack(found).mean(0).argmax(1)
+        for a, b in torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=64):
+            print((votes(a) == b).sum().item())
+    """,
     "a hinge that is met": """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.5)

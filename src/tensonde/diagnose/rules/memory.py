@@ -11,7 +11,8 @@ from tensonde.model.finding import Finding
 def kept_graphs(case: Case) -> list[Finding]:
     """Autograd graphs pile up: of forward passes that no backward pass ever uses (an evaluation with gradients
     whose results are summed or collected), of steps long past, or of losses whose backward pass has run, as in a
-    running sum that begins anew with each epoch. Graphs that a later backward pass uses (an episode) are not meant.
+    running sum that begins anew with each epoch. Graphs that a later backward pass uses (an episode) are not meant, nor
+    those of several passes over one batch of a loader.
     """
     graphs = case.facts.get("graphs", {})
     wasted = graphs.get("wasted_peak", 0)

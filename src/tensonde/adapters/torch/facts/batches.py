@@ -9,7 +9,7 @@ import sys
 import weakref
 from math import prod
 from types import FrameType
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -77,7 +77,7 @@ class Batches:
         """Whether these are what the model was given, from the second position on."""
         root, given = self._held
         alike = [(shape, rows) for shape, rows in given if rows.dtype == target.dtype]
-        if self.shifts["looked_at"] >= SHIFTS or not alike or target.device.type != "cpu" or target.is_sparse:
+        if self.shifts["looked_at"] >= SHIFTS or not alike:
             return
         self.shifts["looked_at"] += 1
         for shape, rows in alike:
@@ -88,15 +88,15 @@ class Batches:
 
     def value_targets(self, target: Any) -> None:
         """Float targets of a loss that is trained on; those that are a part of the loader's batch as it came."""
-        if self._last is not None and self._last() is target:
+        if (self._last is not None and self._last() is target) or not _holds_values(target):
             return
         seen, batch = self.values, batches.latest
-        if isinstance(target, Tensor) and target.is_floating_point() and not target.requires_grad:
+        if target.is_floating_point() and not target.requires_grad:
             self._shifted(target)
-        if not isinstance(target, Tensor) or batch is None or not seen["constant"] or seen["batches"] >= MOST_BATCHES:
+        if batch is None or not seen["constant"] or seen["batches"] >= MOST_BATCHES:
             return
         self._last = Ref(target)
-        if not target.is_floating_point() or target.device.type != "cpu" or target.requires_grad or not target.numel():
+        if not target.is_floating_point() or target.requires_grad or not target.numel():
             return
         part = batch.part_of(target)
         if not part:  # none, or the inputs themselves
@@ -115,12 +115,11 @@ class Batches:
         """Integer targets of a loss that is trained on; `frame` calls it."""
         if self._last is not None and self._last() is target:
             return  # the same call, seen through a function mode
-        if isinstance(target, Tensor):
-            self._last = Ref(target)
-        self.seen += 1
-        if (self.seen > 64 and self.seen % 16) or len(self.labels) >= MOST_BATCHES:
+        if not _holds_values(target):
             return
-        if not isinstance(target, Tensor) or target.is_floating_point() or target.device.type != "cpu":
+        self._last = Ref(target)
+        self.seen += 1
+        if (self.seen > 64 and self.seen % 16) or len(self.labels) >= MOST_BATCHES or target.is_floating_point():
             return
         self._shifted(target)
         if target.ndim != 1:
@@ -216,6 +215,11 @@ def _sequence(tensor: Tensor) -> bool:
     """May hold a position for each of its second dimension."""
     plain = is_plain(tensor) and not tensor.is_complex()
     return plain and 2 <= tensor.ndim <= 3 and len(tensor) > 0 and tensor.shape[1] >= 4
+
+
+def _holds_values(target: Any) -> TypeGuard[Tensor]:
+    """The compiler calls losses, too, with tensors that have none."""
+    return isinstance(target, Tensor) and is_plain(target)
 
 
 def _first_rows(tensor: Tensor) -> Tensor:

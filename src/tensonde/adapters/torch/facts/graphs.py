@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from tensonde.adapters.torch import batches
 from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.modes import evaluation_line
 from tensonde.adapters.torch.facts.origins import line_at
@@ -31,10 +32,12 @@ WALKED = range(3, 15)
 
 
 class Token:
-    __slots__ = ("__weakref__", "step", "used")
+    __slots__ = ("__weakref__", "batch", "step", "used")
 
     def __init__(self, step: int) -> None:
         self.step = step
+        self.batch = weakref.ref(batches.latest) if batches.latest is not None else None
+        """What a loader had given last."""
         self.used = False
         """A backward pass has gone through it."""
 
@@ -71,7 +74,8 @@ class Graphs:
         if len(self._pending) >= MANY:
             self._tell()
             self._pending = [(ref, site) for ref, site in self._pending if ref() is not None]
-            alive = len(self._pending)
+            tokens = [held for ref, _ in self._pending if (held := ref()) is not None]
+            alive = 0 if _of_one_batch(tokens) else len(tokens)
             self._peak = max(self._peak, alive)
             if alive > self.unused_peak:
                 self.unused_peak = alive
@@ -95,7 +99,7 @@ class Graphs:
             self._reached(losses, MOST)
         self._backwards += 1
         pending = [token for ref, _ in self._pending if (token := ref()) is not None]
-        if len(pending) >= MANY and self._searched < 8:
+        if len(pending) >= MANY and self._searched < 8 and not _of_one_batch(pending):
             reached = self._reached(losses, len(pending))
             if reached is not None and reached < len(pending) / 2:
                 self.wasted_peak = max(self.wasted_peak, len(pending) - reached)
@@ -187,6 +191,12 @@ class Graphs:
                 if (root, code, number) not in self.lived
             ],
         }
+
+
+def _of_one_batch(tokens: list[Token]) -> bool:
+    """Several passes over one batch (a guess for each label, a vote of many) are as many for every batch: they do not pile up."""
+    latest = batches.latest
+    return latest is not None and all(token.batch is not None and token.batch() is latest for token in tokens)
 
 
 def resident() -> int:

@@ -69,7 +69,6 @@ class Holdings:
         held = [p for group in optimizer.param_groups for p in group["params"]][:MOST]
         if step == 0:
             self._find_alike(held)
-        self._left_out()
         if any(_lr(group) for group in optimizer.param_groups):
             for group in optimizer.param_groups:
                 if _lr(group):
@@ -84,6 +83,7 @@ class Holdings:
                             )
 
     def after_step(self, step: int) -> None:
+        self._left_out()  # not before: a closure (Lightning gives one to every optimizer) makes the gradients within the step
         names = self.eager.parameters.names
         for key, (parameter, before, alive) in self._before.items():
             known = names.get(key)
