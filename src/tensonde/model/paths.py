@@ -9,11 +9,19 @@ _LIBRARIES = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name i
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
+def working_directory() -> str:
+    """ "" where it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
 def display_path(path: str) -> str:
     """Relative to the working directory where it is inside it."""
     try:
         relative = os.path.relpath(path)
-    except ValueError:
+    except (ValueError, OSError):  # another drive; a working directory that was removed
         return path
     return path if relative.startswith("..") else relative
 
