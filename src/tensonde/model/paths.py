@@ -28,6 +28,8 @@ def display_path(path: str) -> str:
 
 def is_library(path: str) -> bool:
     """Whether a file is installed, and not the user's own program. Packages of the user's site, of the system's Python and
-    of other environments on the path count, too."""
+    of other environments on the path count, too, and compiled Cython, whose frames name a source that was left behind."""
+    if path.endswith((".pyx", ".pxd")) and not os.path.exists(path):
+        return True
     path = os.path.abspath(path)
     return path.startswith(_LIBRARIES) or any(name in path for name in _INSTALLED)
