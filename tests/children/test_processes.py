@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,17 @@ def test_modules_are_run_with_m(tmp_path: Path) -> None:
     )
     assert (other.code, other.out) == (0, expected)
     assert other.session["steps"] == 3
+
+
+def test_a_zipapp_and_a_script_by_another_name_are_run(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "app.pyz", "w") as archive:
+        archive.writestr("__main__.py", TRAIN + "import sys\ntrain()\nprint(sys.argv[1:], __name__)\n")
+    ran = launch("app.pyz", "--x", cwd=tmp_path)
+    assert (ran.code, ran.out) == (0, "['--x'] __main__\n"), ran.err
+    assert ran.session["steps"] == 3
+    write(tmp_path / "train", "print('by another name')\n")
+    other = cli("run", "--record", "second", "train", cwd=tmp_path)
+    assert (other.code, other.out) == (0, "by another name\n"), other.err
 
 
 def test_torchrun_gives_a_folder_a_rank(tmp_path: Path) -> None:

@@ -127,3 +127,12 @@ def test_the_columns_can_be_listed(demo: Path) -> None:
 
 def test_help_shows_examples() -> None:
     assert "tensonde query demo 'SELECT * FROM digests' --output digests.parquet\n" in run("--help").stdout
+
+
+def test_a_file_name_that_is_no_utf8(demo: Path) -> None:
+    """Recorded by a lone surrogate, which no table can hold."""
+    for path in demo.rglob("sites.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines[0]["source"] = {"file": "tr\udce4in.py", "line": 3, "code": "x"}
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "tr\\udce4in.py:3" in run("demo", "SELECT file || ':' || line FROM sites WHERE line = 3").stdout

@@ -157,6 +157,12 @@ CASES = {
         asyncio.run(all())
         """,
     ),
+    "the working directory is removed": Case("import shutil; os.mkdir('gone'); os.chdir('gone'); shutil.rmtree(os.getcwd())"),
+    "the working directory was removed before": Case(before="import shutil, torch._dynamo; os.mkdir('gone'); os.chdir('gone'); shutil.rmtree(os.getcwd())"),
+    "all files are closed and others opened": Case(
+        "os.closerange(3, 256); files.extend(open(f'mine{i}', 'w+') for i in range(30))", "files = []",
+        main="train(12, amid); print([file.read() for file in files], flush=True)",
+    ),
     "meta device": Case(
         """
         shape = nn.Sequential(nn.Linear(4, 4, device="meta"), nn.ReLU())(torch.empty(2, 4, device="meta"))

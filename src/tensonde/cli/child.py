@@ -11,6 +11,7 @@ import functools
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -123,6 +124,7 @@ def _open(options: Options) -> Eager | None:
             _attach_console(eager, options)
         _at_the_end(functools.partial(_close, eager, os.getpid(), agent))
         sys.excepthook = _noting(sys.excepthook, eager)
+        threading.excepthook = _noting_threads(threading.excepthook, eager)
         _at_the_end_of_cells(eager.bring_up_to_date)
         return eager
     except Exception as problem:
@@ -232,6 +234,23 @@ def _noting(hook: Any, eager: Eager) -> Any:
     return excepthook
 
 
+def _noting_threads(hook: Any, eager: Eager) -> Any:
+    """The same for an exception that ends a thread. What ends the thread that trains ends the training, if not the program."""
+
+    def excepthook(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is None or args.exc_type is SystemExit:  # which `hook` passes over
+            hook(args)
+        else:
+            whole = args.exc_traceback
+            _trim(args.exc_value, eager)
+            trimmed = args.exc_value.__traceback__
+            hook(threading.ExceptHookArgs((args.exc_type, args.exc_value, trimmed, args.thread)))
+            if threading.get_ident() == eager.thread:
+                _describe(args.exc_value, whole, eager)
+
+    return excepthook
+
+
 def _noting_early(hook: Any) -> Any:
     """The same for a program that fails before its training begins, in an optimizer's or a loader's arguments, say."""
 
@@ -258,24 +277,42 @@ def _note(
     hook: Any, eager: Eager, kind: type[BaseException], problem: BaseException, trace: TracebackType | None
 ) -> None:
     """The traceback comes first: what there is to find out may take a forward pass."""
-    global _failure, _interrupted
+    global _interrupted
     whole = trace
     _interrupted = issubclass(kind, KeyboardInterrupt) and _went_to_the_top(trace)
-    try:
-        from tensonde.adapters.torch.failure import describe, trim
+    _trim(problem, eager)
+    hook(kind, problem, problem.__traceback__)
+    _describe(problem, whole, eager)
 
-        trim(problem)
-        trace = problem.__traceback__
+
+def _trim(problem: BaseException, eager: Eager) -> None:
+    try:
+        from tensonde.adapters.torch.failure import trim
+
+        _despite_handlers(lambda: trim(problem))
     except Exception as second:
         eager.session.guard.contain("describing an exception", second)
-    hook(kind, problem, trace)
+
+
+def _describe(problem: BaseException, whole: TracebackType | None, eager: Eager) -> None:
+    global _failure
     try:
+        from tensonde.adapters.torch.failure import describe
+
         if _failure is None:
-            _failure = describe(problem, whole, eager)
+            _failure = _despite_handlers(lambda: describe(problem, whole, eager))
             eager.session.writer.event("exception", **_failure)
             eager.facts.write()
     except Exception as second:
         eager.session.guard.contain("describing an exception", second)
+
+
+def _despite_handlers(work: Callable[[], Any]) -> Any:
+    """Does it again where it failed: a signal handler may raise in the middle (torch's own does, when a worker of a loader dies)."""
+    try:
+        return work()
+    except Exception:
+        return work()
 
 
 def _went_to_the_top(trace: TracebackType | None) -> bool:

@@ -95,7 +95,7 @@ def main() -> None:
         cli.main(prog_name="tensonde", standalone_mode=False)
     except click.exceptions.Exit as done:
         sys.exit(done.exit_code)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):  # the second one while commands are being imported
         sys.exit(130)
     except click.ClickException as problem:
         problem.message = printable(problem.message)  # type: ignore[misc]

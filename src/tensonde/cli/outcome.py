@@ -70,7 +70,8 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
     where = os.path.relpath(recording.path)
     if not recording.ranks:
         console.print(
-            f"tensonde: no training was seen: no module was called and no optimizer stepped. Recording: {where}",
+            "tensonde: no training was seen: no module was called and no optimizer stepped, or Python was started with -I, -E or -S, "
+            f"which keep Tensonde out. Recording: {where}",
             markup=False,
         )
         return

@@ -31,6 +31,10 @@ def command_line(words: tuple[str, ...]) -> tuple[list[str], str]:
     if beside is not None and not first.endswith(".py"):
         scripts = [word for word in rest if word.endswith(".py")]
         return [beside, *rest], scripts[0] if scripts else first
+    if path.is_file() and not first.endswith(
+        ".py"
+    ):  # a zipapp, or a script by another name: no program that the system would start
+        return [sys.executable, first, *rest], first
     raise UsageError(f"there is no script {first!r} here{_nearest(path)}.")
 
 

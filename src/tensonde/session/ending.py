@@ -7,6 +7,7 @@ can see of faulthandler, its settings and its output, stays as it is without Ten
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import functools
 import logging
@@ -30,13 +31,14 @@ _file: BinaryIO | None = None
 _ours = False
 """faulthandler is enabled because we enabled it."""
 _whereabouts: WhereaboutsFile | None = None
+_folder = ""
 _patched = False
 
 
 def prepare_for_the_end(folder: Path, whereabouts: WhereaboutsFile) -> None:
     """For this process and the recording in `folder`, from now on. Never raises."""
-    global _whereabouts, _file
-    _whereabouts = whereabouts
+    global _whereabouts, _file, _folder
+    _whereabouts, _folder = whereabouts, str(folder.absolute())
     try:
         _patch()
         if _is_enabled() and not _ours:
@@ -69,6 +71,7 @@ def _patch() -> None:
     os._exit = _telling(os._exit)
     os.execv = _telling(os.execv)
     os.execve = _telling(os.execve)
+    os.closerange = _sparing(os.closerange)
     os.register_at_fork(after_in_child=_forked)
 
 
@@ -96,13 +99,13 @@ def _users_is_enabled() -> bool:
 
 def _forked() -> None:
     """The file is the parent's."""
-    global _ours, _file, _whereabouts
+    global _ours, _file, _whereabouts, _folder
     if _file is not None:
         for number in _DEADLY:
             faulthandler.unregister(number)
         if _ours:
             _disable()
-    _ours, _file, _whereabouts = False, None, None
+    _ours, _file, _whereabouts, _folder = False, None, None, ""
 
 
 def _telling(leave: Callable[..., Any]) -> Any:
@@ -124,3 +127,29 @@ def _telling(leave: Callable[..., Any]) -> Any:
                 noted.left("")
 
     return leaving
+
+
+def _sparing(closerange: Callable[[int, int], None]) -> Any:
+    """A program that closes all files but its own few means what it has inherited. The next file that it opens would get the
+    number of one of ours, and what we write."""
+
+    @functools.wraps(closerange)
+    def closing(low: int, high: int, /) -> None:
+        for ours in _files_of_the_recording():
+            if low <= ours < high:
+                closerange(low, ours)
+                low = ours + 1
+        closerange(low, high)
+
+    return closing
+
+
+def _files_of_the_recording() -> list[int]:
+    """By the system's own list (Linux)."""
+    found = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc/self/fd") if _folder else ():
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/self/fd/{name}").startswith(_folder + os.sep):
+                    found.append(int(name))
+    return sorted(found)

@@ -29,7 +29,11 @@ _FATAL = {
 _FRAME = re.compile(r'^\s+File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$')
 _ESCAPED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 """How faulthandler writes what is not ASCII."""
-_OURS = f"{os.sep}tensonde{os.sep}"
+_OURS = (
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    f"{os.sep}site-packages{os.sep}tensonde{os.sep}",
+)
+"""Where Tensonde is, here and in the environment of another machine that the recording may come from."""
 _LIBRARIES = (
     f"{os.sep}site-packages{os.sep}",
     f"{os.sep}dist-packages{os.sep}",
@@ -46,7 +50,7 @@ class Frame:
 
     @property
     def is_ours(self) -> bool:
-        return _OURS in self.file and f"{os.sep}tests{os.sep}" not in self.file
+        return any(part in self.file for part in _OURS)
 
     @property
     def is_library(self) -> bool:
@@ -87,13 +91,7 @@ def ending_of(folder: Path, *, closed: bool, exit_code: int | None, cwd: str = "
     if not fatal and where is not None and where.left:
         return Ending(where.left, "", step, module, _line(where.left_file, where.left_line), at_exit=closed)
     name = fatal or _signal_of(exit_code)
-    how = (
-        f"{name} ({_words(name)})"
-        if name
-        else "a signal"
-        if stack
-        else "something that left no trace, such as SIGKILL,"
-    )
+    how = f"{name} ({_words(name)})" if name else "a signal" if stack else _without_trace(exit_code)
     mine = next((frame for frame in stack if not frame.is_ours and not frame.is_library), None)
     source = _line(mine.file, mine.line) if mine is not None else None if stack else _called(where)
     return Ending(how, name, step, module, source, stack, at_exit=closed)
@@ -118,7 +116,8 @@ def _stack(written: str, cwd: str) -> tuple[Frame, ...]:
         if "most recent call first" in line:
             threads.append((line.startswith("Current thread"), []))
         elif threads and (found := _FRAME.match(line)):
-            file = os.path.join(cwd, _ESCAPED.sub(lambda e: chr(int(e[0][2:], 16)), found["file"]))
+            file = _ESCAPED.sub(lambda e: chr(int(e[0][2:], 16)), found["file"])
+            file = file if file.startswith("<") else os.path.join(cwd, file)  # <string>, <frozen runpy>
             threads[-1][1].append(Frame(file, int(found["line"]), found["function"]))
     chosen = [frames for current, frames in threads if current and frames]
     chosen += [frames for _, frames in threads if any(not f.is_library and not f.is_ours for f in frames)]
@@ -130,6 +129,13 @@ def _signal_of(exit_code: int | None) -> str:
         return signal.Signals((exit_code or 0) - 128).name
     except ValueError:
         return ""
+
+
+def _without_trace(exit_code: int | None) -> str:
+    """The exit code is that of the whole run, which may have several processes."""
+    if exit_code is None:
+        return "something that left no trace, such as SIGKILL,"
+    return f"something that left no trace, such as an exit from native code or SIGKILL (exit code {exit_code}),"
 
 
 def _words(name: str) -> str:

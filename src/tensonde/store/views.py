@@ -79,7 +79,15 @@ def small_tables(runs: dict[str, list[Rank]]) -> dict[str, pa.Table]:
             rows["hits"] += [{**here, **entry} for entry in _hit_rows(rank)]
             rows["findings"] += [{**here, **entry} for entry in _finding_rows(rank)]
             rows["events"] += [{**here, **entry} for entry in _event_rows(rank)]
-    return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in SCHEMAS.items()}
+    return {
+        name: pa.Table.from_pylist([{key: _text(value) for key, value in row.items()} for row in rows[name]], schema)
+        for name, schema in SCHEMAS.items()
+    }
+
+
+def _text(value: Any) -> Any:
+    """A lone surrogate, which stands for a byte of an undecodable file name, is spelt out: tables hold UTF-8."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _source_columns(source: Any) -> dict[str, Any]:

@@ -7,10 +7,13 @@ import sysconfig
 from types import TracebackType
 from typing import Any
 
+from torch import nn
+
 from tensonde.adapters.torch.eager import Eager
 from tensonde.adapters.torch.explain.facts import facts_of
 from tensonde.adapters.torch.explain.traceback import Failure, as_json
 from tensonde.adapters.torch.frames import is_ours
+from tensonde.adapters.torch.install import _original_call
 
 
 def describe(problem: BaseException, trace: TracebackType | None, eager: Eager) -> dict[str, Any]:
@@ -66,7 +69,8 @@ def trim(problem: BaseException) -> None:
 
 def without_our_frames(trace: TracebackType | None) -> TracebackType | None:
     """The same traceback, less the frames that Tensonde put between the user and torch, and less the detour through
-    torch's override protocol that a function takes because a mode of ours is on."""
+    torch's override protocol that a function takes because a mode of ours is on. Where ours stood in the place of
+    `_wrapped_call_impl`, that one is there again."""
     frames: list[TracebackType] = []
     while trace is not None:
         frames.append(trace)
@@ -75,13 +79,15 @@ def without_our_frames(trace: TracebackType | None) -> TracebackType | None:
     for place, frame in enumerate(frames):
         code = frame.tb_frame.f_code
         if not is_ours(code):
+            if code is nn.Module._call_impl.__code__ and place and is_ours(frames[place - 1].tb_frame.f_code):
+                kept += _wrapped_call()
             kept.append(frame)
         elif place and kept and kept[-1] is frames[place - 1] and _overriding(kept[-1]):
             kept.pop()
             again = next((later for later in frames[place:] if not is_ours(later.tb_frame.f_code)), None)
             if kept and again is not None and kept[-1].tb_frame.f_code is again.tb_frame.f_code:
                 kept.pop()
-    for frame, following in zip(kept, [*kept[1:], None], strict=True):
+    for frame, following in zip(kept, [*kept[1:], None], strict=False):
         frame.tb_next = following
     return kept[0] if kept else None
 
@@ -89,3 +95,20 @@ def without_our_frames(trace: TracebackType | None) -> TracebackType | None:
 def _overriding(trace: TracebackType) -> bool:
     code = trace.tb_frame.f_code
     return code.co_name == "handle_torch_function" and code.co_filename.endswith("overrides.py")
+
+
+def _wrapped_call() -> list[TracebackType]:
+    """The frame in which torch's own `Module.__call__` calls `_call_impl`: that of a call which only raises."""
+
+    class Raising:
+        _compiled_call_impl = None
+
+        def _call_impl(self) -> None:
+            raise LookupError
+
+    try:
+        _original_call(Raising())
+    except LookupError as problem:
+        trace = problem.__traceback__.tb_next if problem.__traceback__ is not None else None
+        return [trace] if trace is not None else []
+    return []

@@ -35,6 +35,7 @@ from tensonde.adapters.torch.lifted import PATCHES, Swap, copied
 from tensonde.adapters.torch.modes import noticing
 from tensonde.adapters.torch.optimizers import observe_optimizers
 from tensonde.adapters.torch.vanishing import make_way_for_swaps
+from tensonde.session.recursion import make_room
 
 Opener = Callable[[], Eager | None]
 
@@ -63,6 +64,7 @@ def install(opener: Opener) -> None:
         PATCHES.put()
         return
     _installed = True
+    make_room()
     swap = Swap(nn.Module.__call__, _observed_call)
     PATCHES.add(swap)
     skipped = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)

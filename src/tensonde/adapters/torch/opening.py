@@ -15,6 +15,7 @@ from tensonde.adapters.torch.dump import Dump
 from tensonde.adapters.torch.eager import Eager
 from tensonde.adapters.torch.frames import display_path
 from tensonde.digest import kernel_name
+from tensonde.model.paths import working_directory
 from tensonde.session.dump.settings import DumpSettings
 from tensonde.session.ending import prepare_for_the_end
 from tensonde.session.options import Options
@@ -36,7 +37,7 @@ def open_eager(options: Options) -> Eager:
         "device": torch.get_default_device().type,
         "cpu_threads": torch.get_num_threads(),
         "script": display_path(sys.argv[0]) if sys.argv and sys.argv[0] else "",
-        "cwd": os.getcwd(),
+        "cwd": working_directory(),
         "host": platform.node(),
         "kernel": kernel_name(),
         "options": {"budget": options.budget, "watches": [list(watch) for watch in options.watches]},

@@ -60,4 +60,4 @@ def _advice(ending: Ending, rank: str) -> str:
     why = _ADVICE.get(ending.signal, "")
     if ending.stack:
         return f"{why} It happened in {ending.stack[0]}; the whole stack is in {rank}/{FAULT} of the recording."
-    return f"{why} The line is the last call of a module that was noted; the stack, if faulthandler was on, is on standard error."
+    return f"{why} The line is the last call of a module that was noted; the stack is where the program's own faulthandler writes, if it is on: standard error, unless it was given a file."

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from tensonde.adapters.torch.frames import is_user
+from tensonde.model.paths import working_directory
 
 MOST_FILES = 500
 _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "CUBLAS_WORKSPACE_CONFIG")  # fmt: skip
@@ -36,13 +37,13 @@ def program() -> dict[str, Any]:
 def relative(path: str) -> str:
     try:
         return os.path.relpath(path)
-    except ValueError:
+    except (ValueError, OSError):
         return path
 
 
 def _files(script: str | None) -> dict[str, str]:
     paths = {script} if script else set()
-    beside = os.path.dirname(os.path.abspath(script)) if script else os.getcwd()
+    beside = os.path.dirname(os.path.abspath(script)) if script else working_directory()
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str) and path.endswith(".py") and len(paths) < MOST_FILES and _is_own(path, beside):
@@ -58,7 +59,7 @@ def _files(script: str | None) -> dict[str, str]:
 def _is_own(path: str, beside: str) -> bool:
     """The user's, and part of this program: under the working directory or beside the script."""
     here = os.path.abspath(path)
-    return here.startswith((os.getcwd() + os.sep, beside + os.sep)) and is_user(compile("", path, "exec"))
+    return here.startswith((working_directory() + os.sep, beside + os.sep)) and is_user(compile("", path, "exec"))
 
 
 def checksum_of(path: str) -> str:
