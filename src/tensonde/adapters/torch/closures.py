@@ -45,19 +45,19 @@ def _observed(eager: Eager, optimizer: Optimizer, closure: Callable[..., Any]) -
             result = closure(*args, **kwargs)
         finally:
             _contained(eager, "ending a closure", eager.replay.closure_ends)
-        _contained(eager, "observing gradients", lambda: _gradients(eager, optimizer, first=calls == 1))
+        if calls == 1:  # those of the parameters that the step began with
+            _contained(eager, "observing gradients", lambda: _gradients(eager, optimizer))
         return result
 
     functools.update_wrapper(observed, closure)
     return observed
 
 
-def _gradients(eager: Eager, optimizer: Optimizer, *, first: bool) -> None:
+def _gradients(eager: Eager, optimizer: Optimizer) -> None:
     mark = eager.session.clock()
     with unseen():
-        eager.parameters.closure_ended(optimizer, first=first)
-        if first:
-            eager.replay.gradients()
+        eager.parameters.closure_ended(optimizer)
+        eager.replay.gradients()
     eager.session.spent_since(mark)
 
 

@@ -114,11 +114,11 @@ class Parameters:
             if before is not None:
                 plan.kept[position] = before.detach().clone()
 
-    def closure_ended(self, optimizer: Holder, *, first: bool) -> None:
-        """Looks at the gradients that the optimizer is about to use. Where it calls its closure again, at the last ones as well."""
-        self._seen = first
-        if first:
-            self._gradients(self._plan(optimizer))
+    def closure_ended(self, optimizer: Holder) -> None:
+        """Looks at the gradients that the optimizer is about to use."""
+        self.eager.set_phase(Phase.OPTIMIZER)
+        self._gradients(self._plan(optimizer))
+        self._seen = True
 
     def after(self, optimizer: Holder, closure: bool) -> None:
         plan = self._plan(optimizer)
