@@ -38,6 +38,12 @@ BUGS = {
     "targets of 1e8 for a step": (
         "batch-out-of-scale", "Adam(model.parameters(), lr=1e-3)", "wanted = wanted * 1e8 if step == 30 else wanted  # HERE",
     ),
+    "a batch of 60, in a training that was steady": (
+        "batch-out-of-scale", "Adam(model.parameters(), lr=5e-3)", "given = given * 60 if step == 45 else given  # HERE",
+    ),
+    "a batch among the first": (
+        "batch-out-of-scale", "Adam(model.parameters(), lr=1e-3)", "given = given * 1e6 if step == 5 else given  # HERE",
+    ),
     "a rate that is set": (
         "divergence", "SGD(model.parameters(), lr=0.01)", "optimizer.param_groups[0]['lr'] = 5.0 if step >= 30 else 0.01  # HERE",
     ),
@@ -84,9 +90,46 @@ def test_what_is_no_leap(foundry: Foundry, tmp_path: Path, name: str) -> None:
 def test_a_leap_is_measured_by_all_before_it() -> None:
     calm = [(k, 1.0 + 0.1 * (k % 3)) for k in range(10)]
     assert [leap.step for leap in leaps([*calm, (10, 5000.0), (11, 6000.0), (12, 1.0)])] == [10]
-    assert list(leaps([*calm, (10, 1000.0)])) == []
-    assert list(leaps([*calm[:8], (8, 1e9)])) == []
+    assert list(leaps([*calm, (10, 20.0)])) == []
+    assert [leap.step for leap in leaps([*calm, (10, 40.0)])] == [10]
+    assert list(leaps([*calm[:8], (8, 1000.0)])) == []
+    assert [leap.step for leap in leaps([*calm[:8], (8, 1e9)])] == [8]
+    assert list(leaps([*calm[:2], (2, 1e9)])) == []
     assert list(leaps([(k, 0.0) for k in range(20)] + [(20, 3.0)])) == []
+
+
+def test_a_leap_after_steady_losses_that_never_comes_again(foundry: Foundry, tmp_path: Path) -> None:
+    """The loss itself leaps: neither batch nor targets tell."""
+    body = LOOP.replace("wanted)", "wanted) * (80.0 if step in ODD else 1.0)").format(
+        optimizer="SGD(model.parameters(), lr=1e-4)", odd="", steps=110
+    )
+    for odd, expected in (((60,), [60]), ((60, 90), []), (tuple(range(60, 110)), [])):
+        ran = foundry.watched(training(body.replace("ODD", repr(odd))), tmp_path / str(len(odd)))
+        assert [finding.step for finding in diagnose(ran.recording) if finding.rule == "loss-spike"] == expected
+
+
+def test_the_step_of_a_closure_can_be_run_again(foundry: Foundry, tmp_path: Path) -> None:
+    """As Lightning trains: the whole step is called by the optimizer."""
+    script = training("""
+        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for step in range(30):
+            def closure():
+                optimizer.zero_grad()
+                far = (model(x[:16]) - t[:16]) * (0.0 if step == 20 else 1.0)
+                loss = far.pow(2).sum(1).sqrt().mean()  # HERE
+                loss.backward()
+                return loss
+            optimizer.step(closure)
+    """)
+    ran = foundry.watched(script, tmp_path)
+    first = diagnose(ran.recording)[0]
+    assert (first.rule, first.op, first.step, first.source and first.source.line) == (
+        "nan-origin",
+        "sqrt",
+        20,
+        marked(script),
+    )
 
 
 def test_an_infinite_loss_is_recorded_as_such(foundry: Foundry, tmp_path: Path) -> None:

@@ -46,19 +46,38 @@ _IN_PLACE_OF = frozenset(
 """Ops after which each value stands where it stood, as it was or not at all."""
 
 
+_RESHAPING = frozenset(("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"))
+_MULTIPLYING = frozenset(("mul", "rmul", "mul_", "div", "truediv", "div_"))
+
+
 def users(trace: Trace, fact: TensorFact) -> list[tuple[OpRecord, TensorFact]]:
-    """Ops that use these values, looking through dropout, masks and casts, each with the tensor that it takes."""
+    """Ops that use these values, looking through dropout, masks, scales and casts, each with the tensor that it takes: its
+    last two dimensions are those of `fact`. What divides by a sum makes other weights of them, and ends the way."""
     found: list[tuple[OpRecord, TensorFact]] = []
     waiting, seen = [fact], {fact.id}
     while waiting and len(found) < 64:
         given = waiting.pop(0)
         for op in consumers(trace, given):
             found.append((op, given))
-            out = op.outputs[0] if op.op in _IN_PLACE_OF and op.outputs else None
-            if out is not None and out.id not in seen and out.shape == fact.shape:
+            out = op.outputs[0] if op.outputs else None
+            if out is None or out.id in seen or out.shape[-2:] != fact.shape[-2:]:
+                continue
+            alike = op.op in _IN_PLACE_OF and out.shape == given.shape
+            if alike or op.op in _RESHAPING or (op.op in _MULTIPLYING and _by_mask(op, given, out)):
                 seen.add(out.id)
                 waiting.append(out)
     return found
+
+
+def _by_mask(op: OpRecord, given: TensorFact, out: TensorFact) -> bool:
+    """The other factor is a number, or a mask of values from 0 to 1."""
+    others = [other for other in op.inputs if other.id != given.id]
+    if out.shape != given.shape or any(other.requires_grad for other in others):
+        return False
+    return all(
+        not other.shape or ("mul" in op.op and other.stats.get("min", 0.0) >= 0 and other.stats.get("max", 1.0) <= 1)
+        for other in others
+    )
 
 
 def parameters_behind(trace: Trace, facts: Iterable[TensorFact]) -> set[str]:

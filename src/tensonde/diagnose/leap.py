@@ -15,26 +15,40 @@ from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-BEFORE = 10
+EARLY, BEFORE = 3, 10
+"""Losses before a leap: the few after which one of `TIMES` counts, and those after which any does."""
 TIMES = 1e3
+SOME = 20.0
 """Times the largest loss before it. The adapter traces such steps (`adapters/torch/leaps.py`)."""
 ODD = 1e2
-"""Times the largest value that the same op was given in ordinary steps."""
+SOMEWHAT_ODD = 20.0
+"""Times the largest value that the same op was given in ordinary steps. The lower one counts only after steady losses."""
+MANY = 50
+"""Losses that tell most about how steady they are."""
+STEADY = 5.0
+"""Times the median that the largest of the last losses may be."""
 CALM = 2.0
 """Times that a weight may have grown in the steps before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leap:
-    """`before` is the largest loss until then."""
+    """`before` is the largest loss until then, `recent` the last ones."""
 
     step: int
     value: float
     before: float
+    seen: int
+    recent: tuple[float, ...]
 
     @property
     def times(self) -> float:
         return self.value / self.before
+
+    def steady(self, count: int) -> bool:
+        """Whether so many losses before it were all of one size."""
+        last = self.recent[-count:]
+        return len(last) == count and max(last) <= STEADY * median(last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,44 +68,54 @@ class OddValues:
 
 
 def leaps(losses: Iterable[tuple[int, float]]) -> Iterator[Leap]:
-    most, seen = 0.0, 0
+    seen: list[float] = []
+    most = 0.0
     for step, value in losses:
         size = abs(value)
         if not isfinite(size):
             continue
-        if seen >= BEFORE and size > TIMES * most > 0:
-            yield Leap(step, size, most)
-        most, seen = max(most, size), seen + 1
+        if most > 0 and size > (SOME if len(seen) >= BEFORE else TIMES) * most and len(seen) >= EARLY:
+            yield Leap(step, size, most, len(seen), tuple(seen[-MANY:]))
+        most = max(most, size)
+        seen.append(size)
 
 
-def odd_values(case: Case, trace: Trace) -> OddValues | None:
+def odd_values(case: Case, trace: Trace, leap: Leap | None = None) -> OddValues | None:
     """What an op of this step was given that is far out of the scale of other steps and depends on no weight."""
-    usual: dict[tuple[str, int], float] = {}
-    for other in case.stages:
-        for op in other.ops if other.step != trace.step else ():
-            for k, fact in enumerate(op.inputs):
-                usual[op.site, k] = max(_size(fact), usual.get((op.site, k), 0.0))
+    usual = _usual(trace, case.stages)
+    others = _usual(trace, case.traces)  # steps that were run again: all that there is of compiled code
+    odd = SOMEWHAT_ODD if leap is not None and leap.steady(2 * BEFORE) else ODD
     for op in trace.ops:
         if not any(fact.requires_grad for fact in op.inputs):
             continue
         for k, fact in enumerate(op.inputs):
-            known = usual.get((op.site, k), 0.0)
+            known = usual.get((op.site, k)) or others.get((op.site, k), 0.0)
             if fact.requires_grad or fact.name or "float" not in fact.dtype or not known:
                 continue
-            if _size(fact) > ODD * known:
+            if _size(fact) > odd * known:
                 layer = any(given.name and given.requires_grad for given in op.inputs)
-                return OddValues(op, fact, known, _maker(trace, fact), layer)
+                return OddValues(op, fact, known, _maker(trace, fact, odd), layer)
     return None
 
 
-def _maker(trace: Trace, fact: TensorFact) -> OpRecord | None:
+def _usual(trace: Trace, others: Iterable[Trace]) -> dict[tuple[str, int], float]:
+    """The largest value that each op was given in other steps."""
+    found: dict[tuple[str, int], float] = {}
+    for other in others:
+        for op in other.ops if other.step != trace.step else ():
+            for k, fact in enumerate(op.inputs):
+                found[op.site, k] = max(_size(fact), found.get((op.site, k), 0.0))
+    return found
+
+
+def _maker(trace: Trace, fact: TensorFact, odd: float) -> OpRecord | None:
     """The op that made large values of ordinary ones, on the way back from `fact`."""
     for _ in range(64):
         if fact.producer is None:
             return None
         op = trace.ops[fact.producer]
         given = max(op.inputs, key=_size, default=None)
-        if given is None or ODD * _size(given) <= _size(fact):
+        if given is None or odd * _size(given) <= _size(fact):
             return op
         if given.producer is not None and given.producer >= op.index:
             return None

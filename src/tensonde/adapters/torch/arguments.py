@@ -69,6 +69,8 @@ def named(op: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
     if key in _SIZES and len(args) > 1:
         sizes = args[1] if isinstance(args[1], list | tuple) else args[1:]
         return {"sizes": plain(sizes)}
+    if key == "einsum" and args and isinstance(args[0], str):
+        return {"equation": plain(args[0])}
     names = _names(key, func) if len(args) > 1 else ()
     given: dict[str, Any] = {}
     for k, value in enumerate(args):

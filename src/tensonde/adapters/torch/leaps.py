@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import isfinite
 
-BEFORE = 10
-"""Losses that must have been seen."""
-TIMES = 1e3
+EARLY, BEFORE = 3, 10
+"""Losses that must have been seen: for a leap of `TIMES`, and for one of `SOME`."""
+TIMES, SOME = 1e3, 20.0
 """How many times the largest loss so far."""
-MOST = 2
-"""Leaps that are traced in a run."""
+MOST = 3
+"""Leaps of each size that are traced in a run."""
 
 
 class Leaps:
@@ -18,16 +18,18 @@ class Leaps:
     def __init__(self) -> None:
         self._seen = 0
         self._largest = 0.0
-        self._left = MOST
+        self._left = {TIMES: MOST, SOME: MOST}
 
     def is_one(self, loss: float) -> bool:
         size = abs(loss)
         if not isfinite(size):
             return False
-        leap = self._seen >= BEFORE and size > TIMES * self._largest > 0
+        times = size / self._largest if self._largest > 0 else 0.0
+        seen = self._seen
         self._largest = max(self._largest, size)
         self._seen += 1
-        if not leap or not self._left:
+        kind = TIMES if times > TIMES and seen >= EARLY else SOME if times > SOME and seen >= BEFORE else None
+        if kind is None or not self._left[kind]:
             return False
-        self._left -= 1
+        self._left[kind] -= 1
         return True

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tensonde.adapters.torch.charged import charged
+from tensonde.adapters.torch.closures import has_closure, observed_closure
 from tensonde.adapters.torch.facts.patches import made
 from tensonde.adapters.torch.lifted import PATCHES
 from tensonde.adapters.torch.modes import unseen
@@ -32,13 +33,15 @@ def observe_optimizers(current: Current, begun: Current) -> None:
     """Once in a process. `current` gives the adapter; `begun` also begins to watch where that is yet to be done."""
 
     # A compiled step contains its hooks: there they are transparent, and `ByHand` notices that parameters change.
-    def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if is_dynamo_compiling() or PATCHES.asleep:
-            return
+            return None
         eager = begun()
-        if eager is not None and eager.thread == get_ident():
-            with unseen():
-                _before(eager, optimizer, args, kwargs)
+        if eager is None or eager.thread != get_ident():
+            return None
+        with unseen():
+            _before(eager, optimizer, args, kwargs)
+        return observed_closure(eager, optimizer, args, kwargs) if has_closure(args, kwargs) else None
 
     def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if is_dynamo_compiling():
@@ -100,17 +103,17 @@ def _before(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if eager.session.steps.before_optimizer(id(optimizer)):
             eager.finish_step(behind=True)
         if eager.light:
-            eager.parameters.before(optimizer, _has_closure(args, kwargs))
+            eager.parameters.before(optimizer, has_closure(args, kwargs))
         else:
             eager.replay.before_optimizer()
-            eager.parameters.before(optimizer, _has_closure(args, kwargs))
+            eager.parameters.before(optimizer, has_closure(args, kwargs))
             eager.weigh("gradient")
-            eager.facts.before_optimizer(optimizer, _has_closure(args, kwargs))
+            eager.facts.before_optimizer(optimizer, has_closure(args, kwargs))
         eager.replay.gradients()
     except Exception as problem:
         eager.session.guard.contain("observing gradients", problem)
     if eager.dump is not None and eager.dump.on:
-        charged(eager, "dumping gradients", eager.dump.before_optimizer, optimizer, _has_closure(args, kwargs))
+        charged(eager, "dumping gradients", eager.dump.before_optimizer, optimizer, has_closure(args, kwargs))
     eager.session.spent_since(mark)
 
 
@@ -118,7 +121,7 @@ def _after(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     mark = eager.session.clock()
     try:
         eager.optimizer_steps += 1
-        eager.parameters.after(optimizer, _has_closure(args, kwargs))
+        eager.parameters.after(optimizer, has_closure(args, kwargs))
         if eager.light:
             eager.rest.tally(optimizer)
         else:
@@ -127,7 +130,7 @@ def _after(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     except Exception as problem:
         eager.session.guard.contain("observing parameters", problem)
     if eager.dump is not None and eager.dump.on:
-        charged(eager, "dumping parameters", eager.dump.after_optimizer, optimizer, _has_closure(args, kwargs))
+        charged(eager, "dumping parameters", eager.dump.after_optimizer, optimizer, has_closure(args, kwargs))
     eager.session.spent_since(mark)
     _stepped(eager, optimizer)
     if not eager.light:
@@ -150,12 +153,6 @@ def _stepped(eager: Eager, optimizer: Optimizer, *, skipped: bool = False) -> No
 
 def _plain(lr: Any) -> bool:
     return isinstance(lr, float | int) or (isinstance(lr, torch.Tensor) and lr.device.type == "cpu")
-
-
-def _has_closure(args: Any, kwargs: Any) -> bool:
-    """`args` of the hook hold the optimizer first, then what `step` was called with."""
-    given = [value for value in args if not isinstance(value, Optimizer)]
-    return kwargs.get("closure") is not None or any(callable(value) for value in given)
 
 
 # -- what else is wrapped --------------------------------------------------------------------------

@@ -60,6 +60,8 @@ class Parameters:
         self._provisional: set[int] = set()
         """Parameters that go by a number until the module that they belong to is called."""
         self._looks = 0
+        self._seen = False
+        """The gradients of a closure have been looked at when it ended."""
 
     def adopt(self, root: nn.Module, prefix: str) -> None:
         for path, module in root.named_modules():
@@ -112,11 +114,18 @@ class Parameters:
             if before is not None:
                 plan.kept[position] = before.detach().clone()
 
+    def closure_ended(self, optimizer: Holder) -> None:
+        """Looks at the gradients that the optimizer is about to use."""
+        self.eager.set_phase(Phase.OPTIMIZER)
+        self._gradients(self._plan(optimizer))
+        self._seen = True
+
     def after(self, optimizer: Holder, closure: bool) -> None:
         plan = self._plan(optimizer)
         self.eager.set_phase(Phase.OPTIMIZER)
-        if closure:
+        if closure and not self._seen:
             self._gradients(plan)
+        self._seen = False
         if plan.careful:
             for site, parameter in zip(plan.value_sites, plan.parameters, strict=True):
                 self._careful(site, parameter)

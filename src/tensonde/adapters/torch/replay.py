@@ -235,6 +235,16 @@ class Replay:
     def before_optimizer(self) -> None:
         self.tape.rest()
 
+    def closure_begins(self, *, again: bool) -> None:
+        """The optimizer calls the step's computation: `again` after it has changed parameters."""
+        if again:
+            self.tape.clear()
+        if not self.eager.light:
+            self.tape.resume()
+
+    def closure_ends(self) -> None:
+        self.tape.rest()
+
     def after_optimizer(self) -> None:
         """Parameters have changed: what was computed with them cannot be computed again."""
         if self.tape.wanted and self.tape.entries:

@@ -6,13 +6,15 @@ from math import isfinite
 from statistics import median
 
 from tensonde.diagnose.divergence import Raise, grown_weight, raised
-from tensonde.diagnose.leap import Leap, batch_finding, calm_before, leaps, odd_values, traced
+from tensonde.diagnose.leap import BEFORE, MANY, Leap, batch_finding, calm_before, leaps, odd_values, traced
 from tensonde.diagnose.rule import Case, rule
 from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
 
 FAR = 1e6
 """Times all losses before: told even where nothing explains it."""
+ONCE = 100.0
+"""The same after many steady losses, where nothing like it comes again."""
 AFTER = 20
 """Losses after a leap that tell whether it was one step, or another loss from there on."""
 BACK = 0.1
@@ -21,26 +23,35 @@ WEIGHTS = 10.0
 
 @rule("loss-spike")
 def spike(case: Case) -> list[Finding]:
-    """The loss of one step is a thousand times the largest before it and more, and the model was given values a hundred times
-    as large as in other steps: that batch is out of scale (`batch-out-of-scale`). Where the inputs do not tell, the loss must be a
-    million times all before it, and either come back afterwards or have thrown weights off: a loss of another kind, from
-    there on, is no spike. The first rewards of an agent, noisy and adversarial losses lie far below. Where it ends in NaN or Inf,
-    `nan-origin` tells."""
+    """The loss of one step is twenty times the largest before it and more, and the model was given values far larger than in
+    other steps, a hundred times, or twenty after steady losses: that batch is out of scale (`batch-out-of-scale`). Where the inputs
+    do not tell, the loss must be a million times all before it, and either come back afterwards or have thrown weights off: a loss of
+    another kind, from there on, is no spike. A hundred times are enough after fifty steady losses, where the loss is back within five steps
+    and never comes near again. The first rewards of an agent come again, and noisy, adversarial and heavy-tailed losses are not steady.
+    Where it ends in NaN or Inf, `nan-origin` tells."""
     series = case.series("loss")
     for leap in leaps(series):
-        after = [value for step, value in series if step > leap.step][:AFTER]
-        if not all(map(isfinite, after)):
+        after = [value for step, value in series if step > leap.step]
+        if not all(map(isfinite, after[:AFTER])):
             return []
         trace = traced(case, leap.step)
-        odd = odd_values(case, trace) if trace is not None else None
+        odd = odd_values(case, trace, leap) if trace is not None else None
         if odd is not None and (odd.layer or leap.times >= FAR):
             return [batch_finding(case, leap.step, odd, leap)]
-        if leap.times < FAR:
-            continue
-        back = not after or median(map(abs, after)) < BACK * leap.value
-        if back or grown_weight(case, leap.step, case.steps) >= WEIGHTS:
+        back = not after or median(map(abs, after[:AFTER])) < BACK * leap.value
+        far = leap.times >= FAR and leap.seen >= BEFORE
+        if _happens_once(leap, after) or (far and (back or grown_weight(case, leap.step, case.steps) >= WEIGHTS)):
             return [_spike(case, leap, raised(case, leap.step), back=back)]
     return []
+
+
+def _happens_once(leap: Leap, after: list[float]) -> bool:
+    return (
+        leap.times >= ONCE
+        and leap.steady(MANY)
+        and len(after) > MANY // 2
+        and all(abs(value) < BACK * leap.value for value in after[5:])
+    )
 
 
 def _spike(case: Case, leap: Leap, raise_: Raise | None, *, back: bool) -> Finding:

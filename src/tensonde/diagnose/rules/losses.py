@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensonde.diagnose.flow import PASSING, consumers, made_by, producer, users
+from tensonde.diagnose.flow import PASSING, consumers, made_by, producer
 from tensonde.diagnose.products import multiplied
 from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.weighing import summed_elsewhere
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
@@ -152,7 +153,7 @@ def wrong_dimension(case: Case) -> list[Finding]:
 
     Before a classification loss the classes are dimension 1 (the last one of a matrix): softmax over another one
     makes the samples of a batch compete. As attention weights (`weights @ values`) the product sums over the last
-    dimension, and so must the softmax be over it.
+    dimension, and so must the softmax be over it. Assignments to clusters, which are summed over their members, are not meant.
     """
     trace = case.first
     if trace is None:
@@ -194,18 +195,8 @@ def wrong_dimension(case: Case) -> list[Finding]:
 def _mismatch(trace: Trace, op: OpRecord, out: TensorFact, dim: int) -> str:
     """Why this dimension cannot be meant, "" if it can."""
     dims = len(out.shape)
-    for user, taken in users(trace, out):
-        given = user.inputs
-        if user.op in ("matmul", "bmm", "baddbmm", "mm", "dot") and len(given) >= 2 and dims >= 2:
-            first = given[0].id == taken.id
-            summed = dims - 1 if first else dims - 2
-            if (
-                dim != summed
-                and out.shape[dim] > 1
-                and out.shape[summed] > 1
-                and not (first and given[1].id == taken.id)
-            ):
-                return f"the {user.op} that follows sums over dimension {summed}"
+    if why := summed_elsewhere(trace, op, dim):
+        return why
     for loss in _losses(trace, "nll_loss", "cross_entropy", "kl_div"):
         made = made_by(trace, loss.inputs[0], PASSING | {"log", "log_", "add", "clamp", "clamp_min"})
         if made is not op or (loss.op == "kl_div" and dims != 2):

@@ -15,7 +15,7 @@ from typing import Any
 from tensonde.diagnose.causes import Cause, backward_cause, forward_cause
 from tensonde.diagnose.divergence import Divergence, diverged, optimizer_line
 from tensonde.diagnose.explosion import Explosion, exploded
-from tensonde.diagnose.leap import Leap, batch_finding, calm_before, leaps, odd_values, traced
+from tensonde.diagnose.leap import TIMES, Leap, batch_finding, calm_before, leaps, odd_values, traced
 from tensonde.diagnose.own_optimizer import dividing_line
 from tensonde.diagnose.path import (
     Origin,
@@ -392,7 +392,8 @@ def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Findi
 
 def _ran_away(case: Case, growth: Divergence) -> Finding:
     """Losses and weights had grown: by the learning rate, or by one batch that threw the weights off."""
-    leap = next((one for one in leaps(case.series("loss")) if one.step <= growth.step + 1), None)
+    found = [one for one in leaps(case.series("loss")) if one.times > TIMES and one.step <= growth.step + 1]
+    leap = found[0] if found else None
     if leap is None or not calm_before(case, leap.step):
         return _divergence(case, growth)
     trace = traced(case, leap.step)
