@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-companions real real-quick lint bench corpus pairs docs setup web web-test screenshots clean
+.PHONY: demo test test-companions real real-quick lint bench corpus pairs docs setup web web-test screenshots wheel clean
 
 setup: $(VENV)/.ready
 
@@ -70,6 +70,15 @@ pairs: setup ## every pair of the corpus under tensonde compare, and equal ones
 docs: setup
 	$(PIP) --constraint constraints/dev.txt --group docs
 	$(BIN)/mkdocs build --strict
+
+wheel: setup web ## a wheel that package indexes accept, in dist/; checked by auditwheel and installed in an empty environment
+	$(PIP) --constraint constraints/dev.txt --group wheel
+	rm -rf build/wheel dist/*.whl
+	TENSONDE_KERNEL=require TENSONDE_WEB=require $(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir build/wheel .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	$(PYTHON) -m venv --clear build/wheel/env
+	build/wheel/env/bin/python -m pip --disable-pip-version-check install --quiet dist/*.whl
+	cd build/wheel && env/bin/python -c "from tensonde.digest.kernel import isa; assert isa() != 'numpy'" && env/bin/tensonde --version
 
 clean:
 	rm -rf $(VENV) build site src/tensonde/digest/*.so src/tensonde/server/web web/node_modules
