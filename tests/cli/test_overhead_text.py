@@ -12,6 +12,13 @@ def test_a_measured_share_is_told_apart_from_the_start() -> None:
     assert "= 0.02 ms per step" in overhead_text({**BASE, "measured": True, "ratio": 1.08})
 
 
+def test_a_share_that_is_not_known_well_says_so() -> None:
+    unclear = {**BASE, "measured": True, "ratio": 1.407, "uncertainty": 0.377}
+    assert overhead_text(unclear) == "overhead unclear, as steps differ too much: 41 ± 38 % per step (budget 5 %)"
+    assert "unclear" not in overhead_text({**BASE, "measured": True, "uncertainty": 0.014})
+    assert "overhead 40.7 %" in overhead_text({**unclear, "uncertainty": 0.1})
+
+
 def test_a_short_run_is_told_in_seconds() -> None:
     short = {**BASE, "measured": False, "ratio": 1.449, "steps_measured": 59, "seconds": 0.9}
     assert overhead_text(short) == "Tensonde and torch's own start took about 0.6 s of the 0.9 s"

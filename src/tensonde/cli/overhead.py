@@ -6,6 +6,8 @@ from typing import Any
 
 FEWEST = 20
 """Steps that a share is worth saying from."""
+UNCLEAR = 0.02
+"""The standard error up to which a share of any size is told as it is; beyond, it must be less than half of the share."""
 START = 0.05
 """Seconds at the start that are worth a word."""
 
@@ -17,24 +19,28 @@ def overhead_text(overhead: dict[str, Any]) -> str:
         return ""
     share = max(0.0, ratio - 1)
     allowed = "budget off" if not isinstance(budget, int | float) else f"budget {budget * 100:g} %"
-    start = _seconds(overhead, "start_seconds")
+    start = _number(overhead, "start_seconds")
     if overhead.get("measured", True):
+        doubt = _number(overhead, "uncertainty")
+        if doubt > max(UNCLEAR, share / 2):
+            return f"overhead unclear, as steps differ too much: {share * 100:.0f} ± {doubt * 100:.0f} % per step ({allowed})"
         said = f"overhead {share * 100:.1f} %"
         if isinstance(budget, int | float) and share > budget and "ms_per_step" in overhead:
             said += f" = {overhead['ms_per_step']:.2f} ms"
         said += f" per step ({allowed})"
         return f"{said}, after {start:.1f} s at the start" if start >= START else said
     if overhead["steps_measured"] >= FEWEST and (not isinstance(budget, int | float) or share <= budget):
-        first = _seconds(overhead, "first_step_seconds")
+        first = _number(overhead, "first_step_seconds")
         said = f"overhead about {share * 100:.1f} % per step (estimated; {allowed})"
         return f"{said}, first step {first:.1f} s" if first >= START else said
-    whole = _seconds(overhead, "seconds")
+    whole = _number(overhead, "seconds")
     if whole < START:
         return ""
     # Of the first step nobody knows which part torch would have needed anyway, above all where it compiles.
     return f"Tensonde and torch's own start took about {min(start, whole):.1f} s of the {whole:.1f} s"
 
 
-def _seconds(overhead: dict[str, Any], name: str) -> float:
+def _number(overhead: dict[str, Any], name: str) -> float:
+    """0 where it is not known."""
     value = overhead.get(name)
     return float(value) if isinstance(value, int | float) else 0.0

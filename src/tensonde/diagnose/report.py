@@ -33,6 +33,7 @@ def report(recording: Recording, findings: Sequence[Finding], *, exit_code: int 
         "steps": first.get("steps"),
         "overhead": {
             "ratio": overhead.get("ratio"),
+            "uncertainty": overhead.get("uncertainty"),
             "budget": overhead.get("budget"),
             "levels": overhead.get("levels"),
         },
