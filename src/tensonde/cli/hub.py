@@ -11,8 +11,6 @@ from tensonde.cli.echo import echo
 from tensonde.protocol.address import Address, from_environment, read_note
 from tensonde.protocol.client import Client, HubError
 
-START_SECONDS = 60
-
 
 class CompanionHub:
     """`address` is None where no hub could be had: the training runs all the same."""

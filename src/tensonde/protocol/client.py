@@ -45,9 +45,6 @@ class Client:
     def delete(self, path: str) -> Any:
         return json.loads(self._call("DELETE", path))
 
-    def download(self, path: str, **query: Any) -> bytes:
-        return self._call("GET", f"{path}?{urlencode({k: v for k, v in query.items() if v is not None})}")
-
     def _call(self, method: str, path: str, content: Any = None) -> bytes:
         request = urllib.request.Request(
             f"{self.address.url}/api{path}", method=method,

@@ -42,9 +42,6 @@ def batch_size_changed(event: Event) -> Cause | None:
     )  # fmt: skip
 
 
-_SIZES = {"Linear": "in_features", "Conv": "in_channels", "BatchNorm": "num_features", "InstanceNorm": "num_features"}
-
-
 _CLASSES = re.compile(r"Expected target size \[([\d, ]+)\], got \[([\d, ]+)\]")
 
 
@@ -149,8 +146,8 @@ def layer_input_size(event: Event) -> Cause | None:
         return None
     made = layer.get("made")
     return Cause(
-        title=f"{layer['name']} ({kind}) takes {_text(expected)} ({name}), but is given {_text(actual)}: input {shape}",
-        advice=f"Make {name} {_text(actual)} where the layer is built, or change what reaches it; with flattened "
+        title=f"{layer['name']} ({kind}) takes {expected} ({name}), but is given {actual}: input {shape}",
+        advice=f"Make {name} {actual} where the layer is built, or change what reaches it; with flattened "
         "features the number "
         "depends on the size of the input.",
         line=made or event.get("source"),
@@ -179,10 +176,6 @@ def _compare(kind: str, configuration: Mapping[str, Any], shape: list[int]) -> t
     if "embed_dim" in configuration and "num_heads" in configuration:
         return "embed_dim", configuration["embed_dim"], shape[-1]
     return None, None, None
-
-
-def _text(size: Any) -> str:
-    return str(size)
 
 
 _PAIR = re.compile(

@@ -36,7 +36,6 @@ from tensonde.model.trace import OpRecord, TensorFact, Trace
 
 LATER = 20
 """Good steps after a bad one that was left out, from which on it is taken for known."""
-_FIELDS = ("min", "max", "absmax", "nan", "pos_inf", "neg_inf", "zero")
 
 
 @rule("nan-origin")

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensonde.errors import RecordingError
 from tensonde.store.damage import open_file, reading
-from tensonde.store.dtypes import PLAIN, SIZES, numbers
+from tensonde.store.dtypes import SIZES, numbers
 from tensonde.store.sources.entry import Entry
 
 Array = np.ndarray[Any, Any]
@@ -174,15 +174,3 @@ def check_entry(entry: Entry) -> None:
 def elements(entry: Entry) -> int:
     """Numbers that `chunks` gives of it. A tensor of a dtype that is unknown here comes as its bytes."""
     return entry.nbytes // SIZES.get(entry.dtype, 1)
-
-
-def size_of(dtype: str, shape: tuple[int, ...]) -> int:
-    """Bytes of a tensor; ValueError for a dtype whose size is unknown."""
-    if dtype not in SIZES:
-        raise ValueError(f"unknown dtype {dtype!r}")
-    return math.prod(shape) * SIZES[dtype]
-
-
-def is_plain(dtype: str) -> bool:
-    """numpy has this dtype."""
-    return dtype in PLAIN

@@ -7,7 +7,6 @@ Objects are known by id with a weak reference, so that nothing is kept alive and
 from __future__ import annotations
 
 import linecache
-import sys
 import weakref
 from types import CodeType, FrameType
 from typing import Any
@@ -31,10 +30,6 @@ def user_place(frame: FrameType | None, *, making: object = None) -> Place | Non
 def _is_init_of(frame: FrameType, thing: object) -> bool:
     code = frame.f_code
     return code.co_name == "__init__" and code.co_argcount > 0 and frame.f_locals.get(code.co_varnames[0]) is thing
-
-
-def here() -> Place | None:
-    return user_place(sys._getframe(2))
 
 
 def line(place: Place | None) -> dict[str, Any] | None:
