@@ -228,8 +228,8 @@ WAYS = {
         """
         def compute(x, y, bad):
             out = model(x).half()
-            product = (out * (300 if bad else 1)).float() * (torch.ones(16, 2) * (6000 if bad else 1))
-            return product.square().mean().clamp(max=1e6) + product.mean() * 0
+            product = (out * 300).float() * (torch.ones(16, 2) * 6000)
+            return (product / 1.8e6).square().mean()
         """,
     ),
     "bad row in the data": Way(

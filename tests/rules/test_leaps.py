@@ -100,7 +100,7 @@ def test_a_leap_is_measured_by_all_before_it() -> None:
 
 def test_a_leap_after_steady_losses_that_never_comes_again(foundry: Foundry, tmp_path: Path) -> None:
     """The loss itself leaps: neither batch nor targets tell."""
-    body = LOOP.replace("wanted)", "wanted) * (80.0 if step in ODD else 1.0)").format(
+    body = LOOP.replace("wanted)", "wanted) * (300.0 if step in ODD else 1.0)").format(
         optimizer="SGD(model.parameters(), lr=1e-4)", odd="", steps=110
     )
     for odd, expected in (((60,), [60]), ((60, 90), []), (tuple(range(60, 110)), [])):

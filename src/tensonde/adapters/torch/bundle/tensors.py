@@ -104,7 +104,8 @@ class Contents:
         if not isinstance(name, str) or name not in self._names or not isinstance(facts, dict):
             raise RecordingError(f"{self._path} holds no tensor {str(name)[:60]!r}, which the bundle refers to.")
         try:
-            tensor = self._file.get_tensor(name)
+            # In memory of its own: mapped from a file it may begin anywhere, and some processors round by where a tensor begins.
+            tensor = self._file.get_tensor(name).clone()
             return torch.view_as_complex(tensor) if str(facts.get("dtype", "")).startswith("complex") else tensor
         except (SafetensorError, OSError, RuntimeError) as error:
             raise RecordingError(f"{self._path} is damaged: {name} cannot be read ({error}).") from None
