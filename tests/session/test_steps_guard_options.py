@@ -204,7 +204,9 @@ def test_a_long_failure_is_one_line_and_its_details_are_in_a_file(
     with caplog.at_level(logging.WARNING, "tensonde"):
         for _ in range(3):
             guard.contain("entering a module", NotImplementedError(page))
-    (said,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    # A record counts once, even where another test has left a second way to caplog's handler.
+    records = {id(record): record for record in caplog.records if record.levelno >= logging.WARNING}
+    (said,) = [record.getMessage() for record in records.values()]
     assert "entering a module" in said
     assert "\n" not in said
     assert len(said) < 320
