@@ -21,7 +21,7 @@ from tensonde.diagnose.report import report
 from tensonde.errors import RecordingError
 from tensonde.model.finding import Finding
 from tensonde.page.excerpt import excerpt
-from tensonde.store.bundles import bundles_in
+from tensonde.store.bundles import LEAP, bundles_in
 from tensonde.store.claim import note_exit
 from tensonde.store.reader import Rank, Recording
 from tensonde.store.writer import write_findings
@@ -101,7 +101,9 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
     show_findings(console, findings, verbose=verbose)
     if not findings:
         console.print("tensonde: no problem found", markup=False)
-    saved = [bundle for rank in recording.ranks for bundle in bundles_in(rank.folder)]
+    saved = [
+        bundle for rank in recording.ranks for bundle in bundles_in(rank.folder) if findings or not _leapt(rank, bundle)
+    ]
     if saved:
         console.print(
             f"tensonde: step {saved[0].name.removeprefix('step')} is saved; `tensonde replay {where}` runs it again",
@@ -109,6 +111,14 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
             markup=False,
         )
     console.print(f"tensonde: recording {where}  (tensonde show {where})", style="dim", markup=False)
+
+
+def _leapt(rank: Rank, bundle: Path) -> bool:
+    """It was saved in case the loss, which leapt, tells something."""
+    return any(
+        event["kind"] == "replayed" and event.get("trigger") == LEAP and f"step{event.get('step')}" == bundle.name
+        for event in rank.events
+    )
 
 
 def endings(recording: Recording) -> list[str]:

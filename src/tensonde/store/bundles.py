@@ -25,6 +25,8 @@ from tensonde.store.values import CODES
 BUNDLE_VERSION = 1
 FOLDER = "bundles"
 DOCUMENT, STATE = "bundle.json", "state.safetensors"
+LEAP = "the loss leaps"
+"""The trigger of a step that was saved because it looks odd, whether or not anything is wrong with it."""
 
 _SHAPE: dict[str, type | tuple[type, ...]] = {
     "step": int, "trigger": str, "exact": bool, "notes": list, "framework": str, "program": dict, "settings": dict,

@@ -29,6 +29,7 @@ from tensonde.adapters.torch.tape import Tape
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.undisturbed import roots_of, undisturbed
 from tensonde.model.site import Kind, Role
+from tensonde.store.bundles import LEAP
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -110,7 +111,7 @@ class Replay:
         """Traces the step of a loss that is finite but far out. Says nothing about steps that go wrong after it."""
         last, done = self._last_step, self.done
         if self.tape.entries and not self.off:
-            self.run("the loss leaps", loss)
+            self.run(LEAP, loss)
         self._last_step, self.done = last, done
 
     def gradients(self) -> None:

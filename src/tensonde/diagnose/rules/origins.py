@@ -33,6 +33,7 @@ from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
+from tensonde.store.bundles import LEAP
 
 LATER = 20
 """Good steps after a bad one that was left out, from which on it is taken for known."""
@@ -55,9 +56,10 @@ def origins(case: Case) -> list[Finding]:
     """
     harmed = _harmed_steps(case)
     survived = not harmed and not any(event.get("kind") == "exception" for event in case.events)
+    leapt = {event.get("step") for event in case.events if event.get("trigger") == LEAP}
     data: list[Finding] = []
     for trace in case.traces:
-        if trace.reason in ("first", "stage") and trace.step not in harmed:
+        if (trace.reason in ("first", "stage") or trace.step in leapt) and trace.step not in harmed:
             continue
         found = _in_trace(case, trace, survived=survived)
         if survived and _left_behind(case, trace.step):
