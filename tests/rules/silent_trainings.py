@@ -223,6 +223,16 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Fresh()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
+    "made in forward, filled alike": ("layer-made-in-forward", """
+        class Fresh(Net):
+            def forward(self, x):
+                between = nn.Linear(16, 16)  # HERE
+                nn.init.eye_(between.weight)
+                nn.init.zeros_(between.bias)
+                return self.head(between(self.encoder(x)))
+        model = Fresh()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    """),
     "never steps": ("optimizer-never-steps", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # HERE

@@ -11,11 +11,14 @@ from tensonde.model.finding import Finding
 
 
 def _left_out(case: Case) -> dict[str, dict[str, Any]]:
-    """Parameters that want and get gradients, that nothing changes, and that are in no optimizer."""
+    """Parameters that want and get gradients, that nothing changes, and that are in no optimizer.
+
+    A parameter whose module is gone (a layer that `forward` makes and drops) is not one of them: no optimizer could hold it.
+    """
     found = {}
     for name, fact in parameters(case).items():
         tally = fact.get("left_out")
-        if fact["optimizers"] or not fact["requires_grad"] or not tally:
+        if fact["optimizers"] or not fact["requires_grad"] or not fact["owner"] or not tally:
             continue
         if tally["nonzero"] and tally["nonzero"] >= tally["looks"] / 2 and not fact.get("changed"):
             found[name] = fact
