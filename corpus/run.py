@@ -50,15 +50,15 @@ class Verdict:
 
 
 def jobs(pattern: str, folder: Path = HERE) -> list[Job]:
-    """The scripts of a folder, and of the folder `more` in it."""
+    """The scripts of a folder."""
     found = []
-    for group in ("bugs", "healthy", "more/bugs", "more/healthy"):
+    for group in ("bugs", "healthy"):
         for path in sorted((folder / group).iterdir()) if (folder / group).is_dir() else ():
             if not fnmatch.fnmatch(path.name, pattern) or not (path / "train.py").exists():
                 continue
             meta_file = path / "meta.json"
             meta = json.loads(meta_file.read_text()) if meta_file.exists() else {}
-            if group.endswith("healthy"):
+            if group == "healthy":
                 found.append(Job(path.name, "healthy", path / "train.py", meta))
             else:
                 found.append(Job(path.name, "bug", path / "train.py", meta))
