@@ -82,34 +82,50 @@ DEAR = {Level.GLANCE: 0.1e6, Level.SENTINEL: 0.3e6, Level.WATCHED: 0.5e6, Level.
 
 
 def rest(
-    policy: Policy, costs: dict[Level, float], *, bare: float, steps: int, unseen: float = 3, noise: float = 0.0
+    policy: Policy,
+    costs: dict[Level, float],
+    *,
+    bare: float,
+    steps: int,
+    unseen: float = 3,
+    noise: float = 0.0,
+    lasting: float = 0.0,
 ) -> float:
-    """The same for a training that may rest; only one part in `unseen` of a cost can be timed."""
+    """The same for a training that may rest; only one part in `unseen` of a cost can be timed. A look makes the steps after
+    it longer by `lasting`, which halves every ten steps."""
     chance = random.Random(0)
     policy.may_rest = True
-    spent, done = 0.0, 0
+    spent, done, since = 0.0, 0, 0
     while done < steps:
+        after = lasting * bare * 0.5 ** (since / 10)
         if policy.level is Level.REST:
-            time = sum(bare * (1 + noise * chance.random()) for _ in range(policy.stretch))
+            times = []
+            for _ in range(policy.stretch):
+                times.append(bare * (1 + noise * chance.random()) + (after := lasting * bare * 0.5 ** (since / 10)))
+                spent += after
+                since += 1
             done += policy.stretch
-            policy.rested(policy.stretch, time, time)
+            first = policy.cold
+            policy.rested(policy.stretch, sum(times), sum(times), first=first, first_ns=sum(times[:first]))
         else:
-            cost = costs[policy.level]
+            cost = costs[policy.level] + after
             wall = bare * (1 + noise * chance.random()) + cost
             spent += cost
             done += 1
+            since = 0
             policy.finish_step(wall, cost / unseen, cpu_ns=wall)
     return spent / (done * bare)
 
 
+@pytest.mark.parametrize("lasting", [0.0, 0.1])
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 @pytest.mark.parametrize("bare", [0.5e6, 1.3e6, 2.5e6])
-def test_where_even_the_sentinel_is_too_dear_the_training_rests(bare: float, noise: float) -> None:
+def test_where_even_the_sentinel_is_too_dear_the_training_rests(bare: float, noise: float, lasting: float) -> None:
     policy = Policy(0.05)
-    rest(policy, DEAR, bare=bare, steps=PATIENCE + 4000, noise=noise)
+    rest(policy, DEAR, bare=bare, steps=PATIENCE + 4000, noise=noise, lasting=lasting)
     assert policy.resting
     before = dict(policy.taken)
-    share = rest(policy, DEAR, bare=bare, steps=10_000, noise=noise)
+    share = rest(policy, DEAR, bare=bare, steps=10_000, noise=noise, lasting=lasting)
     assert share <= 0.05
     assert policy.taken[Level.GLANCE] - before[Level.GLANCE] >= 10_000 / GLANCE_EVERY - 100
     assert policy.taken[Level.FULL] > before[Level.FULL]

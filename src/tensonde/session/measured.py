@@ -4,6 +4,9 @@ Most of the cost arises where it cannot be timed: colder caches, calls that Pyth
 of bare steps lie between the steps that are looked at. Each is compared with the bare stretches before and after it, so that a training whose steps
 become longer, or a machine that becomes slower, does not count; the median of the differences is the cost. Times are nanoseconds of
 processor time of the whole process, which other programs on the machine disturb least.
+
+A look slows down dozens of steps after it, by some per cent. Where a training rests, some stretches are therefore long, and the later
+part of these is the reference: what the steps of the other stretches take more is the cost of the look before them.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from statistics import median
 
 FEWEST = 4
 """Comparisons that a cost is known from."""
+RECENT = 5
+"""Long stretches that make up the reference: few, so that it follows a training whose steps become longer."""
 _KEPT = 128
 _MOST_PENDING = 64
 
@@ -36,6 +41,8 @@ class Costs:
         self._pending: dict[int, list[float]] = {}
         self._last: float | None = None
         self._newest: list[float] | None = None
+        self._long = False
+        """There have been long stretches."""
 
     def step(self, kind: int, ns: float) -> None:
         """A step that was looked at."""
@@ -50,12 +57,22 @@ class Costs:
         if self._newest:
             self._newest[-1] += ns
 
-    def rested(self, steps: int, ns: float, *, first: int = 0, first_ns: float = 0.0) -> None:
+    def rested(self, steps: int, ns: float, *, first: int = 0, first_ns: float = 0.0, long: bool = False) -> None:
         """So many steps were bare, and took this long together. The `first` of them ran with caches that are cold from the
-        look before: what they took more than the others is the look's."""
+        look before: what they took more than the others is the look's. `long`: the others are a reference for all stretches."""
         each = (ns - first_ns) / (steps - first)
-        self.more(max(0.0, first_ns - first * each))
-        reference = each if self._last is None else (each + self._last) / 2
+        if long:
+            if not self._long:
+                self._long = True
+                self._bare.clear()
+            self._bare.append(each)
+        if self._long:
+            reference = median(list(self._bare)[-RECENT:])
+            self.more(first_ns - first * reference if long else ns - steps * reference)
+        else:
+            self.more(max(0.0, first_ns - first * each))
+            reference = each if self._last is None else (each + self._last) / 2
+            self._bare.append(each)
         for kind, pending in self._pending.items():
             if pending:
                 found = self._differences.setdefault(kind, deque(maxlen=_KEPT))
@@ -63,7 +80,6 @@ class Costs:
                 pending.clear()
         self._newest = None
         self._last = each
-        self._bare.append(each)
 
     @property
     def bare(self) -> float:

@@ -40,8 +40,14 @@ GLANCE_EVERY = 256
 """Steps at most between two looks at the parameters."""
 ALIGNED = 16
 """A full look falls on a multiple of this, as what is noted about batches and modes does."""
-POLL_NS = 50_000_000
-"""Nothing rests longer without asking whether somebody wants something."""
+POLL_NS = 250_000_000
+"""Nothing rests longer without asking whether somebody wants something. A pause is noticed with every step."""
+COLD = 3
+"""Steps after a look whose caches are cold; they count as bare ones only in stretches of twice as many."""
+LONG_EVERY = 16
+"""Of so many stretches of a training that rests, one is long. The second half of it shows what a bare step takes."""
+LONG_STEPS = 32
+"""How long, at least."""
 REFERENCE_EVERY = (16, 64)
 """Steps between two bare stretches of a training that does not rest: at first, and later."""
 SPENT = 0.8
@@ -70,6 +76,9 @@ class Policy:
         self.level = Level.FULL if budget != 0 or watched else Level.SENTINEL
         self.stretch = 0
         """Bare steps that follow, where the level is REST."""
+        self.cold = 0
+        """The first of them, which are timed apart."""
+        self._long = False
         self.counter_ns = 0.0
         """What counting a bare step costs."""
         self.bare_ns = 0.0
@@ -148,7 +157,8 @@ class Policy:
         self._took(Level.REST, steps)
         self.bare_ns += wall_ns
         self.counted += steps
-        self.costs.rested(steps, cpu_ns, first=first, first_ns=first_ns)
+        self.costs.rested(steps, cpu_ns, first=first, first_ns=first_ns, long=self._long and first > 0)
+        self._long = False
         self._stretches += 1
         if self._stretches % REPLAN == 0 or self._stretches in (4, 8):
             self._plan()
@@ -194,8 +204,7 @@ class Policy:
                 return self._cycle()
             if self._reference_due():
                 self._since_reference = 0
-                self.stretch = self._bounded(max(2, int(10e6 / self._bare)))
-                return Level.REST
+                return self._rest(max(2, int(10e6 / self._bare)))
         if self._owed >= self._expected[Level.FULL] > 0:
             return Level.FULL
         for level in (Level.FULL, Level.WATCHED) if self.has_watched else (Level.FULL,):
@@ -242,7 +251,17 @@ class Policy:
         ahead = -self.steps % self._glance_every
         if ahead == 0:
             return Level.GLANCE
-        self.stretch = self._bounded(ahead)
+        room = -self.steps % GLANCE_EVERY
+        self._long = room >= LONG_STEPS and self._stretches % LONG_EVERY < (4 if self._stretches < LONG_EVERY else 1)
+        if not self._long:
+            return self._rest(ahead)
+        self.stretch = min(max(LONG_STEPS, int(POLL_NS / self._bare)), room)
+        self.cold = self.stretch // 2
+        return Level.REST
+
+    def _rest(self, steps: int) -> Level:
+        self.stretch = self._bounded(steps)
+        self.cold = COLD if self.stretch >= 2 * COLD else 0
         return Level.REST
 
     def _plan(self) -> None:

@@ -402,7 +402,7 @@ class Eager:
                 asleep = level is Level.REST and not behind
                 self._out(asleep=asleep)
                 if asleep:
-                    self.rest.begin(min(policy.stretch, room))
+                    self.rest.begin(min(policy.stretch, room), policy.cold)
                 else:
                     policy.level = Level.GLANCE
                 return

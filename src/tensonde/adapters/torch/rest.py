@@ -20,8 +20,6 @@ from tensonde.adapters.torch.modes import unseen
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
 
-COLD = 3
-"""Steps after a look whose caches are cold; they count as bare ones only in stretches of twice as many."""
 MOST_EVALUATED = 64
 """Calls of models that are looked at in an evaluation amid a rest."""
 
@@ -50,13 +48,13 @@ class Rest:
 
     # -- a stretch -------------------------------------------------------------------------------
 
-    def begin(self, steps: int) -> None:
-        """Out of the way for so many steps."""
+    def begin(self, steps: int, cold: int) -> None:
+        """Out of the way for so many steps, of which the first are timed apart."""
         if not self._eager.session.policy.counter_ns:
             self._eager.session.policy.counter_ns = _calibrated()
         self._first = self._steps.step
         self._last = self._first + steps
-        self._due = self._first + COLD if steps >= 2 * COLD else self._last
+        self._due = self._first + cold if 0 < cold < steps else self._last
         self._only = self._steps.only
         self.asleep = PATCHES.asleep = True
         PATCHES.count = self._count
