@@ -23,8 +23,11 @@ Current = Callable[[], "Eager | None"]
 def observe_backward(begun: Current) -> None:
     """Once in a process. `begun` gives the adapter, and begins to watch where that is yet to be done."""
     backward, grad = torch.autograd.backward, torch.autograd.grad
-    PATCHES.add(Patch(torch.autograd, "backward", _observing(backward, begun, losses=True)), losses=True)
-    PATCHES.add(Patch(torch.autograd, "grad", _observing(grad, begun, losses=False)))
+    PATCHES.add(
+        Patch(torch.autograd, "backward", _observing(backward, begun, losses=True), "see losses and backward passes"),
+        losses=True,
+    )
+    PATCHES.add(Patch(torch.autograd, "grad", _observing(grad, begun, losses=False), "see backward passes"))
 
 
 def _observing(original: Callable[..., Any], begun: Current, *, losses: bool) -> Callable[..., Any]:

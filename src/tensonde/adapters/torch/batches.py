@@ -22,6 +22,7 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import Subset, dataloader
 
+from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.frames import display_path, is_user
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.tensors import array_of, is_dense
@@ -163,7 +164,8 @@ def watch_batches(current: Callable[[], Eager | None]) -> None:
                 latest = Batch(self._dataset, waiting.popleft(), batch)
         return batch
 
-    base._next_index, base.__next__ = noted_index, observed_next
+    seams.put(base, "_next_index", noted_index, "know which samples a batch is made of")
+    seams.put(base, "__next__", observed_next, "know which samples a batch is made of")
 
 
 def _held(dataset: Any, index: int) -> dict[str, Any] | None:

@@ -1,13 +1,17 @@
-"""Each pass over the first loader that the training iterates is an epoch."""
+"""Passes over loaders. Each pass over the first loader that the training iterates is an epoch."""
 
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
+
+from tensonde.adapters.torch import seams
+from tensonde.adapters.torch.facts.patches import loader_iterated
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -23,13 +27,14 @@ def observe_epochs(current: Callable[[], Eager | None], pending: Callable[[], bo
     @functools.wraps(original)
     def iterate(self: Any) -> Any:
         eager = current()
+        loader_iterated(self, sys._getframe(1), eager)
         if eager is not None:
             _begins(eager, self)
         elif pending():
             _iterated.add(self)
         return original(self)
 
-    DataLoader.__iter__ = iterate
+    seams.put(DataLoader, "__iter__", iterate, "count epochs and know which loader trains")
 
 
 def catch_up(eager: Eager) -> None:

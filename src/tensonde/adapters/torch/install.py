@@ -21,13 +21,14 @@ from torch import is_grad_enabled, nn
 from torch._C._dynamo import eval_frame
 from torch.compiler import is_dynamo_compiling
 
-from tensonde.adapters.torch import birthplace, epochs, modes, optimizers
+from tensonde.adapters.torch import birthplace, epochs, modes, optimizers, seams
 from tensonde.adapters.torch.backward import observe_backward
 from tensonde.adapters.torch.batches import watch_batches
 from tensonde.adapters.torch.charged import charged
 from tensonde.adapters.torch.eager import Eager
 from tensonde.adapters.torch.entry import is_compiled
 from tensonde.adapters.torch.epochs import observe_epochs
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.facts.patches import observe_facts
 from tensonde.adapters.torch.graph import backend
 from tensonde.adapters.torch.graph.graphs import Graphs
@@ -65,7 +66,7 @@ def install(opener: Opener) -> None:
         return
     _installed = True
     make_room()
-    swap = Swap(nn.Module.__call__, _observed_call)
+    swap = Swap(nn.Module, "__call__", _observed_call, "see what modules give")
     PATCHES.add(swap)
     skipped = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.DEFAULT)
     for code in (swap.code, _observed_call.__code__):  # as torch's own, which dynamo leaves out
@@ -259,13 +260,14 @@ def _wrap_compile() -> None:
 
     @functools.wraps(original)
     def compile(model: Any = None, *args: Any, **kwargs: Any) -> Any:
+        KNOWN.compiled = True
         if model is not None and not isinstance(model, nn.Module):
             _compiled.append(getattr(model, "__name__", "a function"))
             if _eager is not None:
                 _compiles_function(_eager)
         return original(model, *args, **kwargs)
 
-    torch.compile = compile
+    seams.put(torch, "compile", compile, "leave compiled functions without our modes")
 
 
 def _compiles_function(eager: Eager) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
+from tensonde.adapters.torch import seams
+
 
 def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
     # A global of torch's module. As a constant of this code, the compiler could not read it.
@@ -20,10 +22,11 @@ def _call(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 class Swap:
-    """`function(self, *args, **kwargs)`, without free variables, which runs its own code or calls `instead`."""
+    """The method `owner.name(self, *args, **kwargs)`, without free variables, which runs its own code or calls `instead`."""
 
-    def __init__(self, function: Any, instead: Callable[..., Any]) -> None:
-        self._function = function
+    def __init__(self, owner: Any, name: str, instead: Callable[..., Any], why: str) -> None:
+        self.seam = owner, name, why
+        self._function = function = getattr(owner, name)
         self._own: CodeType = function.__code__
         self.code: CodeType = _call.__code__
         function.__globals__["_tensonde_call"] = instead
@@ -47,7 +50,8 @@ def copied(function: Any) -> Any:
 class Patch:
     """A function of a module, and the wrapper around it."""
 
-    def __init__(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    def __init__(self, owner: Any, name: str, wrapper: Callable[..., Any], why: str) -> None:
+        self.seam = owner, name, why
         self._owner, self._name, self._wrapper = owner, name, wrapper
         self._original = getattr(owner, name)
 
@@ -75,6 +79,7 @@ class Patches:
 
     def add(self, patch: Swap | Patch, *, losses: bool = False) -> None:
         """Puts it in. `losses`: this one is needed for a glance, too."""
+        seams.note(*patch.seam)
         patch.put()
         (self._losses if losses else self._modules).append(patch)
 

@@ -29,6 +29,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext, _device_constructors
 
+from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.transforms import functorch_level as _functorch_level
 
 _push = torch._C._push_on_torch_function_stack
@@ -203,7 +204,10 @@ def make_way_for_devices() -> None:
         finally:
             settle()
 
-    DeviceContext.__torch_function__, DeviceContext.__enter__, DeviceContext.__exit__ = shown, entered, left
+    why = "keep our mode out of the way of a default device"
+    seams.put(DeviceContext, "__torch_function__", shown, why)
+    seams.put(DeviceContext, "__enter__", entered, why)
+    seams.put(DeviceContext, "__exit__", left, why)
 
 
 # -- what Tensonde computes itself -----------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable
 from threading import get_ident
@@ -13,9 +14,10 @@ from torch.compiler import is_dynamo_compiling
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.charged import charged
 from tensonde.adapters.torch.closures import has_closure, observed_closure
-from tensonde.adapters.torch.facts.patches import made
+from tensonde.adapters.torch.facts.patches import gradients_cleared, loss_scaled, made
 from tensonde.adapters.torch.lifted import PATCHES
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.wrappers import optimizer_behind
@@ -166,11 +168,11 @@ def _wrap_init(current: Current) -> None:
         original(self, *args, **kwargs)
         note_optimizer(self, current())
 
-    Optimizer.__init__ = init
+    seams.put(Optimizer, "__init__", init, "know which optimizers there are")
 
 
 def _wrap_zero_grad(current: Current) -> None:
-    """Clearing gradients is no part of a step that would have to be run again."""
+    """Clearing gradients is no part of a step that is run again."""
     original = Optimizer.zero_grad
 
     @functools.wraps(original)
@@ -178,18 +180,23 @@ def _wrap_zero_grad(current: Current) -> None:
         if is_dynamo_compiling() or PATCHES.out:
             return original(self, *args, **kwargs)
         eager = current()
-        if eager is None or not eager.replay.tape.live or eager.thread != get_ident():
+        if eager is None:
             return original(self, *args, **kwargs)
         tape = eager.replay.tape
-        recording = tape.recording
-        tape.rest()
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            tape.resume()
-            tape.recording = tape.recording and recording
+        if not tape.live or eager.thread != get_ident():
+            result = original(self, *args, **kwargs)
+        else:
+            recording = tape.recording
+            tape.rest()
+            try:
+                result = original(self, *args, **kwargs)
+            finally:
+                tape.resume()
+                tape.recording = tape.recording and recording
+        gradients_cleared(eager, sys._getframe(1))
+        return result
 
-    Optimizer.zero_grad = zero_grad
+    seams.put(Optimizer, "zero_grad", zero_grad, "leave it out of a step that is run again")
 
 
 def _wrap_scaler(current: Current) -> None:
@@ -203,7 +210,11 @@ def _wrap_scaler(current: Current) -> None:
         if eager is None or eager.thread != get_ident():
             return step(self, optimizer, *args, **kwargs)
         done = eager.optimizer_steps
-        result = step(self, optimizer, *args, **kwargs)
+        eager.facts.clipping.in_scaler = True
+        try:
+            result = step(self, optimizer, *args, **kwargs)
+        finally:
+            eager.facts.clipping.in_scaler = False
         if eager.optimizer_steps == done:
             stepper = optimizer_behind(optimizer) or optimizer
             if eager.rest.asleep:
@@ -221,8 +232,10 @@ def _wrap_scaler(current: Current) -> None:
         eager = current()
         if eager is not None:
             eager.session.engine.loss_scaling = self.is_enabled()
+            loss_scaled(eager, self)
         if isinstance(result, torch.Tensor) and result is not outputs:
             result._tensonde_unscaled = outputs
         return result
 
-    scaler.step, scaler.scale = observed_step, observed_scale
+    seams.put(scaler, "step", observed_step, "count the steps that the scaler skips")
+    seams.put(scaler, "scale", observed_scale, "record the loss as it was before scaling")

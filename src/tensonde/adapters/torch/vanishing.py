@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import torch.utils
 from torch.utils.weak import WeakIdRef
 
+from tensonde.adapters.torch import seams
+
 Thing = TypeVar("Thing")
 
 
@@ -35,7 +37,8 @@ def make_way_for_swaps() -> None:
     def of_the_program(thing: Any) -> list[Any]:
         return [reference for reference in weakref.getweakrefs(thing) if not isinstance(reference, Ref | IdRef)]
 
-    torch.utils.weakref = SimpleNamespace(**{**vars(weakref), "getweakrefs": of_the_program})
+    without_ours = SimpleNamespace(**{**vars(weakref), "getweakrefs": of_the_program})
+    seams.put(torch.utils, "weakref", without_ours, "let swap_tensors swap what we refer to")
 
 
 def forgetting(*homes: dict[int, Any]) -> Callable[[Any], None]:

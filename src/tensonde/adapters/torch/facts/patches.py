@@ -21,6 +21,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
+from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.facts import clones, defaults, filters, loads, refills, resumes
 from tensonde.adapters.torch.facts.hooks import HOOKS, KINDS
 from tensonde.adapters.torch.facts.loaders import LOADERS
@@ -46,12 +47,11 @@ def observe_facts(current: Current, watching: Current) -> None:
     _hooks(current)
     _initialisers()
     _schedulers()
-    _loaders(current)
+    _loaders()
     _clearing(watching)
     _clipping(watching)
     _scaling(current)
     _targets(watching)
-    _compile()
 
 
 def made(thing: Any) -> None:
@@ -84,7 +84,7 @@ def _contain(what: str, problem: Exception) -> None:
     (eager.session.guard if eager is not None else _BEFORE).contain(f"noting {what}", problem)
 
 
-def _after(owner: Any, name: str, note: Callable[..., None], *, always: bool = True) -> None:
+def _after(owner: Any, name: str, note: Callable[..., None], why: str, *, always: bool = True) -> None:
     """`owner.name` also calls `note(result, *args, **kwargs)`, afterwards; `always`: even while Tensonde rests."""
     original = getattr(owner, name)
 
@@ -101,7 +101,7 @@ def _after(owner: Any, name: str, note: Callable[..., None], *, always: bool = T
                 _contain(f"a call of {name}", problem)
         return result
 
-    setattr(owner, name, observed)
+    seams.put(owner, name, observed, why)
 
 
 def _modules(current: Current) -> None:
@@ -121,7 +121,7 @@ def _modules(current: Current) -> None:
         except Exception as problem:
             _contain("a new module", problem)
 
-    nn.Module.__init__ = init
+    seams.put(nn.Module, "__init__", init, "know the line that makes a module")
 
     def loaded(result: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
         KNOWN.loaded.update(id(module) for module in self.modules())
@@ -151,11 +151,11 @@ def _modules(current: Current) -> None:
         if PATCHES.out and eager is not None and eager.thread == get_ident() and id(self) in eager.facts.root_ids:
             eager.rest.evaluation_begins()
 
-    _after(nn.Module, "load_state_dict", loaded)
-    _after(nn.Module, "eval", evaluated)
-    _after(nn.modules.transformer, "_get_clones", clones.noted)
+    _after(nn.Module, "load_state_dict", loaded, "know which weights were loaded, and which were not")
+    _after(nn.Module, "eval", evaluated, "know where evaluations begin")
+    _after(nn.modules.transformer, "_get_clones", clones.noted, "know which layers begin as copies")
     for name in ("to", "half", "bfloat16", "float", "double"):
-        _after(nn.Module, name, cast)
+        _after(nn.Module, name, cast, "know where a model changes its dtype")
 
 
 def _hooks(current: Current) -> None:
@@ -168,7 +168,7 @@ def _hooks(current: Current) -> None:
                 HOOKS.registered(_kind, self, handle, eager.step, place)
                 latehooks.noted(eager.graphs, self, args[0] if args else kwargs.get("hook"), _kind, place)
 
-        _after(nn.Module, kind, registered)
+        _after(nn.Module, kind, registered, "count hooks, which may pile up")
 
 
 def _own(module: nn.Module, state: Mapping[str, Any]) -> bool:
@@ -194,7 +194,7 @@ def _initialisers() -> None:
                     refills.noted(tensor, _called_at(sys._getframe(2), place))
                     KNOWN.recipes[id(tensor)] = _recipe(_name, args[1:], kwargs)
 
-            _after(nn.init, name, filled)
+            _after(nn.init, name, filled, "know how weights begin")
 
 
 def _called_at(frame: FrameType | None, place: Place | None) -> Place | None:
@@ -235,7 +235,7 @@ def _schedulers() -> None:
         lr_scheduler.ChainedScheduler,
     ):
         if "__init__" in vars(kind):
-            _after(kind, "__init__", created)
+            _after(kind, "__init__", created, "know which schedulers there are")
         if "step" in vars(kind):
             _wrap_step(kind)
 
@@ -252,7 +252,7 @@ def _wrap_step(kind: Any) -> None:
             _quietly("a scheduler's step", lambda: stepped(self, lambda: user_place(caller), values))
         return original(self, *args, **kwargs)
 
-    kind.step = step
+    seams.put(kind, "step", step, "count the steps of schedules")
     _STEPS.add(step)
 
 
@@ -260,42 +260,44 @@ _STEPS: set[Callable[..., Any]] = set()
 """Our own, so that none is wrapped twice."""
 
 
-def _loaders(current: Current) -> None:
+def _loaders() -> None:
     def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         KNOWN.made.note(self, user_place(sys._getframe(2), making=self))
 
-    _after(DataLoader, "__init__", created)
-    _after(WeightedRandomSampler, "__init__", created)
-    original = DataLoader.__iter__
+    for kind in (DataLoader, WeightedRandomSampler):
+        _after(kind, "__init__", created, "know the line that makes it")
 
-    @functools.wraps(original)
-    def iterate(self: Any) -> Any:
-        frame = sys._getframe(1)
-        eager = current()
-        if PATCHES.out and eager is not None and eager.thread == get_ident():
-            _quietly(
-                "the steps of a rest", eager.rest.settle
-            )  # the steps so far belong to the loader that was iterated before
-        _quietly("a loader's pass", lambda: LOADERS.iterated(self, lambda: user_place(frame)))
-        return original(self)
 
-    DataLoader.__iter__ = iterate
+def loader_iterated(loader: Any, frame: FrameType, eager: Eager | None) -> None:
+    """A pass begins, by the code in `frame`."""
+    if PATCHES.out and eager is not None and eager.thread == get_ident():
+        _quietly("the steps of a rest", eager.rest.settle)  # they belong to the loader that was iterated before
+    _quietly("a loader's pass", lambda: LOADERS.iterated(loader, lambda: user_place(frame)))
+
+
+def gradients_cleared(eager: Eager, frame: FrameType) -> None:
+    """By `zero_grad`, which the code in `frame` has called."""
+    if eager.facts.sequence.steps < 50:
+        _quietly("zero_grad", lambda: setattr(eager.facts.sequence, "clear_place", user_place(frame)))
+
+
+def loss_scaled(eager: Eager, scaler: Any) -> None:
+    _quietly("a scaled loss", lambda: eager.facts.clipping.scaled_loss(scaler))
 
 
 def _clearing(current: Current) -> None:
     def cleared(_: Any, *args: Any, **kwargs: Any) -> None:
         eager = current()
-        if eager is not None and eager.facts.sequence.steps < 50:
-            eager.facts.sequence.clear_place = user_place(sys._getframe(2))
+        if eager is not None:
+            gradients_cleared(eager, sys._getframe(2))
 
     def resumed(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         place = user_place(sys._getframe(2))
         KNOWN.restored.note(self, place)
         resumes.noted(self, place)
 
-    _after(torch.optim.Optimizer, "load_state_dict", resumed)
-    _after(torch.optim.Optimizer, "zero_grad", cleared, always=False)
-    _after(nn.Module, "zero_grad", cleared, always=False)
+    _after(torch.optim.Optimizer, "load_state_dict", resumed, "know where a training resumes")
+    _after(nn.Module, "zero_grad", cleared, "know where gradients are cleared", always=False)
 
 
 def _clipping(current: Current) -> None:
@@ -309,8 +311,9 @@ def _clipping(current: Current) -> None:
                 place = user_place(sys._getframe(2))
                 eager.facts.clipping.clipped(_name, limit, result, place, backward_since_step=busy)
 
-        _after(torch.nn.utils.clip_grad, name, clipped, always=False)
-        setattr(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name))
+        why = "know how gradients are clipped"
+        _after(torch.nn.utils.clip_grad, name, clipped, why, always=False)
+        seams.put(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name), why)
 
 
 def _scaling(current: Current) -> None:
@@ -319,33 +322,13 @@ def _scaling(current: Current) -> None:
     def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         KNOWN.scalers.add(self)
 
-    def scaled(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        eager = current()
-        if eager is not None:
-            eager.facts.clipping.scaled_loss(self)
-
     def updated(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         eager = current()
         if eager is not None:
             eager.facts.clipping.updated()
 
-    _after(kind, "__init__", created)
-    _after(kind, "scale", scaled)
-    _after(kind, "update", updated)
-    original = kind.step
-
-    @functools.wraps(original)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        eager = current()
-        if eager is None:
-            return original(self, *args, **kwargs)
-        eager.facts.clipping.in_scaler = True
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            eager.facts.clipping.in_scaler = False
-
-    kind.step = step
+    _after(kind, "__init__", created, "know which scalers there are")
+    _after(kind, "update", updated, "know whether the scale is ever updated")
 
 
 def _targets(current: Current) -> None:
@@ -363,17 +346,6 @@ def _targets(current: Current) -> None:
             eager.facts.batches.value_targets(args[1] if len(args) > 1 else kwargs.get("target"))
 
     for name in ("cross_entropy", "nll_loss"):
-        _after(F, name, targets, always=False)
+        _after(F, name, targets, "look at targets", always=False)
     for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"):
-        _after(F, name, values, always=False)
-
-
-def _compile() -> None:
-    original = torch.compile
-
-    @functools.wraps(original)
-    def noted(*args: Any, **kwargs: Any) -> Any:
-        KNOWN.compiled = True
-        return original(*args, **kwargs)
-
-    torch.compile = noted
+        _after(F, name, values, "look at targets", always=False)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.graph import asked
 from tensonde.adapters.torch.graph.graphs import Graphs
 from tensonde.adapters.torch.graph.left_out import leave_out
@@ -63,7 +64,7 @@ def _wrap(module: Any, current: Current) -> None:
         )
         return made if beside is None else beside(made)
 
-    module.aot_module_simplified = aot_module_simplified
+    seams.put(module, "aot_module_simplified", aot_module_simplified, "see the graphs that a backend compiles")
 
 
 def _backend(compiler: Any) -> str:

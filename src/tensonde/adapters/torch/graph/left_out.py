@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any
 
 import tensonde
+from tensonde.adapters.torch import seams
 
 _OURS = str(Path(tensonde.__file__).parent) + "/"
 
@@ -28,4 +29,4 @@ def leave_out(trace_rules: Any) -> None:
             return True
         return original(obj, *args, **kwargs)
 
-    trace_rules.check = check
+    seams.put(trace_rules, "check", check, "keep the compiler from reading our frames")
