@@ -8,7 +8,7 @@ from types import FrameType
 
 import tensonde
 from tensonde.cli.debugger.terminal import Piece
-from tensonde.model.paths import is_library
+from tensonde.program.frames import is_library
 
 _OURS = os.path.dirname(os.path.abspath(tensonde.__file__)) + os.sep
 
