@@ -63,8 +63,9 @@ def multiplied(path: str, number: int) -> int | None:
     return None
 
 
-def averaging_updates(path: str) -> Iterator[int]:
-    """`for a, b in zip(one.parameters(), other.parameters())` over something that averages; `_foreach_lerp_` of both."""
+def averaging_updates(path: str, at_once: tuple[str, ...] = ()) -> Iterator[int]:
+    """`for a, b in zip(one.parameters(), other.parameters())` over something that averages; a call of a method in `at_once`
+    that is given both."""
     for node in walk(path):
         if isinstance(node, ast.For) and _parameters(node.iter) >= 2:
             parts = [part for statement in node.body for part in ast.walk(statement)]
@@ -73,7 +74,7 @@ def averaging_updates(path: str) -> Iterator[int]:
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("_foreach_lerp_", "_foreach_mul_")
+            and node.func.attr in at_once
             and _parameters(node)
         ):
             yield node.lineno

@@ -25,6 +25,9 @@ UPDATES = 16
 COPIED = 2
 """Versions that a copy of a tensor may begin with."""
 
+_AT_ONCE = ("_foreach_lerp_", "_foreach_mul_")
+"""Ops that average all parameters in one call."""
+
 
 class Seen:
     def __init__(self, root: nn.Module, name: str) -> None:
@@ -115,5 +118,5 @@ class Untouched:
 
 def update_line() -> dict[str, Any] | None:
     """The one place of the program that updates parameters of a model from those of another."""
-    found = [(path, number) for path in KNOWN.files() for number in averaging_updates(path)]
+    found = [(path, number) for path in KNOWN.files() for number in averaging_updates(path, _AT_ONCE)]
     return line_at(*found[0]) if len(found) == 1 else None
