@@ -10,8 +10,6 @@ from tensonde.cli.outcome import grouped
 from tensonde.diagnose.document import PAGE, page
 from tensonde.diagnose.rule import RULES
 from tensonde.model.finding import Finding
-from tensonde.model.site import SourceLine
-from tensonde.page.excerpt import excerpt
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -92,14 +90,6 @@ def test_consequences_stand_under_their_cause() -> None:
 
     given = [finding("a"), finding("b"), finding("b1", 1), finding("a1", 0), finding("a11", 3)]
     assert [(f.title, depth) for f, depth in grouped(given)] == [("a", 0), ("a1", 1), ("a11", 2), ("b", 0), ("b1", 1)]
-
-
-def test_an_excerpt_of_a_file_that_changed_is_not_shown(tmp_path: Path) -> None:
-    path = tmp_path / "x.py"
-    path.write_text("a = 1\nif a:\n    b = 2\n")
-    assert excerpt(SourceLine(str(path), 3, "b = 2")) == [(2, "if a:", False), (3, "    b = 2", True)]
-    assert excerpt(SourceLine(str(path), 3, "b = 3")) == []
-    assert excerpt(SourceLine(str(tmp_path / "gone.py"), 1, "a = 1")) == []
 
 
 def test_the_rules_page_is_not_stale() -> None:

@@ -20,7 +20,7 @@ from tensonde.diagnose.places import places_line
 from tensonde.diagnose.report import report
 from tensonde.errors import RecordingError
 from tensonde.model.finding import Finding
-from tensonde.page.excerpt import excerpt
+from tensonde.program.excerpt import excerpt
 from tensonde.store.bundles import LEAP, bundles_in
 from tensonde.store.claim import note_exit
 from tensonde.store.reader import Rank, Recording

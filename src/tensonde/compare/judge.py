@@ -20,6 +20,7 @@ from tensonde.compare.wiring import wiring
 from tensonde.model.randomness import RANDOM_OPS
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import CallRecord, OpRecord, Trace
+from tensonde.program.lines import from_json
 from tensonde.store.damage import understanding
 
 _LEAST = 0.2
@@ -304,17 +305,12 @@ def with_lines(first: Divergence, a: Side, b: Side) -> Divergence:
             places = facts.get("loaders") or []
         elif first.judgement == "init":
             places, key = [side.parameters.get(name) or {}], "filled"
-        found.append(_line(places[0], key) if places else None)
+        found.append(from_json(places[0].get(key)) if places else None)
     return replace(first, source=found[0], other_source=first.other_source or found[1])
 
 
 def _made(module: Mapping[str, Any]) -> SourceLine | None:
-    return _line(module, "made")
-
-
-def _line(facts: Mapping[str, Any], key: str) -> SourceLine | None:
-    line = facts.get(key)
-    return SourceLine(line["file"], line["line"], line.get("code", "")) if line else None
+    return from_json(module.get("made"))
 
 
 def _between(parts: list[Part], step: int) -> Divergence:

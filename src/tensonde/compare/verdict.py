@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tensonde.model.site import SourceLine
+from tensonde.program.lines import to_json
 
 Judgement = Literal["data", "init", "forward", "backward", "optimizer", "none"]
 EXIT = {"equivalent": 0, "divergent": 1, "incomparable": 2}
@@ -92,13 +93,9 @@ def _first(first: Divergence) -> dict[str, Any]:
         "role": first.role,
         "why": first.why,
         "evidence": _plain(dict(first.evidence)),
-        "source": _line(first.source),
-        "other_source": _line(first.other_source),
+        "source": to_json(first.source),
+        "other_source": to_json(first.other_source),
     }
-
-
-def _line(source: SourceLine | None) -> dict[str, Any] | None:
-    return None if source is None else {"file": source.file, "line": source.line, "code": source.code}
 
 
 def _plain(value: Any) -> Any:

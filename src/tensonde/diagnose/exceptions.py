@@ -15,6 +15,7 @@ from tensonde.diagnose.rule import Case, rule
 from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
+from tensonde.program.lines import from_json, to_json
 
 Event = Mapping[str, Any]
 
@@ -67,7 +68,7 @@ def raised(case: Case) -> dict[str, Any] | None:
             return {
                 **event,
                 "scaling": case.facts.get("clipping") or {},
-                "backward": {"file": line.file, "line": line.line, "code": line.code} if line else None,
+                "backward": to_json(line),
             }
     return None
 
@@ -85,7 +86,7 @@ def explanation(event: Event) -> tuple[str, Cause] | None:
 
 
 def line_of(entry: Mapping[str, Any] | None) -> SourceLine | None:
-    return SourceLine(str(entry["file"]), int(entry["line"]), str(entry.get("code", ""))) if entry else None
+    return from_json(entry)
 
 
 def cause_finding(case: Case, event: Event, name: str, cause: Cause) -> Finding:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensonde.model.finding import Finding
+from tensonde.program.lines import to_json
 from tensonde.store.codec import finding_out
 from tensonde.store.reader import Rank, Recording
 from tensonde.version import __version__
@@ -47,14 +48,13 @@ def ended_by(ranks: Sequence[Rank]) -> dict[str, Any] | None:
     for rank in ranks:
         ending = rank.ending
         if ending is not None:
-            source = ending.source
             return {
                 "what": ending.how,
                 "signal": ending.signal or None,
                 "rank": rank.rank,
                 "step": ending.step,
                 "last_module": ending.module or None,
-                "source": None if source is None else {"file": source.file, "line": source.line, "code": source.code},
+                "source": to_json(ending.source),
                 "stack": [str(frame) for frame in ending.stack],
             }
     return None

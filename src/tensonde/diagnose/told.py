@@ -7,11 +7,12 @@ from typing import Any
 
 from tensonde.diagnose.rule import Case
 from tensonde.model.site import SourceLine
+from tensonde.program.lines import from_json
 
 
 def place(given: Mapping[str, Any] | None) -> SourceLine | None:
     """A line as the facts have it."""
-    return SourceLine(given["file"], given["line"], given.get("code", "")) if given else None
+    return from_json(given)
 
 
 def some(names: Iterable[str], most: int = 3) -> str:

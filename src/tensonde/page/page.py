@@ -9,10 +9,10 @@ from tensonde.diagnose.places import places_line
 from tensonde.model.finding import Finding
 from tensonde.model.watchpoint import Hit
 from tensonde.page.chart import chart
-from tensonde.page.excerpt import excerpt
 from tensonde.page.markup import mark, number, table, tag, text
 from tensonde.page.style import STYLE
 from tensonde.page.tree import module_tree
+from tensonde.program.excerpt import excerpt
 from tensonde.store.reader import Rank, Recording
 from tensonde.version import __version__
 

@@ -7,9 +7,10 @@ from typing import Any
 from tensonde.model.graph import GraphRecord
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.trace import OpRecord, TensorFact, Trace
+from tensonde.program.lines import from_text, to_json
 from tensonde.server import compiled
 from tensonde.server.place import Place
-from tensonde.server.reading import latest_digests, source_out
+from tensonde.server.reading import latest_digests
 from tensonde.server.refusals import NotFound
 from tensonde.store.files import plain
 from tensonde.watch.suggest import nearest
@@ -40,7 +41,6 @@ def node(place: Place, name: str, step: int | None) -> Json:
 def _of_compiled(place: Place, graph: GraphRecord, node: int, sites: list[Site], step: int | None) -> Json:
     """A node of a compiled graph: its digests are there where the graph computes them by itself."""
     column = graph.nodes
-    file, _, line = str(column["source"][node] or "").rpartition(":")
     before, after = compiled.neighbours(graph, node)
     scope = column["scope"][node]
     name = compiled.names(graph)[node]
@@ -48,7 +48,7 @@ def _of_compiled(place: Place, graph: GraphRecord, node: int, sites: list[Site],
     return {
         "name": name, "kind": column["kind"][node], "type": column["type"][node],
         "module": graph.scopes["name"][scope] if scope >= 0 else "",
-        "source": {"file": file, "line": int(line), "code": ""} if line.isdigit() else None,
+        "source": to_json(from_text(str(column["source"][node] or ""))),
         "training": None, "step": shown.get("step", graph.step), "arguments": {},
         "inputs": shown.get("inputs", []), "outputs": shown.get("outputs", []), "parameters": [],
         "before": before, "after": after,
@@ -74,7 +74,7 @@ def _of_op(trace: Trace, op: OpRecord) -> Json:
     weights = [tensor for tensor in op.inputs if tensor.name]
     many = len(op.outputs) > 1
     return {
-        "name": op.site, "kind": "op", "type": op.op, "module": op.module, "source": source_out(op.source),
+        "name": op.site, "kind": "op", "type": op.op, "module": op.module, "source": to_json(op.source),
         "training": op.training, "step": trace.step, "arguments": plain(dict(op.arguments)),
         "inputs": [_input(tensor, op, k, by_index) for k, tensor in enumerate(op.inputs) if not tensor.name],
         "outputs": [
@@ -126,7 +126,7 @@ def _of_sites(place: Place, name: str, sites: list[Site], step: int | None) -> J
     return {
         "name": name, "kind": str(first.kind), "type": first.type,
         "module": name if first.kind is Kind.MODULE else name.rpartition(".")[0],
-        "source": source_out(first.source), "training": facts.get("training"),
+        "source": to_json(first.source), "training": facts.get("training"),
         "step": max((latest[s.address]["step"] for s in sites if s.address in latest), default=None),
         "arguments": plain(facts.get("settings") or {}), "inputs": inputs, "outputs": outputs, "parameters": weights,
         "before": order[at - 1 : at] if at > 0 else [], "after": order[at + 1 : at + 2] if at >= 0 else [],

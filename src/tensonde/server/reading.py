@@ -9,8 +9,9 @@ import numpy as np
 from tensonde.digest.layout import COUNTS, EXPONENT_BINS, STATS
 from tensonde.errors import UsageError
 from tensonde.model.moment import Phase
-from tensonde.model.site import Kind, Role, Site, SourceLine
+from tensonde.model.site import Kind, Role, Site
 from tensonde.model.watchpoint import Hit
+from tensonde.program.lines import to_json
 from tensonde.server.columns import Segment, gather, latest, thin
 from tensonde.server.numbers import number, numbers
 from tensonde.server.place import Place
@@ -33,12 +34,8 @@ def site_out(site: Site) -> Json:
     return {
         "id": site.id, "address": site.address, "name": site.name, "role": str(site.role), "kind": str(site.kind),
         "index": site.index, "type": site.type, "trainable": site.trainable, "shape": list(site.shape),
-        "dtype": site.dtype, "source": source_out(site.source),
+        "dtype": site.dtype, "source": to_json(site.source),
     }  # fmt: skip
-
-
-def source_out(source: SourceLine | None) -> Json | None:
-    return None if source is None else {"file": source.file, "line": source.line, "code": source.code}
 
 
 def hit_out(ord: int, hit: Hit, sites: dict[str, Site]) -> Json:
@@ -47,7 +44,7 @@ def hit_out(ord: int, hit: Hit, sites: dict[str, Site]) -> Json:
         "ord": ord, "watchpoint": hit.watchpoint, "site": hit.site, "step": hit.moment.step,
         "phase": str(hit.moment.phase), "call": hit.moment.call, "condition": hit.condition,
         "preset": plain(dict(hit.preset)), "actual": plain(dict(hit.actual)),
-        "source": source_out(known.source) if known is not None else None,
+        "source": to_json(known.source) if known is not None else None,
     }  # fmt: skip
 
 

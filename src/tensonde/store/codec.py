@@ -14,18 +14,16 @@ from tensonde.model.finding import Finding, Place
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role, Site, SourceLine
 from tensonde.model.watchpoint import Hit
+from tensonde.program.lines import from_json, to_json
 
 Json = dict[str, Any]
 
 
-def _source_out(source: SourceLine | None) -> Json | None:
-    return None if source is None else {"file": source.file, "line": source.line, "code": source.code}
-
-
 def _source_in(entry: Any) -> SourceLine | None:
-    return (
-        None if entry is None else SourceLine(str(entry["file"]), _int(entry["line"], 32), str(entry.get("code", "")))
-    )
+    if entry is None:
+        return None
+    _int(entry["line"], 32)
+    return from_json(entry)
 
 
 def _numbers(entry: Any) -> dict[str, float]:
@@ -55,7 +53,7 @@ def site_out(site: Site) -> Json:
         "trainable": site.trainable,
         "shape": list(site.shape),
         "dtype": site.dtype,
-        "source": _source_out(site.source),
+        "source": to_json(site.source),
     }
 
 
@@ -116,7 +114,7 @@ def finding_out(finding: Finding) -> Json:
         "rank": finding.rank,
         "site": finding.site,
         "op": finding.op,
-        "source": _source_out(finding.source),
+        "source": to_json(finding.source),
         "evidence": dict(finding.evidence),
         "advice": finding.advice,
         "confidence": finding.confidence,
@@ -124,7 +122,7 @@ def finding_out(finding: Finding) -> Json:
     if finding.caused_by is not None:
         entry["caused_by"] = finding.caused_by
     if finding.places:
-        entry["places"] = [{**asdict(place), "source": _source_out(place.source)} for place in finding.places]
+        entry["places"] = [{**asdict(place), "source": to_json(place.source)} for place in finding.places]
     return entry
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensonde.model.paths import display_path
 from tensonde.model.site import SourceLine
+from tensonde.program.lines import display_path, source_line
 from tensonde.store.whereabouts import Whereabouts, read_whereabouts
 
 FAULT = "fault.txt"
@@ -144,4 +143,4 @@ def _words(name: str) -> str:
 
 
 def _line(file: str, line: int) -> SourceLine | None:
-    return SourceLine(display_path(file), line, linecache.getline(file, line).strip()) if file else None
+    return source_line(file, line) if file else None

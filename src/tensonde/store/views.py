@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tensonde.program.lines import to_json
 from tensonde.store.files import dump_json
 from tensonde.store.reader import Rank
 
@@ -90,10 +91,6 @@ def _text(value: Any) -> Any:
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
-def _source_columns(source: Any) -> dict[str, Any]:
-    return {} if source is None else {"file": source.file, "line": source.line, "code": source.code}
-
-
 def _site_rows(rank: Rank) -> list[dict[str, Any]]:
     return [
         {
@@ -107,7 +104,7 @@ def _site_rows(rank: Rank) -> list[dict[str, Any]]:
             "trainable": site.trainable,
             "shape": list(site.shape),
             "dtype": site.dtype,
-            **_source_columns(site.source),
+            **(to_json(site.source) or {}),
         }
         for site in rank.sites.values()
     ]
@@ -147,7 +144,7 @@ def _finding_rows(rank: Rank) -> list[dict[str, Any]]:
             "advice": finding.advice,
             "confidence": finding.confidence,
             "caused_by": finding.caused_by,
-            **_source_columns(finding.source),
+            **(to_json(finding.source) or {}),
         }
         for number, finding in enumerate(rank.findings)
     ]

@@ -7,11 +7,7 @@ same (unless the loader was told `in_order=False`). Loading is no part of the st
 
 from __future__ import annotations
 
-import ast
 import functools
-import inspect
-import linecache
-import textwrap
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -23,9 +19,11 @@ from torch import Tensor
 from torch.utils.data import Subset, dataloader
 
 from tensonde.adapters.torch import seams
-from tensonde.adapters.torch.frames import display_path, is_user
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.tensors import array_of, is_dense
+from tensonde.program.classes import returned_part, written_last
+from tensonde.program.frames import is_user
+from tensonde.program.lines import line_at
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -83,44 +81,7 @@ def _sample_line(dataset: Any, part: int = 0) -> dict[str, Any] | None:
     if place is None:
         return None
     path, line = place
-    line = _returned(path, line, part) or line
-    return {"file": display_path(path), "line": line, "code": linecache.getline(path, line).strip()}
-
-
-def _returned(path: str, first: int, part: int) -> int | None:
-    """Of a `__getitem__` that begins on a line: where a part of what it returns last gets its value."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(path)))
-    except (SyntaxError, ValueError):
-        return None
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef) and first in (
-            function.lineno,
-            *(decorator.lineno for decorator in function.decorator_list),
-        ):
-            given = [node for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
-            if not given:
-                return None
-            value: ast.AST | None = max(given, key=lambda node: node.lineno).value
-            if isinstance(value, ast.Tuple | ast.List) and part < len(value.elts):
-                value = value.elts[part]
-            elif isinstance(value, ast.Dict) and part < len(value.values):
-                value = value.values[part]
-            while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not value.args:
-                value = value.func.value  # x.float()
-            if isinstance(value, ast.Name):
-                bound = [
-                    node.lineno
-                    for node in ast.walk(function)
-                    if isinstance(node, ast.Assign | ast.AugAssign)
-                    and any(
-                        isinstance(target, ast.Name) and target.id == value.id
-                        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-                    )
-                ]
-                return max(bound, default=value.lineno)
-            return getattr(value, "lineno", None)
-    return None
+    return line_at(path, returned_part(path, line, part) or line)
 
 
 def sample_place(dataset: Any) -> tuple[str, int] | None:
@@ -173,7 +134,7 @@ def _held(dataset: Any, index: int) -> dict[str, Any] | None:
     for name, array in list(getattr(dataset, "__dict__", {}).items()):
         shape = getattr(array, "shape", None)
         if isinstance(array, np.ndarray | Tensor) and shape and 0 <= index < shape[0] and _is_bad(array[index]):
-            return {"attribute": name, "source": _written_line(type(dataset), name)}
+            return {"attribute": name, "source": written_last(type(dataset), name)}
     return None
 
 
@@ -183,39 +144,3 @@ def _is_bad(row: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return not bool(np.isfinite(values).all())
-
-
-def _written_line(kind: type, attribute: str) -> dict[str, Any] | None:
-    """The last line outside of `__getitem__` that assigns to `self.attribute` or a part of it."""
-    try:
-        lines, first = inspect.getsourcelines(kind)
-        path = inspect.getsourcefile(kind) or ""
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
-        return None
-    found = 0
-    for method in ast.walk(tree):
-        if isinstance(method, ast.FunctionDef) and method.name != "__getitem__":
-            for node in ast.walk(method):
-                targets = (
-                    node.targets
-                    if isinstance(node, ast.Assign)
-                    else [node.target]
-                    if isinstance(node, ast.AugAssign | ast.AnnAssign)
-                    else []
-                )
-                if any(_is_own(part, attribute) for target in targets for part in ast.walk(target)):
-                    found = max(found, getattr(node, "lineno", 0))
-    if not found:
-        return None
-    line = first + found - 1
-    return {"file": display_path(path), "line": line, "code": linecache.getline(path, line).strip()}
-
-
-def _is_own(node: ast.AST, attribute: str) -> bool:
-    return (
-        isinstance(node, ast.Attribute)
-        and node.attr == attribute
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "self"
-    )

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.facts.origins import Place, line
 from tensonde.adapters.torch.facts.sequence import STEPS, nonzero
 from tensonde.adapters.torch.vanishing import Ref
 from tensonde.model.moment import Phase
+from tensonde.program.lines import CodeLine, line_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -57,7 +57,7 @@ class ByHand:
         self._passes = 0
         self._named = -1
         self._tried = 0
-        self.backward_place: Place | None = None
+        self.backward_place: CodeLine | None = None
 
     # -- backward passes -------------------------------------------------------------------------
 
@@ -204,5 +204,5 @@ class ByHand:
             "uncleared": self.uncleared,
             "unchanged": self.unchanged,
             "parameters": len(self.param_groups[0]["params"]),
-            "backward_line": line(self.backward_place),
+            "backward_line": line_of(self.backward_place),
         }

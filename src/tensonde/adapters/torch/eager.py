@@ -24,7 +24,6 @@ from tensonde.adapters.torch.entry import Entry
 from tensonde.adapters.torch.explain.latest import LatestCall
 from tensonde.adapters.torch.facts import Facts
 from tensonde.adapters.torch.facts.origins import KNOWN
-from tensonde.adapters.torch.frames import user_frame, user_line
 from tensonde.adapters.torch.graph.graphs import Graphs
 from tensonde.adapters.torch.hooks import hook
 from tensonde.adapters.torch.lifted import PATCHES
@@ -50,6 +49,7 @@ from tensonde.adapters.torch.twin import TwinFeed
 from tensonde.adapters.torch.weights import When
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role, Site
+from tensonde.program.frames import user_frame, user_line
 from tensonde.session.division import divisions
 from tensonde.session.policy import Level
 from tensonde.session.session import Session

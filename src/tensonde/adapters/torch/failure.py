@@ -11,9 +11,10 @@ from torch import nn
 
 from tensonde.adapters.torch.eager import Eager
 from tensonde.adapters.torch.explain.facts import facts_of
-from tensonde.adapters.torch.explain.traceback import Failure, as_json
-from tensonde.adapters.torch.frames import is_ours
+from tensonde.adapters.torch.explain.traceback import Failure
 from tensonde.adapters.torch.install import _original_call
+from tensonde.program.frames import is_ours
+from tensonde.program.lines import to_json
 
 
 def describe(problem: BaseException, trace: TracebackType | None, eager: Eager) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def describe(problem: BaseException, trace: TracebackType | None, eager: Eager) 
     return {
         "type": type(problem).__name__,
         "message": str(problem)[:2000],
-        "source": as_json(failure.user[-1].source) if failure.user else None,
+        "source": to_json(failure.user[-1].source) if failure.user else None,
         "module": failure.calls[-1].name if failure.calls else None,
         "step": eager.step,
         "phase": _phase(failure),

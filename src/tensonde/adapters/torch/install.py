@@ -21,7 +21,7 @@ from torch import is_grad_enabled, nn
 from torch._C._dynamo import eval_frame
 from torch.compiler import is_dynamo_compiling
 
-from tensonde.adapters.torch import birthplace, epochs, modes, optimizers, seams
+from tensonde.adapters.torch import epochs, modes, optimizers, seams
 from tensonde.adapters.torch.backward import observe_backward
 from tensonde.adapters.torch.batches import watch_batches
 from tensonde.adapters.torch.charged import charged
@@ -77,7 +77,6 @@ def install(opener: Opener) -> None:
     _wrap_compile()
     backend.install(_graphs)
     watch_batches(current)
-    birthplace.install()
     observe_facts(current, watching)
     modes.make_way_for_devices()
     make_way_for_swaps()

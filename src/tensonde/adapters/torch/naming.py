@@ -15,8 +15,8 @@ from typing import Any
 
 from torch import nn
 
-from tensonde.adapters.torch.frames import foreign_frames
 from tensonde.adapters.torch.wrappers import module_behind
+from tensonde.program.frames import foreign_frames
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ import torch
 
 from tensonde.adapters.torch.dump import Dump
 from tensonde.adapters.torch.eager import Eager
-from tensonde.adapters.torch.frames import display_path
 from tensonde.digest import kernel_name
-from tensonde.model.paths import working_directory
+from tensonde.program.lines import display_path, working_directory
 from tensonde.session.dump.settings import DumpSettings
 from tensonde.session.ending import prepare_for_the_end
 from tensonde.session.options import Options

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import sys
 from typing import Any
 
 from torch import Tensor
 
 from tensonde.adapters.torch.facts.making import made_line
-
-_MAKING = frozenset(
-    ("div", "true_divide", "divide", "pow", "power", "float_power", "log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "exp")
-)  # fmt: skip
-"""Calls that may make NaN or Inf of finite numbers."""
+from tensonde.program.habits import may_overflow
 
 
 def makers(tensors: list[tuple[int, Tensor]]) -> list[dict[str, Any]]:
@@ -21,16 +16,7 @@ def makers(tensors: list[tuple[int, Tensor]]) -> list[dict[str, Any]]:
     frame = sys._getframe(1)
     found = []
     for number, tensor in tensors[:4]:
-        line = made_line(tensor, frame, _may_overflow) or made_line(tensor, frame)
+        line = made_line(tensor, frame, may_overflow) or made_line(tensor, frame)
         if line is not None:
             found.append({"tensor": number, "line": line})
     return found
-
-
-def _may_overflow(node: ast.expr) -> bool:
-    match node:
-        case ast.BinOp(op=ast.Div() | ast.Pow()):
-            return True
-        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
-            return name.rstrip("_") in _MAKING
-    return False

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from tensonde.adapters.torch.entry import Entry, Tap
-from tensonde.adapters.torch.frames import line_of, user_frame, user_line
 from tensonde.adapters.torch.hooks import hook
 from tensonde.adapters.torch.kept import Kept
 from tensonde.adapters.torch.lines import LineTrace
@@ -23,6 +22,7 @@ from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role
 from tensonde.model.stop import Reason, Stop
+from tensonde.program.frames import frame_line, user_frame, user_line
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -173,7 +173,7 @@ class Stops:
         frame = bare.frame or user_frame(sys._getframe(2))
         backward = eager.phase is Phase.BACKWARD
         at_node = backward or self.inside is not None  # the line that runs now says nothing there
-        source = bare.site.source if at_node and bare.site is not None else line_of(frame)
+        source = bare.site.source if at_node and bare.site is not None else frame_line(frame)
         modules = (*(entry.name for entry in eager.stack), *(self.inside or ()))
         stop = Stop(
             bare.reason, bare.moment, bare.site, bare.tensor, modules, source, frame, bare.hits, bare.breakpoint

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import linecache
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.frames import display_path, rank_of
 from tensonde.adapters.torch.trace import module_of
 from tensonde.model.site import SourceLine
+from tensonde.program.frames import owner_of
+from tensonde.program.lines import source_line
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -63,7 +63,7 @@ class Entry:
         self.place: Place | None = None
         fallback: FrameType | None = None
         while frame is not None:
-            rank = rank_of(frame.f_code)
+            rank = owner_of(frame.f_code)
             if rank == 2:
                 break
             if rank == 1 and fallback is None:
@@ -95,8 +95,7 @@ class Entry:
         if self.place is None:
             source = None
             if self.code is not None:
-                path = self.code.co_filename
-                source = SourceLine(display_path(path), self.line, linecache.getline(path, self.line).strip())
+                source = source_line(self.code.co_filename, self.line)
             owner = self.owner
             known = eager.entries.get(id(owner)) if owner is not None else None
             self.place = (source, known.name if known else "", type(owner).__name__ if owner is not None else "")

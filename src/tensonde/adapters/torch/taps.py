@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from tensonde.adapters.torch.entry import MOST_CALLS, Entry, Tap
-from tensonde.adapters.torch.frames import user_line
 from tensonde.adapters.torch.modes import unseen
 from tensonde.adapters.torch.tensors import dtype_name, is_dense, is_plain, shape_of
 from tensonde.model.site import Kind, Role
+from tensonde.program.frames import user_line
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.arguments import named
-from tensonde.adapters.torch.frames import is_user, line_of, rank_of
 from tensonde.adapters.torch.measure import Measure, nonfinite
 from tensonde.adapters.torch.modes import look, look_away, unseen
 from tensonde.adapters.torch.outside import makers
@@ -29,6 +28,7 @@ from tensonde.adapters.torch.weights import Weights
 from tensonde.model.moment import Phase
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import CallRecord, OpRecord, TensorFact, Trace
+from tensonde.program.frames import frame_line, is_user, owner_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -218,14 +218,14 @@ class Tracer:
             if code is self.boundary:
                 outside = self.outside
                 break
-            rank = rank_of(code)
+            rank = owner_of(code)
             if rank == 2:
                 found = walk
                 break
             if rank == 1 and found is None:
                 found = walk
             walk = walk.f_back
-        source = line_of(found) if found is not None else outside[0] if outside else None
+        source = frame_line(found) if found is not None else outside[0] if outside else None
         if outside is not None and found is not None and not is_user(found.f_code) and outside[0] is not None:
             source = outside[0]
         if entry is not None:

@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from tensonde.adapters.torch.facts.origins import KNOWN
-from tensonde.adapters.torch.frames import is_user
+from tensonde.program.frames import is_user
 
 DEEPEST = 4
 HELD_AS = ("_orig_mod", "module", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")

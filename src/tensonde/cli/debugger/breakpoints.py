@@ -9,8 +9,8 @@ from tensonde.cli.debugger.known import warn_if_unknown
 from tensonde.cli.debugger.places import parse_place
 from tensonde.cli.debugger.table import Command
 from tensonde.errors import UsageError
-from tensonde.model.paths import display_path
 from tensonde.model.stop import Breakpoint
+from tensonde.program.lines import display_path
 
 _IF = re.compile(r"\s+if\s+")
 

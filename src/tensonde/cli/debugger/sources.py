@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import linecache
-import os
 from types import FrameType
 
-import tensonde
 from tensonde.cli.debugger.terminal import Piece
-from tensonde.model.paths import is_library
-
-_OURS = os.path.dirname(os.path.abspath(tensonde.__file__)) + os.sep
+from tensonde.program.frames import USER, owner_of_file
 
 
 def is_user_file(path: str) -> bool:
     if path.startswith("<"):  # made by exec, of which only a notebook's cells have source
         return not path.startswith("<frozen") and bool(linecache.getlines(path))
-    return not os.path.abspath(path).startswith(_OURS) and not is_library(path)
+    return owner_of_file(path) == USER
 
 
 def user_frames(frame: FrameType | None) -> list[FrameType]:

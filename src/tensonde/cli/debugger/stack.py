@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import os
 
 from tensonde.cli.debugger.context import Context
@@ -14,7 +13,7 @@ from tensonde.cli.debugger.sources import excerpt, user_frames
 from tensonde.cli.debugger.table import Command
 from tensonde.cli.debugger.terminal import Piece
 from tensonde.errors import UsageError
-from tensonde.model.paths import display_path
+from tensonde.program.lines import code_at, display_path
 
 AROUND = 5
 
@@ -41,7 +40,7 @@ def where(context: Context, argument: str) -> None:
     terminal.text("Python stack, innermost first")
     rows: list[list[Piece]] = []
     for k, frame in enumerate(frames):
-        code = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        code = code_at(frame.f_code.co_filename, frame.f_lineno)
         mark: Piece = ("→", "title") if k == 0 else " "
         place = f"{display_path(frame.f_code.co_filename)}:{frame.f_lineno}"
         rows.append([mark, (place, "dim"), f"in {frame.f_code.co_name}", (code, "code")])

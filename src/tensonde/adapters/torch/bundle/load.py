@@ -14,7 +14,7 @@ from tensonde.adapters.torch.bundle.tree import Decoder
 from tensonde.adapters.torch.reenact import Losses
 from tensonde.adapters.torch.taped import Entry, Place, Slot
 from tensonde.errors import RecordingError
-from tensonde.model.site import SourceLine
+from tensonde.program.lines import from_json
 
 
 def tape_of(document: Mapping[str, Any], contents: Contents, roots: Found) -> tuple[list[Entry], Losses]:
@@ -68,5 +68,4 @@ def _entry(call: Mapping[str, Any], decoder: Decoder) -> Entry:
 
 def _place(call: Mapping[str, Any]) -> Place:
     source, (owner, kind) = call["source"], call["owner"]
-    line = SourceLine(str(source["file"]), int(source["line"]), str(source["code"])) if source else None
-    return line, str(owner), str(kind)
+    return from_json(source), str(owner), str(kind)

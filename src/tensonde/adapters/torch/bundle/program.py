@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from tensonde.adapters.torch.frames import is_user
-from tensonde.model.paths import working_directory
+from tensonde.program.frames import is_user
+from tensonde.program.lines import working_directory
 
 MOST_FILES = 500
 _VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "CUBLAS_WORKSPACE_CONFIG")  # fmt: skip

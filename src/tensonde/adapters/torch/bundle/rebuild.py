@@ -19,8 +19,8 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from tensonde.adapters.torch.bundle.roots import class_name, differs
-from tensonde.adapters.torch.frames import foreign_frames
 from tensonde.adapters.torch.naming import bindings, name_root
+from tensonde.program.frames import foreign_frames
 
 Found = dict[str, nn.Module]
 

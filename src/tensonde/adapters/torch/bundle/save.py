@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +22,7 @@ from tensonde.adapters.torch.tapedmemory import in_place
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.diagnose.path import backward_origin, forward_origin
 from tensonde.model.trace import OpRecord, Trace
+from tensonde.program.lines import to_json
 from tensonde.version import __version__
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _call(eager: Eager, encoder: Encoder, entry: Entry) -> dict[str, Any]:
         "grad": entry.grad,
         "autocast": [[device, str(dtype).removeprefix("torch.")] for device, dtype in entry.autocast],
         "buffers": [[encoder.encode(buffer), encoder.tensors.value(content)] for buffer, content in entry.buffers],
-        "source": asdict(source) if source is not None else None,
+        "source": to_json(source),
         "owner": [owner, kind],
     }
 
@@ -208,7 +208,7 @@ def failure(trace: Trace) -> dict[str, Any] | None:
 
 
 def _op(op: OpRecord, phase: str) -> dict[str, Any]:
-    return {"op": op.op, "site": op.site, "phase": phase, "source": asdict(op.source) if op.source else None}
+    return {"op": op.op, "site": op.site, "phase": phase, "source": to_json(op.source)}
 
 
 def _size(count: int) -> str:

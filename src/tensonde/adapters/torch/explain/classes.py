@@ -8,17 +8,18 @@ from typing import Any, TypeGuard
 
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.explain import program
-from tensonde.adapters.torch.explain.expression import evaluate, plain
-from tensonde.adapters.torch.explain.making import made
-from tensonde.adapters.torch.explain.standing import Stand, failing_call, stand_at
-from tensonde.adapters.torch.explain.traceback import Failure, Place, as_json
+from tensonde.adapters.torch.explain.traceback import Failure
+from tensonde.program import syntax
+from tensonde.program.lines import line_at
+from tensonde.program.origin import made
+from tensonde.program.standing import Stand, failing_call, stand_at
+from tensonde.program.values import FrameState, evaluate, plain
 
 
 def class_called(failure: Failure) -> dict[str, Any] | None:
     """The class of modules that was called with tensors; the line that gave it a name, or the call itself."""
     for place in reversed(failure.user):
-        call, stand = failing_call(place), stand_at(place, failure)
+        call, stand = failing_call(place), stand_at(place, failure.user)
         if stand is None:
             continue
         kind = evaluate(call.func, place.frame) if call is not None else None
@@ -33,7 +34,7 @@ def class_called(failure: Failure) -> dict[str, Any] | None:
     return None
 
 
-def _uninstantiated(call: ast.Call, place: Place, failure: Failure) -> tuple[type, ast.Call] | None:
+def _uninstantiated(call: ast.Call, place: FrameState, failure: Failure) -> tuple[type, ast.Call] | None:
     """`model = Net` without brackets, then `model.parameters()`, which misses its `self`, or `model(x)`, of which the
     `__init__` knows nothing."""
     method = (
@@ -56,7 +57,7 @@ def _torchs(kind: Any) -> TypeGuard[type]:
     return isinstance(kind, type) and issubclass(kind, nn.Module) and kind.__module__.startswith("torch.nn.modules")
 
 
-def _given_tensors(place: Place, kind: type, failure: Failure) -> bool:
+def _given_tensors(place: FrameState, kind: type, failure: Failure) -> bool:
     """The frame of its `__init__`, which failed, holds a tensor."""
     inner = failure.places[failure.places.index(place) + 1 :]
     if not inner or inner[0].function != "__init__" or not isinstance(inner[0].frame.f_locals.get("self"), kind):
@@ -64,14 +65,14 @@ def _given_tensors(place: Place, kind: type, failure: Failure) -> bool:
     return any(isinstance(value, Tensor) for value in inner[0].frame.f_locals.values())
 
 
-def _made_before(place: Place, stand: Stand, failure: Failure) -> dict[str, Any] | None:
+def _made_before(place: FrameState, stand: Stand, failure: Failure) -> dict[str, Any] | None:
     """`loss = nn.MSELoss(output, target)` went well, and `loss.backward()` fails: a module of the failing line that the
     message says is none of what is wanted, made from something else than plain settings."""
     for node in ast.walk(place.expression or ast.Pass()):
         value = place.frame.f_locals.get(node.id) if isinstance(node, ast.Name) else None
         if not isinstance(node, ast.Name) or not isinstance(value, nn.Module):
             continue
-        bound = [b for b in program.bindings(stand.scope, node.id) if b.line < place.line and not b.path]
+        bound = [b for b in syntax.bindings(stand.scope, node.id) if b.line < place.line and not b.path]
         call = bound[-1].value if bound else None
         if not isinstance(call, ast.Call) or not re.search(rf"\b{type(value).__name__}\b", failure.message):
             continue
@@ -86,5 +87,5 @@ def _fact(kind: type, call: ast.Call, stand: Stand, line: int) -> dict[str, Any]
         isinstance(call.func, ast.Attribute | ast.Name) and ast.unparse(call.func).rpartition(".")[2] != kind.__name__
     )
     way = made(call.func, stand, line) if named else None
-    source = way.source if way is not None else as_json(program.source_line(stand.path, line))
+    source = way.source if way is not None else line_at(stand.path, line)
     return {"class": kind.__name__, "called": ast.unparse(call.func), "named": named, "line": source}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import Any
 
 from torch import Tensor
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader, Dataset, default_collate
 
-from tensonde.adapters.torch.birthplace import birthplace, loaders_of
-from tensonde.adapters.torch.explain import program
-from tensonde.adapters.torch.explain.definition import frames, source_file
-from tensonde.adapters.torch.explain.origin import item_line, unwrap
-from tensonde.adapters.torch.explain.traceback import Failure, as_json
-from tensonde.adapters.torch.frames import is_user
+from tensonde.adapters.torch.explain.definition import frames
+from tensonde.adapters.torch.explain.origin import unwrap
+from tensonde.adapters.torch.explain.traceback import Failure
+from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.program.classes import item_line, none_returned
+from tensonde.program.frames import is_user
+from tensonde.program.lines import line_at, line_of
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 
@@ -42,7 +42,7 @@ def _loader(name: str, loader: Any) -> dict[str, Any]:
         "batch_size": loader.batch_size,
         "drop_last": loader.drop_last,
         "workers": loader.num_workers,
-        "line": as_json(birthplace(loader)),
+        "line": line_of(KNOWN.made.anywhere(loader)),
     }
 
 
@@ -67,9 +67,13 @@ def uneven_items(failure: Failure) -> dict[str, Any] | None:
     held = unwrap(given)
     if held is not None:
         fact["dataset"] = type(held).__name__
-        fact["line"] = item_line(held, shapes[0] if shapes else None)
-        stacking = [birthplace(loader) for loader in loaders_of(given) if loader.collate_fn is default_collate]
-        fact["loader"] = as_json(stacking[0]) if len(set(stacking)) == 1 else None
+        fact["line"] = item_line(type(held), shapes[0] if shapes else None, Dataset)
+        stacking = [
+            KNOWN.made.anywhere(loader)
+            for loader in KNOWN.made
+            if getattr(loader, "dataset", None) is given and loader.collate_fn is default_collate
+        ]
+        fact["loader"] = line_of(stacking[0]) if len(set(stacking)) == 1 else None
     return fact
 
 
@@ -89,26 +93,8 @@ def missing_item(failure: Failure) -> dict[str, Any] | None:
     return {
         "dataset": type(held).__name__,
         "index": asked[where] if isinstance(asked, list) and isinstance(asked[where], int) else None,
-        "line": _none_line(type(held)),
+        "line": none_returned(type(held)),
     }
-
-
-def _none_line(kind: type) -> dict[str, Any] | None:
-    """The only `return None` (or bare `return`) of its `__getitem__`; where there is none, the last statement."""
-    path = source_file(kind)
-    owner = program.class_named(path, kind.__name__) if path else None
-    function = program.method(owner, "__getitem__") if owner is not None else None
-    if path is None or function is None:
-        return None
-    empty = [
-        node.lineno
-        for node in program.statements(function)
-        if isinstance(node, ast.Return)
-        and (node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None))
-    ]
-    if len(empty) > 1:
-        return None
-    return as_json(program.source_line(path, empty[0] if empty else function.body[-1].lineno))
 
 
 def worker_failure(failure: Failure) -> dict[str, Any] | None:
@@ -127,7 +113,7 @@ def worker_failure(failure: Failure) -> dict[str, Any] | None:
         "type": what[1] if what else None,
         "message": lines[-1],
         "function": function,
-        "line": as_json(program.source_line(path, line)),
+        "line": line_at(path, line),
     }
 
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from types import FrameType
 
 from torch import nn
 
-from tensonde.adapters.torch.explain import program
 from tensonde.adapters.torch.explain.traceback import Failure
-from tensonde.adapters.torch.frames import is_user
 from tensonde.model.site import SourceLine
-
-Made = tuple[str, ast.expr, int]
-"""File, expression, line."""
+from tensonde.program import syntax
+from tensonde.program.classes import Made, attribute_made
+from tensonde.program.lines import source_line
 
 
 def definition(module: nn.Module, failure: Failure) -> SourceLine | None:
     made = _made(module, failure, 0)
-    return None if made is None else program.source_line(made[0], made[2])
+    return None if made is None else source_line(made[0], made[2])
 
 
 def _made(module: nn.Module, failure: Failure, depth: int) -> Made | None:
@@ -32,7 +29,7 @@ def _made(module: nn.Module, failure: Failure, depth: int) -> Made | None:
                     return _in_parent(parent, name, failure, depth)
             for name, held in vars(parent).items():
                 if isinstance(held, list | tuple) and any(item is module for item in held):
-                    return attribute_line(type(parent), name)
+                    return attribute_made(type(parent), name)
     return _variable(module, failure)
 
 
@@ -52,7 +49,7 @@ def _in_parent(parent: nn.Module, name: str, failure: Failure, depth: int) -> Ma
     if isinstance(parent, nn.Sequential | nn.ModuleList | nn.ModuleDict):
         whole = _made(parent, failure, depth + 1)
         return None if whole is None else _element(whole, list(parent._modules).index(name), len(parent))
-    return attribute_line(type(parent), name)
+    return attribute_made(type(parent), name)
 
 
 def _element(whole: Made, k: int, count: int) -> Made:
@@ -68,40 +65,15 @@ def _element(whole: Made, k: int, count: int) -> Made:
     return whole
 
 
-def attribute_line(kind: type, name: str) -> Made | None:
-    """Where a class of the user's sets an attribute."""
-    for base in kind.__mro__:
-        path = source_file(base)
-        owner = program.class_named(path, base.__name__) if path else None
-        if owner is not None and path is not None:
-            for found in program.attribute_set(owner, name):
-                return path, found.value, found.line
-    return None
-
-
-def source_file(kind: type) -> str | None:
-    """Where a class of the user's is written. Its methods know best: `__main__` is not always the script."""
-    if kind.__module__.partition(".")[0] in ("torch", "builtins"):
-        return None
-    for held in vars(kind).values():
-        function = (
-            inspect.unwrap(getattr(held, "__func__", held)) if callable(held) or hasattr(held, "__func__") else None
-        )
-        code = getattr(function, "__code__", None)
-        if code is not None and is_user(code):
-            return str(code.co_filename)
-    return None
-
-
 def _variable(module: nn.Module, failure: Failure) -> Made | None:
     for frame in frames(failure):
         for name, held in frame.f_locals.items():
             if held is module:
-                scope = program.scope_at(frame.f_code.co_filename, frame.f_lineno)
-                for found in program.bindings(scope, name) if scope is not None else ():
+                scope = syntax.scope_at(frame.f_code.co_filename, frame.f_lineno)
+                for found in syntax.bindings(scope, name) if scope is not None else ():
                     return frame.f_code.co_filename, found.value, found.line
         holder = frame.f_locals.get("self")
         for name, held in getattr(holder, "__dict__", {}).items():
             if held is module:
-                return attribute_line(type(holder), name)
+                return attribute_made(type(holder), name)
     return None

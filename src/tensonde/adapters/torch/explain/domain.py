@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.explain.expression import evaluate
-from tensonde.adapters.torch.explain.making import made
-from tensonde.adapters.torch.explain.standing import Stand, argument_at, failing_call, stand_at
-from tensonde.adapters.torch.explain.traceback import Failure, Place
+from tensonde.adapters.torch.explain.traceback import Failure
+from tensonde.program.origin import made
+from tensonde.program.standing import Stand, argument_at, failing_call, stand_at
+from tensonde.program.values import FrameState, evaluate
 
 _PARAMETER = re.compile(
     r"Expected parameter (\w+) .*? of distribution (\w+)\(.*constraint (.*?), but found invalid", re.S
@@ -33,7 +33,7 @@ def out_of_domain(failure: Failure) -> dict[str, Any] | None:
     return fact
 
 
-Found = tuple[str, Place, Stand, ast.expr, Any, str]
+Found = tuple[str, FrameState, Stand, ast.expr, Any, str]
 
 
 def _parameter(failure: Failure) -> Found | None:
@@ -43,7 +43,7 @@ def _parameter(failure: Failure) -> Found | None:
     if told is None or place is None:
         return None
     inner = failure.places[failure.places.index(place) + 1 :]
-    call, stand = failing_call(place), stand_at(place, failure)
+    call, stand = failing_call(place), stand_at(place, failure.user)
     if not inner or call is None or stand is None:
         return None
     code = inner[0].frame.f_code
@@ -57,7 +57,7 @@ def _op_argument(failure: Failure) -> Found | None:
     place = failure.last
     if place is None or not place.is_user:
         return None
-    call, stand = failing_call(place), stand_at(place, failure)
+    call, stand = failing_call(place), stand_at(place, failure.user)
     if call is None or stand is None or not isinstance(call.func, ast.Attribute | ast.Name):
         return None
     op = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id

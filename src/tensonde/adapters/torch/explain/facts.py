@@ -11,10 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.explain import program
 from tensonde.adapters.torch.explain.data import dataset_failure, loaders, missing_item, uneven_items, worker_failure
-from tensonde.adapters.torch.explain.definition import attribute_line, definition, roots
-from tensonde.adapters.torch.explain.expression import UNKNOWN, evaluate, op_of, operands, plain
+from tensonde.adapters.torch.explain.definition import definition, roots
 from tensonde.adapters.torch.explain.forward import forward_line
 from tensonde.adapters.torch.explain.graph import _frozen_by, differentiated, used_twice, without_gradient
 from tensonde.adapters.torch.explain.inplace import modified
@@ -29,7 +27,11 @@ from tensonde.adapters.torch.explain.origin import attribute_of_self, origin
 from tensonde.adapters.torch.explain.probes import MADE_ELSEWHERE
 from tensonde.adapters.torch.explain.shapes import batch_change
 from tensonde.adapters.torch.explain.stepping import stepping
-from tensonde.adapters.torch.explain.traceback import Failure, as_json, tensor_fact
+from tensonde.adapters.torch.explain.traceback import Failure, tensor_fact
+from tensonde.program import syntax
+from tensonde.program.classes import attribute_line
+from tensonde.program.lines import line_at, to_json
+from tensonde.program.values import UNKNOWN, evaluate, op_of, operands, plain
 
 _CONFIGURATION = (
     "in_features", "out_features", "in_channels", "out_channels", "kernel_size", "num_embeddings", "embedding_dim",
@@ -194,7 +196,7 @@ def modules(failure: Failure) -> list[dict[str, Any]]:
                 "name": call.name,
                 "type": type(call.module).__name__,
                 "configuration": configuration,
-                "made": as_json(line),
+                "made": to_json(line),
                 "inputs": given,
             }
         )
@@ -207,7 +209,7 @@ def frames(failure: Failure) -> list[dict[str, Any]]:
     for place in failure.user[-_MOST_FRAMES:]:
         held = {name: tensor_fact(value) for name, value in place.frame.f_locals.items() if isinstance(value, Tensor)}
         kept = dict(list(held.items())[:_MOST_TENSORS])
-        found.append({**(as_json(place.source) or {}), "function": place.function, "tensors": kept})
+        found.append({**(to_json(place.source) or {}), "function": place.function, "tensors": kept})
     return found
 
 
@@ -267,7 +269,7 @@ def _maker_of(output: Tensor, failure: Failure) -> dict[str, Any] | None:
                 return {
                     "module": failure.name_of(module),
                     "type": type(module).__name__,
-                    "line": as_json(definition(module, failure)),
+                    "line": to_json(definition(module, failure)),
                 }
     return None
 
@@ -304,8 +306,7 @@ def optimizer_arguments(failure: Failure, tensors: dict[str, Tensor]) -> dict[st
                 if name.startswith("_") or not isinstance(items, list | tuple):
                     continue
                 if any(isinstance(item, nn.Module) for item in items):
-                    made = attribute_line(type(module), name)
-                    line = None if made is None else as_json(program.source_line(made[0], made[2]))
+                    line = attribute_line(type(module), name)
                     found.append({"attribute": name, "owner": type(module).__name__, "line": line})
     owned = [p for root in roots(failure) for p in root.parameters()]
     fact: dict[str, Any] = {"hidden": found, "parameters": len(owned), "trainable": sum(p.requires_grad for p in owned)}
@@ -319,8 +320,7 @@ def reduction(failure: Failure, tensors: dict[str, Tensor]) -> dict[str, Any]:
     loss = differentiated(failure)
     fact: dict[str, Any] = {"shape": list(loss.shape) if loss is not None else None}
     for place in reversed(failure.user):
-        tree = program.parse(place.path)
-        for node in ast.walk(tree) if tree is not None else ():
+        for node in syntax.walk(place.path):
             if (
                 isinstance(node, ast.keyword)
                 and node.arg == "reduction"
@@ -329,7 +329,7 @@ def reduction(failure: Failure, tensors: dict[str, Tensor]) -> dict[str, Any]:
             ):
                 return {
                     **fact,
-                    "line": as_json(program.source_line(place.path, node.value.lineno)),
+                    "line": line_at(place.path, node.value.lineno),
                     "how": 'reduction="none"',
                 }
         where = origin(loss, failure) if loss is not None else None

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tensonde.adapters.torch.explain import program
 from tensonde.adapters.torch.explain.data import worker_files
-from tensonde.adapters.torch.explain.definition import source_file
-from tensonde.adapters.torch.explain.expression import evaluate
-from tensonde.adapters.torch.explain.making import made
 from tensonde.adapters.torch.explain.origin import unwrap
-from tensonde.adapters.torch.explain.standing import failing_call, stand_at
-from tensonde.adapters.torch.explain.traceback import Failure, as_json
+from tensonde.adapters.torch.explain.traceback import Failure
+from tensonde.program import syntax
+from tensonde.program.classes import source_file
+from tensonde.program.lines import line_at
+from tensonde.program.origin import made
+from tensonde.program.standing import failing_call, stand_at
+from tensonde.program.values import evaluate
 
 _FLIPS = ("flip", "fliplr", "flipud", "rot90")
 _COPIES = ("copy", "ascontiguousarray", "array", "astype")
@@ -30,7 +31,7 @@ def flipped(failure: Failure) -> dict[str, Any] | None:
 def _on_the_way(failure: Failure) -> dict[str, Any] | None:
     place = failure.last
     call = failing_call(place) if place is not None and place.is_user else None
-    stand = stand_at(place, failure) if place is not None else None
+    stand = stand_at(place, failure.user) if place is not None else None
     if call is None or stand is None or place is None:
         return None
     for node in [*call.args, *(keyword.value for keyword in call.keywords)]:
@@ -66,11 +67,11 @@ def _only_one(failure: Failure) -> dict[str, Any] | None:
     found = {
         (path, line)
         for path in paths
-        for function in ast.walk(program.parse(path) or ast.Pass())
+        for function in syntax.walk(path)
         if isinstance(function, ast.Lambda) or (isinstance(function, ast.FunctionDef) and function.name != "__init__")
         for line in _uncopied(function)
     }
-    return {"line": as_json(program.source_line(*found.pop()))} if len(found) == 1 else None
+    return {"line": line_at(*found.pop())} if len(found) == 1 else None
 
 
 def _uncopied(node: ast.AST | None) -> Iterator[int]:

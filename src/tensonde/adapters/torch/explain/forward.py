@@ -6,10 +6,11 @@ import ast
 import re
 from typing import Any
 
-from tensonde.adapters.torch.explain import program
 from tensonde.adapters.torch.explain.rerun import rerun
 from tensonde.adapters.torch.explain.roots import root_call
-from tensonde.adapters.torch.explain.traceback import Failure, as_json
+from tensonde.adapters.torch.explain.traceback import Failure
+from tensonde.program import syntax
+from tensonde.program.lines import line_at, to_json
 
 
 def forward_line(failure: Failure) -> dict[str, Any] | None:
@@ -31,16 +32,14 @@ def forward_line(failure: Failure) -> dict[str, Any] | None:
     lines = {(op.line.file, op.line.line) for op in found if op.line is not None}
     op = found[-1]
     module = failure.name_of(op.module) if op.module is not None else None
-    return {"op": op.name, "line": as_json(op.line), "module": module, "only": len(lines) == 1}
+    return {"op": op.name, "line": to_json(op.line), "module": module, "only": len(lines) == 1}
 
 
 def _own_function(failure: Failure, path: str, line: int) -> dict[str, Any] | None:
-    tree = program.parse(path)
-    for owner in ast.walk(tree) if tree is not None else ():
+    for owner in syntax.walk(path):
         if isinstance(owner, ast.ClassDef) and owner.lineno <= line <= (owner.end_lineno or 0):
             for file in dict.fromkeys([path, *(place.path for place in failure.user)]):
-                whole = program.parse(file)
-                for node in ast.walk(whole) if whole is not None else ():
+                for node in syntax.walk(file):
                     if (
                         isinstance(node, ast.Attribute)
                         and node.attr == "apply"
@@ -48,7 +47,7 @@ def _own_function(failure: Failure, path: str, line: int) -> dict[str, Any] | No
                     ):
                         return {
                             "op": owner.name,
-                            "line": as_json(program.source_line(file, node.lineno)),
+                            "line": line_at(file, node.lineno),
                             "only": True,
                             "own": True,
                         }

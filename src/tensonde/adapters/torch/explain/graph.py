@@ -10,14 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.explain import program
-from tensonde.adapters.torch.explain.definition import attribute_line, roots, source_file
-from tensonde.adapters.torch.explain.expression import evaluate
+from tensonde.adapters.torch.explain.definition import roots
 from tensonde.adapters.torch.explain.origin import origin
 from tensonde.adapters.torch.explain.rerun import rerun
 from tensonde.adapters.torch.explain.roots import root_call
-from tensonde.adapters.torch.explain.traceback import Failure, Place, as_json
+from tensonde.adapters.torch.explain.traceback import Failure
 from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.program import syntax
+from tensonde.program.classes import attribute_line, source_file, user_class
+from tensonde.program.lines import line_at, to_json
+from tensonde.program.values import FrameState, evaluate
 
 MOST_NODES = 200_000
 
@@ -95,12 +97,11 @@ def _files(failure: Failure) -> list[str]:
 def _frozen_by(failure: Failure) -> dict[str, Any]:
     """The line that switches the gradients off, and what its filter by name matches."""
     for path in _files(failure):
-        tree = program.parse(path)
-        for node in ast.walk(tree) if tree is not None else ():
+        for node in syntax.walk(path):
             match node:
                 case ast.Assign(targets=[ast.Attribute(attr="requires_grad")], value=value) if not _is_true(value):
                     return {
-                        "line": as_json(program.source_line(path, node.lineno)),
+                        "line": line_at(path, node.lineno),
                         "how": "requires_grad",
                         **_filter(value, failure),
                     }
@@ -108,7 +109,7 @@ def _frozen_by(failure: Failure) -> dict[str, Any]:
                     values = [*args, *(keyword.value for keyword in keywords)]
                     if values and not _is_true(values[0]):
                         return {
-                            "line": as_json(program.source_line(path, node.lineno)),
+                            "line": line_at(path, node.lineno),
                             "how": "requires_grad",
                             **_filter(values[0], failure),
                         }
@@ -140,13 +141,13 @@ _OFF = ("no_grad", "inference_mode")
 def _no_grad_block(failure: Failure) -> dict[str, Any] | None:
     """A `with torch.no_grad():` (or decorator, or set_grad_enabled(False)) around the call of the root."""
     for place in reversed(failure.user):
-        scope = program.scope_at(place.path, place.line)
+        scope = syntax.scope_at(place.path, place.line)
         if scope is None:
             continue
         for decorator in getattr(scope, "decorator_list", ()):
             if _switches_off(decorator):
-                return {"line": as_json(program.source_line(place.path, decorator.lineno)), "how": "no_grad"}
-        for node in program.statements(scope):
+                return {"line": line_at(place.path, decorator.lineno), "how": "no_grad"}
+        for node in syntax.statements(scope):
             if (
                 isinstance(node, ast.With)
                 and node.lineno <= place.line
@@ -156,16 +157,15 @@ def _no_grad_block(failure: Failure) -> dict[str, Any] | None:
                 if any(
                     isinstance(evaluate(inner.func, place.frame), nn.Module) for inner in inside
                 ) and _feeds_backward(node, scope, place):
-                    return {"line": as_json(program.source_line(place.path, node.lineno)), "how": "no_grad"}
+                    return {"line": line_at(place.path, node.lineno), "how": "no_grad"}
         if not torch.is_grad_enabled():
-            tree = program.parse(place.path)
-            for call in ast.walk(tree) if tree is not None else ():
+            for call in syntax.walk(place.path):
                 if (
                     isinstance(call, ast.Call)
                     and isinstance(call.func, ast.Attribute)
                     and call.func.attr == "set_grad_enabled"
                 ):
-                    return {"line": as_json(program.source_line(place.path, call.lineno)), "how": "no_grad"}
+                    return {"line": line_at(place.path, call.lineno), "how": "no_grad"}
     return None
 
 
@@ -182,7 +182,7 @@ def _switches_off(node: ast.expr) -> bool:
     return name in _OFF
 
 
-def _feeds_backward(block: ast.With, scope: ast.AST, place: Place) -> bool:
+def _feeds_backward(block: ast.With, scope: ast.AST, place: FrameState) -> bool:
     """What is differentiated is computed in the block, or from a name that the block binds."""
     bound = {
         target.id
@@ -198,7 +198,7 @@ def _feeds_backward(block: ast.With, scope: ast.AST, place: Place) -> bool:
         wanted |= {
             inner.id
             for name in list(wanted)
-            for binding in program.bindings(scope, name)
+            for binding in syntax.bindings(scope, name)
             if not binding.loop
             for inner in ast.walk(binding.value)
             if isinstance(inner, ast.Name)
@@ -208,7 +208,7 @@ def _feeds_backward(block: ast.With, scope: ast.AST, place: Place) -> bool:
 
 def _statement_at(scope: ast.AST, line: int) -> ast.stmt | None:
     best = None
-    for node in program.statements(scope):
+    for node in syntax.statements(scope):
         if node.lineno <= line <= (node.end_lineno or 0):
             best = node
     return best
@@ -226,7 +226,7 @@ def _cut_in_forward(failure: Failure) -> dict[str, Any] | None:
     for op in reversed(run.ops):
         if any(tensor.requires_grad for tensor in op.inputs) and not any(tensor.requires_grad for tensor in op.outputs):
             return {
-                "line": as_json(op.line),
+                "line": to_json(op.line),
                 "how": op.name,
                 "module": failure.name_of(op.module) if op.module is not None else None,
                 "rerun": True,
@@ -254,14 +254,14 @@ _CUTS = (
 def _cut_in_frame(failure: Failure) -> dict[str, Any] | None:
     """The assignment that reads tensors with a gradient and gives one without."""
     for place in reversed(failure.user):
-        scope = program.scope_at(place.path, place.line)
+        scope = syntax.scope_at(place.path, place.line)
         loss = differentiated(failure)
         names = [name for name, held in place.frame.f_locals.items() if held is loss]
         waiting, seen = [*names], set(names)
         while waiting:
             name = waiting.pop(0)
             for binding in reversed(
-                [b for b in (program.bindings(scope, name) if scope is not None else ()) if b.line < place.line]
+                [b for b in (syntax.bindings(scope, name) if scope is not None else ()) if b.line < place.line]
             ):
                 read = [inner.id for inner in ast.walk(binding.value) if isinstance(inner, ast.Name)]
                 held = [place.frame.f_locals.get(other) for other in read]
@@ -279,7 +279,7 @@ def _cut_in_frame(failure: Failure) -> dict[str, Any] | None:
                     and not isinstance(inner, ast.Constant)
                 ]
                 if live or calls or cut:
-                    line = as_json(program.source_line(place.path, binding.line))
+                    line = line_at(place.path, binding.line)
                     return {"line": line, "how": cut[0] if cut else "", "variable": name}
                 for other in read:
                     if other not in seen:
@@ -297,7 +297,7 @@ def used_twice(failure: Failure) -> dict[str, Any]:
     once."""
     loss = differentiated(failure)
     for place in reversed(failure.user):
-        scope = program.scope_at(place.path, place.line)
+        scope = syntax.scope_at(place.path, place.line)
         if scope is None or loss is None:
             continue
         found = _other_loss(loss, scope, place) or _carried(loss, scope, place)
@@ -311,7 +311,7 @@ def _reaches(loss: Tensor, value: Any) -> bool:
     return any(tensor.grad_fn in reachable for tensor in tensors_in(value) if tensor.grad_fn is not None)
 
 
-def _other_loss(loss: Tensor, scope: ast.AST, place: Place) -> dict[str, Any] | None:
+def _other_loss(loss: Tensor, scope: ast.AST, place: FrameState) -> dict[str, Any] | None:
     mine = {node for node in nodes([loss]) if not hasattr(node, "variable")}
     for node in ast.walk(scope):
         if (
@@ -330,14 +330,14 @@ def _other_loss(loss: Tensor, scope: ast.AST, place: Place) -> dict[str, Any] | 
             fact: dict[str, Any] = {
                 "kind": "loss",
                 "variable": ast.unparse(node.func.value),
-                "line": as_json(program.source_line(place.path, node.lineno)),
+                "line": line_at(place.path, node.lineno),
             }
             tie = _tie(shared, node, scope, place)
             return {**fact, **tie} if tie else fact
     return None
 
 
-def _tie(shared: set[Any], backward: ast.Call, scope: ast.AST, place: Place) -> dict[str, Any] | None:
+def _tie(shared: set[Any], backward: ast.Call, scope: ast.AST, place: FrameState) -> dict[str, Any] | None:
     """The newest variable that both losses were computed from, and the line that uses it for the first loss."""
     held = [
         (value.grad_fn._sequence_nr(), name)
@@ -345,26 +345,26 @@ def _tie(shared: set[Any], backward: ast.Call, scope: ast.AST, place: Place) -> 
         if isinstance(value, Tensor) and value.grad_fn is not None and value.grad_fn in shared
     ]
     for _, name in sorted(held, reverse=True):
-        bound = [binding.line for binding in program.bindings(scope, name) if binding.line < backward.lineno]
+        bound = [binding.line for binding in syntax.bindings(scope, name) if binding.line < backward.lineno]
         uses = [
             node.lineno
-            for node in program.statements(scope)
+            for node in syntax.statements(scope)
             if bound
             and bound[-1] < node.lineno < backward.lineno
             and isinstance(node, ast.Assign | ast.Expr)
-            and program.reads(node, name)
+            and syntax.reads(node, name)
         ]
         if uses:
-            return {"tie": name, "tie_line": as_json(program.source_line(place.path, uses[0]))}
+            return {"tie": name, "tie_line": line_at(place.path, uses[0])}
     return None
 
 
-def _carried(loss: Tensor, scope: ast.AST, place: Place) -> dict[str, Any] | None:
+def _carried(loss: Tensor, scope: ast.AST, place: FrameState) -> dict[str, Any] | None:
     """A name that the loop reads before it binds it, or one that it never binds, and that holds a graph.
 
     A recurrent layer's state need not lead to the loss itself (its output does): what leads there is preferred.
     """
-    loop = program.loop_around(scope, place.line)
+    loop = syntax.loop_around(scope, place.line)
     if loop is None:
         return None
     names = {inner.id for inner in ast.walk(loop) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load)}
@@ -372,15 +372,15 @@ def _carried(loss: Tensor, scope: ast.AST, place: Place) -> dict[str, Any] | Non
     graphs = {name: value for name, value in held.items() if any(t.grad_fn is not None for t in tensors_in(value))}
     found: list[tuple[bool, dict[str, Any]]] = []
     for name, value in graphs.items():
-        inside = [b for b in program.bindings(loop, name) if not b.loop]
-        before = [b for b in program.bindings(scope, name) if b.line < loop.lineno]
-        if inside and before and (inside[0].augmented or program.reads(inside[0].value, name)):
+        inside = [b for b in syntax.bindings(loop, name) if not b.loop]
+        before = [b for b in syntax.bindings(scope, name) if b.line < loop.lineno]
+        if inside and before and (inside[0].augmented or syntax.reads(inside[0].value, name)):
             kind, line = "carried", inside[0].line
         elif not inside and before:
             kind, line = "outside", before[-1].line
         else:
             continue
-        fact = {"kind": kind, "variable": name, "line": as_json(program.source_line(place.path, line))}
+        fact = {"kind": kind, "variable": name, "line": line_at(place.path, line)}
         found.append((value is loss or _reaches(loss, value), fact))
     found.sort(key=lambda entry: not entry[0])
     return found[0][1] if found and (found[0][0] or found[0][1]["kind"] == "carried") else None
@@ -411,25 +411,23 @@ def _kept_by_module(loss: Tensor | None, failure: Failure) -> dict[str, Any] | N
 
 def _read_again(kind: type, name: str) -> bool:
     """The class reads `self.name` in the statement that sets it: `out, self.state = self.rnn(x, self.state)`."""
-    path = source_file(kind)
-    owner = program.class_named(path, kind.__name__) if path else None
+    owner = user_class(kind)
     return owner is not None and any(
         isinstance(inner, ast.Attribute) and inner.attr == name and isinstance(inner.ctx, ast.Load)
-        for binding in program.attribute_set(owner, name)
+        for binding in syntax.attribute_set(owner[1], name)
         for inner in ast.walk(binding.value)
     )
 
 
 def _set_in_forward(kind: type, name: str) -> dict[str, Any] | None:
     """The line outside of `__init__` that keeps something computed in the attribute."""
-    path = source_file(kind)
-    owner = program.class_named(path, kind.__name__) if path else None
-    if owner is not None and path is not None:
-        found = [b for b in program.attribute_set(owner, name) if not isinstance(b.value, ast.Constant)]
-        start = program.method(owner, "__init__")
+    found_class = user_class(kind)
+    if found_class is not None:
+        path, owner = found_class
+        found = [b for b in syntax.attribute_set(owner, name) if not isinstance(b.value, ast.Constant)]
+        start = syntax.method(owner, "__init__")
         last = (start.end_lineno or 0) if start is not None else 0
         computed = [b for b in found if not (start is not None and start.lineno <= b.line <= last)]
         if computed:
-            return as_json(program.source_line(path, computed[-1].line))
-    made = attribute_line(kind, name)
-    return None if made is None else as_json(program.source_line(made[0], made[2]))
+            return line_at(path, computed[-1].line)
+    return attribute_line(kind, name)

@@ -9,14 +9,15 @@ from typing import Any
 
 from torch import Tensor
 
-from tensonde.adapters.torch.explain import program
 from tensonde.adapters.torch.explain.definition import definition
-from tensonde.adapters.torch.explain.expression import evaluate
 from tensonde.adapters.torch.explain.graph import differentiated, nodes
 from tensonde.adapters.torch.explain.rerun import Op, rerun
 from tensonde.adapters.torch.explain.roots import root_call
-from tensonde.adapters.torch.explain.traceback import Failure, Place, as_json
+from tensonde.adapters.torch.explain.traceback import Failure
 from tensonde.adapters.torch.wrappers import optimizer_behind
+from tensonde.program import syntax
+from tensonde.program.lines import line_at, to_json
+from tensonde.program.values import FrameState, evaluate
 
 _MESSAGE = re.compile(
     r"\[torch\.\w+ \[(?P<shape>[\d, ]*)\]\]"
@@ -77,15 +78,15 @@ def _parameter(failure: Failure, shape: list[int] | None) -> dict[str, Any] | No
 def _loop_line(parameter: Tensor, failure: Failure) -> dict[str, Any] | None:
     """`p.clamp_(...)` of a loop over parameters, in the loop of the backward pass or in a function that is called there."""
     for place in reversed(failure.user):
-        scope = program.scope_at(place.path, place.line)
+        scope = syntax.scope_at(place.path, place.line)
         if scope is None:
             continue
         called = [
             (code.co_filename, inner)
-            for node in program.statements(scope)
+            for node in syntax.statements(scope)
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.lineno < place.line
             if (code := getattr(evaluate(node.value.func, place.frame), "__code__", None)) is not None
-            if (inner := program.scope_at(code.co_filename, code.co_firstlineno + 1)) is not None
+            if (inner := syntax.scope_at(code.co_filename, code.co_firstlineno + 1)) is not None
         ]
         for path, around in [(place.path, scope), *called]:
             for node, target, name in _changes(around):
@@ -94,11 +95,11 @@ def _loop_line(parameter: Tensor, failure: Failure) -> dict[str, Any] | None:
                 base = target.value if isinstance(target, ast.Attribute) and target.attr == "data" else target
                 if not isinstance(base, ast.Name):
                     continue
-                bound = [b for b in program.bindings(around, base.id) if b.loop]
+                bound = [b for b in syntax.bindings(around, base.id) if b.loop]
                 if bound and "parameters(" in ast.unparse(bound[-1].value):
                     return {
                         "changed_by": name,
-                        "line": as_json(program.source_line(path, node.lineno)),
+                        "line": line_at(path, node.lineno),
                         "variable": ast.unparse(target),
                     }
     return None
@@ -106,7 +107,7 @@ def _loop_line(parameter: Tensor, failure: Failure) -> dict[str, Any] | None:
 
 def _step_line(parameter: Tensor, failure: Failure) -> dict[str, Any] | None:
     for place in reversed(failure.user):
-        scope = program.scope_at(place.path, place.line)
+        scope = syntax.scope_at(place.path, place.line)
         for node in ast.walk(scope) if scope is not None else ():
             if (
                 isinstance(node, ast.Call)
@@ -119,7 +120,7 @@ def _step_line(parameter: Tensor, failure: Failure) -> dict[str, Any] | None:
                     held is parameter for group in optimizer.param_groups for held in group["params"]
                 ):
                     return {
-                        "line": as_json(program.source_line(place.path, node.lineno)),
+                        "line": line_at(place.path, node.lineno),
                         "optimizer": ast.unparse(node.func.value),
                     }
     return None
@@ -137,10 +138,10 @@ def _in_forward(failure: Failure) -> dict[str, Any] | None:
                     return {
                         **_built_in_place(failure, later),
                         "changed_by": later.name,
-                        "line": as_json(later.line),
+                        "line": to_json(later.line),
                         "module": _module(failure, later),
                         "needed_by": op.name,
-                        "needed_line": as_json(op.line),
+                        "needed_line": to_json(op.line),
                         "needed_module": _module(failure, op),
                     }
     return None
@@ -154,7 +155,7 @@ def _built_in_place(failure: Failure, op: Op) -> dict[str, Any]:
         or not type(op.module).__module__.startswith("torch.")
     ):
         return {}
-    return {"built": as_json(definition(op.module, failure))}
+    return {"built": to_json(definition(op.module, failure))}
 
 
 def _module(failure: Failure, op: Op) -> str | None:
@@ -176,14 +177,14 @@ def _in_frame(failure: Failure, shape: list[int] | None, version: int | None) ->
             if isinstance(held, Tensor) and (shape is None or (list(held.shape) == shape and held._version == version)):
                 return {
                     "changed_by": name,
-                    "line": as_json(program.source_line(place.path, node.lineno)),
+                    "line": line_at(place.path, node.lineno),
                     "variable": ast.unparse(target),
                 }
     return None
 
 
-def _statements(place: Place) -> Iterator[tuple[ast.stmt, ast.expr, str]]:
-    scope = program.scope_at(place.path, place.line)
+def _statements(place: FrameState) -> Iterator[tuple[ast.stmt, ast.expr, str]]:
+    scope = syntax.scope_at(place.path, place.line)
     for found in _changes(scope) if scope is not None else ():
         if found[0].lineno <= place.line:
             yield found
@@ -191,7 +192,7 @@ def _statements(place: Place) -> Iterator[tuple[ast.stmt, ast.expr, str]]:
 
 def _changes(scope: ast.AST) -> Iterator[tuple[ast.stmt, ast.expr, str]]:
     """Statements of a scope that change a tensor in place: the statement, what it changes, and by which op."""
-    for node in program.statements(scope):
+    for node in syntax.statements(scope):
         match node:
             case ast.AugAssign(target=ast.Subscript(value=target)) | ast.AugAssign(target=target):
                 yield node, target, f"{type(node.op).__name__.lower()}_"

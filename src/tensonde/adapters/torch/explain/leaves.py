@@ -11,11 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.explain.definition import definition, roots
-from tensonde.adapters.torch.explain.expression import operands
-from tensonde.adapters.torch.explain.holder import attribute_set, held_by, set_outside
-from tensonde.adapters.torch.explain.making import made
-from tensonde.adapters.torch.explain.standing import Stand, stand_at
-from tensonde.adapters.torch.explain.traceback import Failure, as_json, tensor_fact
+from tensonde.adapters.torch.explain.holder import held_by
+from tensonde.adapters.torch.explain.traceback import Failure, tensor_fact
+from tensonde.program.classes import last_set, set_anywhere
+from tensonde.program.lines import to_json
+from tensonde.program.origin import made
+from tensonde.program.standing import Stand, stand_at
+from tensonde.program.values import operands
 
 
 def non_leaf(failure: Failure) -> dict[str, Any] | None:
@@ -44,7 +46,7 @@ def overlapping(failure: Failure) -> dict[str, Any] | None:
         return None
     for name, tensor in operands(last.expression, last.frame).items():
         if isinstance(tensor, Tensor) and _shares(tensor):
-            stand = stand_at(last, failure)
+            stand = stand_at(last, failure.user)
             node = ast.parse(name, mode="eval").body
             way = made(node, stand, last.line, wanted=_expands) if stand is not None else None
             return {**tensor_fact(tensor), "name": name, "line": way.source if way is not None else None}
@@ -73,7 +75,7 @@ def _owner(tensor: Tensor, failure: Failure) -> dict[str, Any]:
                 if held is tensor:
                     path = failure.name_of(module)
                     way = made(ast.parse(f"owner.{name}", mode="eval").body, _beside(module), 0, wanted=_expands)
-                    line = way.source if way is not None else attribute_set(module, name)
+                    line = way.source if way is not None else last_set(type(module), name)
                     return {"name": f"{path}.{name}" if path else name, "module": path, "line": line}
     return held_by(tensor, failure) or {}
 
@@ -91,7 +93,9 @@ def copied(failure: Failure) -> dict[str, Any] | None:
         return None
     for name, held in vars(owner).items():
         if held is tensor or any(item is tensor for item in _items(held)):
-            line = attribute_set(owner, name, running=True) or set_outside(name, failure)
+            line = last_set(type(owner), name, running=True) or set_anywhere(
+                name, [place.path for place in failure.user]
+            )
             computed = any(
                 f"{name}_{part}" in owner._parameters for part in ("g", "orig")
             )  # weight_norm, spectral_norm
@@ -100,7 +104,7 @@ def copied(failure: Failure) -> dict[str, Any] | None:
                 "module": failure.name_of(owner),
                 "type": type(owner).__name__,
                 "attribute": name,
-                "line": line or (as_json(definition(owner, failure)) if computed else None),
+                "line": line or (to_json(definition(owner, failure)) if computed else None),
                 "op": type(tensor.grad_fn).__name__.removesuffix("Backward0"),
                 "computed": computed,
             }

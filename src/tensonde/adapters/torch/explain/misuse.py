@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.birthplace import birthplace
-from tensonde.adapters.torch.explain import program
-from tensonde.adapters.torch.explain.definition import definition, roots, source_file
-from tensonde.adapters.torch.explain.expression import evaluate
-from tensonde.adapters.torch.explain.traceback import Failure, Place, as_json
+from tensonde.adapters.torch.explain.definition import definition, roots
+from tensonde.adapters.torch.explain.traceback import Failure
+from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.program import syntax
+from tensonde.program.classes import source_file, user_method
+from tensonde.program.lines import line_at, line_of, to_json
+from tensonde.program.values import FrameState, evaluate
 
 
 def not_a_tensor(failure: Failure) -> dict[str, Any] | None:
@@ -27,8 +29,8 @@ def not_a_tensor(failure: Failure) -> dict[str, Any] | None:
             value = place.frame.f_locals.get(name, place.frame.f_globals.get(name, place))
             if type(value).__name__ != wanted or isinstance(value, Tensor | nn.Module):
                 continue
-            scope = program.scope_at(place.path, place.line)
-            bound = [b for b in (program.bindings(scope, name) if scope else ()) if b.line < place.line and not b.loop]
+            scope = syntax.scope_at(place.path, place.line)
+            bound = [b for b in (syntax.bindings(scope, name) if scope else ()) if b.line < place.line and not b.loop]
             if not bound:
                 continue
             made = bound[-1]
@@ -38,7 +40,7 @@ def not_a_tensor(failure: Failure) -> dict[str, Any] | None:
             fact: dict[str, Any] = {
                 "name": name,
                 "type": wanted,
-                "line": as_json(program.source_line(place.path, made.line)),
+                "line": line_at(place.path, made.line),
             }
             if isinstance(called, nn.Module):
                 fact |= {"module": failure.name_of(called), "module_type": type(called).__name__}
@@ -55,17 +57,16 @@ def plain_number(failure: Failure) -> dict[str, Any] | None:
     """Of a loss that is a plain number: the line that takes it out of the graph, in the loop or in the function (or
     module) that computes it."""
     for place in reversed(failure.user):
-        scope = program.scope_at(place.path, place.line)
+        scope = syntax.scope_at(place.path, place.line)
         for name in _names_at(place):
             value = place.frame.f_locals.get(name, place.frame.f_globals.get(name))
             if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
             for binding in reversed(
-                [b for b in (program.bindings(scope, name) if scope else ()) if b.line < place.line]
+                [b for b in (syntax.bindings(scope, name) if scope else ()) if b.line < place.line]
             ):
                 if _takes_number(binding.value):
-                    line = program.source_line(place.path, binding.line)
-                    return {"name": name, "type": type(value).__name__, "line": as_json(line)}
+                    return {"name": name, "type": type(value).__name__, "line": line_at(place.path, binding.line)}
                 called = evaluate(binding.value.func, place.frame) if isinstance(binding.value, ast.Call) else None
                 inside = _number_inside(called)
                 if inside is not None:
@@ -88,19 +89,19 @@ def _number_inside(called: Any) -> dict[str, Any] | None:
     if isinstance(called, nn.Module):
         found = _forward(called)
     elif (code := getattr(called, "__code__", None)) is not None:
-        scope = program.scope_at(code.co_filename, code.co_firstlineno + 1)
+        scope = syntax.scope_at(code.co_filename, code.co_firstlineno + 1)
         found = (code.co_filename, scope) if scope is not None else None
     if found is None:
         return None
     path, scope = found
     returned = {
         inner.id
-        for node in program.statements(scope)
+        for node in syntax.statements(scope)
         if isinstance(node, ast.Return) and node.value is not None
         for inner in ast.walk(node.value)
         if isinstance(inner, ast.Name)
     }
-    for node in program.statements(scope):
+    for node in syntax.statements(scope):
         given = node.value if isinstance(node, ast.Return | ast.Assign | ast.AugAssign) else None
         targets = (
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
@@ -109,16 +110,16 @@ def _number_inside(called: Any) -> dict[str, Any] | None:
             isinstance(part, ast.Name) and part.id in returned for target in targets for part in ast.walk(target)
         )
         if given is not None and ours and _takes_number(given):
-            return as_json(program.source_line(path, node.lineno))
+            return line_at(path, node.lineno)
     return None
 
 
-def _names_at(place: Place) -> list[str]:
+def _names_at(place: FrameState) -> list[str]:
     """Names that the statement on the line reads, in order."""
-    scope = program.scope_at(place.path, place.line)
+    scope = syntax.scope_at(place.path, place.line)
     inside = [
         node
-        for node in (program.statements(scope) if scope is not None else ())
+        for node in (syntax.statements(scope) if scope is not None else ())
         if node.lineno <= place.line <= (node.end_lineno or 0)
     ]
     smallest = min(inside, key=lambda node: (node.end_lineno or 0) - node.lineno, default=None)
@@ -130,16 +131,13 @@ def _names_at(place: Place) -> list[str]:
 def _forward_end(module: nn.Module) -> dict[str, Any] | None:
     """The last statement of a forward that returns nothing."""
     found = _forward(module)
-    if found is None or any(isinstance(node, ast.Return) and node.value for node in program.statements(found[1])):
+    if found is None or any(isinstance(node, ast.Return) and node.value for node in syntax.statements(found[1])):
         return None
-    return as_json(program.source_line(found[0], found[1].body[-1].lineno))
+    return line_at(found[0], found[1].body[-1].lineno)
 
 
 def _forward(module: nn.Module) -> tuple[str, ast.FunctionDef] | None:
-    path = source_file(type(module))
-    owner = program.class_named(path, type(module).__name__) if path else None
-    forward = program.method(owner, "forward") if owner is not None else None
-    return (path, forward) if path is not None and forward is not None else None
+    return user_method(type(module), "forward")
 
 
 def inference_block(failure: Failure) -> dict[str, Any] | None:
@@ -150,12 +148,11 @@ def inference_block(failure: Failure) -> dict[str, Any] | None:
     )
     found = []
     for path in paths:
-        tree = program.parse(path)
-        for node in ast.walk(tree) if tree is not None else ():
+        for node in syntax.walk(path):
             guards = [item.context_expr for item in node.items] if isinstance(node, ast.With) else []
             guards += node.decorator_list if isinstance(node, ast.FunctionDef) else []
             found += [(path, guard.lineno) for guard in guards if "inference_mode" in ast.unparse(guard)]
-    return {"line": as_json(program.source_line(*found[0]))} if len(found) == 1 else None
+    return {"line": line_at(*found[0])} if len(found) == 1 else None
 
 
 def optimizer_state(failure: Failure) -> dict[str, Any] | None:
@@ -165,7 +162,7 @@ def optimizer_state(failure: Failure) -> dict[str, Any] | None:
         optimizer, state = held.get("self"), held.get("state_dict")
         if isinstance(optimizer, torch.optim.Optimizer) and isinstance(state, dict):
             return {
-                "line": as_json(birthplace(optimizer)),
+                "line": line_of(KNOWN.made.anywhere(optimizer)),
                 "type": type(optimizer).__name__,
                 "groups": [len(group["params"]) for group in optimizer.param_groups[:16]],
                 "saved": [len(group["params"]) for group in state.get("param_groups", ())[:16]],
@@ -181,13 +178,13 @@ def raw_output(failure: Failure) -> dict[str, Any] | None:
         if isinstance(root, nn.Sequential) and len(root):
             last = root[-1]
             line = definition(last, failure)
-            return {"module": failure.name_of(last), "line": as_json(line)} if line else None
+            return {"module": failure.name_of(last), "line": to_json(line)} if line else None
         found = _forward(root)
         if found is not None:
-            given = [n.lineno for n in program.statements(found[1]) if isinstance(n, ast.Return) and n.value]
+            given = [n.lineno for n in syntax.statements(found[1]) if isinstance(n, ast.Return) and n.value]
             if given:
                 return {
                     "module": failure.name_of(root),
-                    "line": as_json(program.source_line(found[0], given[-1])),
+                    "line": line_at(found[0], given[-1]),
                 }
     return None

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
 from tensonde.adapters.torch import batches
-from tensonde.adapters.torch.explain import program
-from tensonde.adapters.torch.explain.definition import attribute_line, frames, source_file
-from tensonde.adapters.torch.explain.expression import UNKNOWN, evaluate
-from tensonde.adapters.torch.explain.traceback import Failure, Place, as_json
-from tensonde.adapters.torch.frames import is_user
+from tensonde.adapters.torch.explain.definition import frames
+from tensonde.adapters.torch.explain.traceback import Failure
+from tensonde.program import syntax
+from tensonde.program.classes import attribute_line, item_line, returned_line
+from tensonde.program.lines import line_at
+from tensonde.program.origin import argument_line, binding_before, variable_line
+from tensonde.program.values import UNKNOWN, FrameState, evaluate
 
 _DEPTH = 8
 _SAME = (
@@ -70,27 +72,15 @@ def _storage(tensor: Tensor) -> Any:
         return id(tensor)
 
 
-def from_name(name: str, place: Place, before: int, path: tuple[int, ...], depth: int) -> dict[str, Any] | None:
+def from_name(name: str, place: FrameState, before: int, path: tuple[int, ...], depth: int) -> dict[str, Any] | None:
     """The latest binding of the name that comes before the line (in a loop, any of the loop's)."""
-    frame = place.frame
-    scope = program.scope_at(place.path, place.line)
-    if scope is None or depth == 0:
-        return None
-    if name in frame.f_locals or name in frame.f_globals:
-        found = program.bindings(scope, name)
-        if not found and not isinstance(scope, ast.Module) and name not in frame.f_locals:
-            tree = program.parse(place.path)
-            found = program.bindings(tree, name) if tree is not None else []
-            before = 1 << 30
-    else:
-        found = []
-    earlier = [b for b in found if (b.line < before or (b.line == before and b.loop)) and not b.augmented]
-    if not earlier:
-        return None
-    return _from_binding(earlier[-1], place, path, depth - 1)
+    found = binding_before(name, place.frame, place.line, before) if depth else None
+    return None if found is None else _from_binding(found, place, path, depth - 1)
 
 
-def _from_binding(binding: program.Binding, place: Place, path: tuple[int, ...], depth: int) -> dict[str, Any] | None:
+def _from_binding(
+    binding: syntax.Binding, place: FrameState, path: tuple[int, ...], depth: int
+) -> dict[str, Any] | None:
     where = [*binding.path, *path]
     node: ast.expr = binding.value
     if binding.loop:
@@ -98,12 +88,14 @@ def _from_binding(binding: program.Binding, place: Place, path: tuple[int, ...],
         if loader is not None:
             value, skip = loader
             return _from_loader(value, where[skip:], place)
-        return {"kind": "variable", "line": as_json(program.source_line(place.path, binding.line))}
+        return {"kind": "variable", "line": line_at(place.path, binding.line)}
     return _from_expression(node, binding.line, place, where, depth)
 
 
-def _from_expression(node: ast.expr, line: int, place: Place, where: list[int], depth: int) -> dict[str, Any] | None:
-    here = {"kind": "variable", "line": as_json(program.source_line(place.path, line))}
+def _from_expression(
+    node: ast.expr, line: int, place: FrameState, where: list[int], depth: int
+) -> dict[str, Any] | None:
+    here = {"kind": "variable", "line": line_at(place.path, line)}
     match node:
         case ast.Tuple(elts=parts) if where and where[0] < len(parts):
             return _from_expression(parts[where[0]], line, place, where[1:], depth)
@@ -125,7 +117,7 @@ def _from_expression(node: ast.expr, line: int, place: Place, where: list[int], 
                 return {**here, "kind": "module", "module": called, "call": node, "frame": place.frame}
             if called is UNKNOWN and isinstance(func, ast.Attribute):  # a method of an object of the user's
                 called = getattr_static(_kind(func.value, place.frame), func.attr, None)
-            inside = _returned(called, where)
+            inside = returned_line(called, where)
             if inside is not None:
                 return {"kind": "variable", "line": inside}
     return here
@@ -135,17 +127,6 @@ def _kind(node: ast.expr, frame: FrameType) -> type:
     """The class of what an expression gives; of `Buffer()`, which is not made again for this, the one that is called."""
     made = evaluate(node.func, frame) if isinstance(node, ast.Call) else None
     return made if isinstance(made, type) else type(evaluate(node, frame))
-
-
-def _returned(called: Any, where: list[Any]) -> dict[str, Any] | None:
-    """The line of a function of the user's that makes this part of what it returns."""
-    code = getattr(called, "__code__", None)
-    if code is None or not is_user(code):
-        return None
-    scope = program.scope_at(code.co_filename, code.co_firstlineno + 1)
-    if not isinstance(scope, ast.FunctionDef) or scope.name != code.co_name:
-        return None
-    return _item(scope, where[0] if where else None, code.co_filename)
 
 
 def _iterated(node: ast.expr, frame: FrameType) -> tuple[Any, int] | None:
@@ -162,18 +143,22 @@ def _iterated(node: ast.expr, frame: FrameType) -> tuple[Any, int] | None:
             name = node.func.id if isinstance(node.func, ast.Name) else ""
             return inner[0], inner[1] + (name == "enumerate")
     if isinstance(node, ast.Name):  # `it = iter(loader)`
-        scope = program.scope_at(frame.f_code.co_filename, frame.f_lineno)
-        for binding in program.bindings(scope, node.id) if scope is not None else ():
+        scope = syntax.scope_at(frame.f_code.co_filename, frame.f_lineno)
+        for binding in syntax.bindings(scope, node.id) if scope is not None else ():
             if isinstance(binding.value, ast.Call) and not binding.loop:
                 return _iterated(binding.value, frame)
     return None
 
 
-def _from_loader(loader: Any, where: list[Any], place: Place) -> dict[str, Any]:
+def _from_loader(loader: Any, where: list[Any], place: FrameState) -> dict[str, Any]:
     part = where[0] if where else None
     if isinstance(loader, type):
         whole = issubclass(loader, TensorDataset)
-        line = _argument_line(part, place) if whole and isinstance(part, int) else kind_line(loader, part)
+        line = (
+            argument_line(place.path, "TensorDataset", part)
+            if whole and isinstance(part, int)
+            else item_line(loader, part, Dataset)
+        )
         return {"kind": "data", "dataset": loader.__name__, "part": part, "line": line}
     data = unwrap(loader.dataset)
     fact: dict[str, Any] = {
@@ -184,9 +169,11 @@ def _from_loader(loader: Any, where: list[Any], place: Place) -> dict[str, Any]:
     }
     if isinstance(data, TensorDataset) and where and isinstance(where[0], int) and where[0] < len(data.tensors):
         held = data.tensors[where[0]]
-        fact["line"] = _variable_line(held, place) or _argument_line(where[0], place)
+        fact["line"] = variable_line(held, place.frame, place.line) or argument_line(
+            place.path, "TensorDataset", where[0]
+        )
         return fact
-    line = item_line(data, where[0] if where else None)
+    line = item_line(type(data), where[0] if where else None, Dataset)
     if line is None and loader.collate_fn is not None and hasattr(loader.collate_fn, "__code__"):
         return fact
     fact["line"] = line
@@ -202,111 +189,11 @@ def unwrap(data: Any) -> Any:
     return data
 
 
-def item_line(data: Any, part: Any) -> dict[str, Any] | None:
-    """The line of `__getitem__` (or `__iter__`) that makes this part of an item."""
-    return kind_line(type(data), part)
-
-
-def _held_line(kind: type, node: ast.expr) -> dict[str, Any] | None:
-    """Of `self.y[i]`, which is handed out as it is held: where `self.y` got its values."""
-    match node:
-        case ast.Subscript(value=ast.Attribute(value=ast.Name(id="self"), attr=name)):
-            found = attribute_line(kind, name)
-            return as_json(program.source_line(found[0], found[2])) if found is not None else None
-    return None
-
-
-def kind_line(kind: type, part: Any) -> dict[str, Any] | None:
-    for name in ("__getitem__", "__iter__"):
-        for base in kind.__mro__:
-            if name in vars(base) and base is not Dataset:
-                path = source_file(base)
-                owner = program.class_named(path, base.__name__) if path else None
-                found = program.method(owner, name) if owner is not None else None
-                if found is not None and path is not None:
-                    given = _given(found, part)
-                    return (_held_line(kind, given) if given is not None else None) or _item(found, part, path)
-                break
-    return None
-
-
-def _given(function: ast.FunctionDef, part: Any) -> ast.expr | None:
-    """What a function returns (or yields) last, or this part of it."""
-    given = [
-        node.value for node in program.statements(function) if isinstance(node, ast.Return) and node.value is not None
-    ]
-    given += [
-        node.value.value
-        for node in program.statements(function)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield) and node.value.value is not None
-    ]
-    if not given:
-        return None
-    value = given[-1]
-    chosen: ast.expr = value
-    if isinstance(value, ast.Tuple) and isinstance(part, int) and part < len(value.elts):
-        chosen = value.elts[part]
-    elif isinstance(value, ast.Dict) and isinstance(part, str):
-        keys = {
-            key.value: item for key, item in zip(value.keys, value.values, strict=True) if isinstance(key, ast.Constant)
-        }
-        chosen = keys.get(part, value)
-    return chosen
-
-
-def _item(function: ast.FunctionDef, part: Any, path: str) -> dict[str, Any] | None:
-    chosen = _given(function, part)
-    if chosen is None:
-        return None
-    line = chosen.lineno
-    if isinstance(chosen, ast.Name):
-        bound = [b for b in program.bindings(function, chosen.id) if b.line <= line]
-        line = bound[-1].line if bound else line
-    return as_json(program.source_line(path, line))
-
-
-def _variable_line(held: Any, place: Place) -> dict[str, Any] | None:
-    """Where the variable that holds this very object was last given a value."""
-    tree = program.parse(place.path)
-    for scope, names in (
-        (program.scope_at(place.path, place.line), place.frame.f_locals),
-        (tree, place.frame.f_globals),
-    ):
-        for name, value in names.items():
-            if value is held and scope is not None:
-                found = [binding for binding in program.bindings(scope, name) if not binding.augmented]
-                if found:
-                    return as_json(program.source_line(place.path, found[-1].line))
-    return None
-
-
-def _argument_line(part: int, place: Place) -> dict[str, Any] | None:
-    """The line that makes an argument of the only `TensorDataset(x, y)` in the file."""
-    tree = program.parse(place.path)
-    calls = [
-        node
-        for node in (ast.walk(tree) if tree is not None else ())
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("TensorDataset") and part < len(node.args)
-    ]
-    if len(calls) != 1:
-        return None
-    given = calls[0].args[part]
-    scope = program.scope_at(place.path, calls[0].lineno)
-    if isinstance(given, ast.Name) and scope is not None:
-        bound = [
-            b for b in program.bindings(scope, given.id) if not b.loop and not b.augmented and b.line < calls[0].lineno
-        ]
-        if bound:
-            return as_json(program.source_line(place.path, bound[-1].line))
-    return as_json(program.source_line(place.path, given.lineno))
-
-
 def attribute_of_self(held: Any, failure: Failure) -> tuple[str, dict[str, Any] | None] | None:
     """A tensor that an object keeps as a plain attribute: its name and the line that sets it."""
     for frame in frames(failure):
         holder = frame.f_locals.get("self")
         for name, value in getattr(holder, "__dict__", {}).items():
             if value is held:
-                made = attribute_line(type(holder), name)
-                return name, None if made is None else as_json(program.source_line(made[0], made[2]))
+                return name, attribute_line(type(holder), name)
     return None

@@ -7,10 +7,11 @@ import inspect
 import re
 from typing import Any
 
-from tensonde.adapters.torch.explain import program
 from tensonde.adapters.torch.explain.graph import differentiated, nodes
-from tensonde.adapters.torch.explain.traceback import Failure, as_json
-from tensonde.adapters.torch.frames import is_user
+from tensonde.adapters.torch.explain.traceback import Failure
+from tensonde.program import syntax
+from tensonde.program.frames import is_user
+from tensonde.program.lines import line_at
 
 _WRONG = re.compile(
     r"unction (?P<name>\w+)Backward returned an (?:incorrect number of gradients|invalid gradient at index (?P<index>\d+))"
@@ -27,8 +28,8 @@ def own_gradient(failure: Failure) -> dict[str, Any] | None:
     code = getattr(inspect.unwrap(getattr(owner, "backward", None) or own_gradient), "__code__", None)
     if owner is None or code is None or not is_user(code):
         return None
-    scope = program.function_of(code)
-    returned = [n for n in program.statements(scope) if isinstance(n, ast.Return)] if scope is not None else []
+    scope = syntax.function_of(code)
+    returned = [n for n in syntax.statements(scope) if isinstance(n, ast.Return)] if scope is not None else []
     if not returned:
         return None
     index = int(told["index"]) if told["index"] else None
@@ -37,7 +38,7 @@ def own_gradient(failure: Failure) -> dict[str, Any] | None:
     part = value.elts[index] if whole and isinstance(value, ast.Tuple) and index is not None else value
     return {
         "function": owner.__name__,
-        "line": as_json(program.source_line(code.co_filename, (part or returned[-1]).lineno)),
+        "line": line_at(code.co_filename, (part or returned[-1]).lineno),
         "returns": ast.unparse(part) if part is not None else "nothing",
         "argument": _argument(owner, index),
         "applied": _applied(owner.__name__, code.co_filename, failure),
@@ -55,8 +56,7 @@ def _argument(owner: Any, index: int | None) -> str | None:
 def _applied(name: str, path: str, failure: Failure) -> dict[str, Any] | None:
     """The line that applies it: `Name.apply(...)`, or a call of what that was given to."""
     for file in dict.fromkeys([path, *(place.path for place in failure.user)]):
-        tree = program.parse(file)
-        every = list(ast.walk(tree)) if tree is not None else []
+        every = list(syntax.walk(file))
         called = [node for node in every if isinstance(node, ast.Call)]
         aliases = {
             ast.unparse(node.targets[0])
@@ -65,7 +65,7 @@ def _applied(name: str, path: str, failure: Failure) -> dict[str, Any] | None:
         }
         for call in called:
             if _is_apply(call.func, name) or ast.unparse(call.func) in aliases:
-                return as_json(program.source_line(file, call.lineno))
+                return line_at(file, call.lineno)
     return None
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from torch import Tensor
 
-from tensonde.adapters.torch.explain import program
-from tensonde.adapters.torch.explain.expression import evaluate
-from tensonde.adapters.torch.explain.making import made
-from tensonde.adapters.torch.explain.standing import failing_call, stand_at
-from tensonde.adapters.torch.explain.traceback import Failure, Place, as_json
+from tensonde.adapters.torch.explain.traceback import Failure
+from tensonde.program import syntax
+from tensonde.program.lines import line_at
+from tensonde.program.origin import made
+from tensonde.program.standing import failing_call, stand_at
+from tensonde.program.values import FrameState, evaluate
 
 _SIZES = re.compile(
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)|Expected size (\d+) but got size (\d+)"
@@ -33,10 +34,10 @@ def unpacked_short(failure: Failure) -> dict[str, Any] | None:
     return None
 
 
-def _in_frame(place: Place, short: int) -> dict[str, Any] | None:
+def _in_frame(place: FrameState, short: int) -> dict[str, Any] | None:
     """In the running function: the variable that holds the result tells its length."""
-    scope = program.scope_at(place.path, place.line)
-    for node in program.statements(scope) if scope is not None else ():
+    scope = syntax.scope_at(place.path, place.line)
+    for node in syntax.statements(scope) if scope is not None else ():
         if not isinstance(node, ast.Assign) or node.lineno > place.line or not _unpacks(node.value):
             continue
         target = node.targets[0]
@@ -44,13 +45,13 @@ def _in_frame(place: Place, short: int) -> dict[str, Any] | None:
         value = evaluate(name, place.frame)
         value = value[0] if isinstance(value, tuple) and value else value
         if isinstance(value, Tensor) and short == _length(value, node.value):
-            return as_json(program.source_line(place.path, node.lineno))
+            return line_at(place.path, node.lineno)
     return None
 
 
-def _behind(place: Place, failure: Failure, short: int) -> dict[str, Any] | None:
+def _behind(place: FrameState, failure: Failure, short: int) -> dict[str, Any] | None:
     """In a forward that has ended, on the way back from what the failing call was given."""
-    call, stand = failing_call(place), stand_at(place, failure)
+    call, stand = failing_call(place), stand_at(place, failure.user)
     if call is None or stand is None:
         return None
     given = [*call.args, *(keyword.value for keyword in call.keywords)]

@@ -9,9 +9,10 @@ from typing import Any
 
 from torch import nn
 
-from tensonde.adapters.torch.explain import program
-from tensonde.adapters.torch.explain.traceback import Failure, as_json
-from tensonde.adapters.torch.frames import is_user
+from tensonde.adapters.torch.explain.traceback import Failure
+from tensonde.program import syntax
+from tensonde.program.frames import is_user
+from tensonde.program.lines import line_at
 
 _DRAWS = ("random.", "np.random.", "numpy.random.")
 Function = tuple[Any, ast.FunctionDef, str]
@@ -34,7 +35,7 @@ def recomputed(failure: Failure) -> dict[str, Any] | None:
                         "module": failure.name_of(module) if module is not None else None,
                         "on": on,
                         "why": why,
-                        "line": as_json(program.source_line(path, line)),
+                        "line": line_at(path, line),
                     }
     return None
 
@@ -68,7 +69,7 @@ def _functions(held: Any, depth: int) -> Iterator[Function]:
 def _function(function: Any, module: nn.Module | None) -> Iterator[Function]:
     code = getattr(function, "__code__", None)
     if code is not None and is_user(code):
-        scope = program.function_of(code)
+        scope = syntax.function_of(code)
         if scope is not None:
             yield module, scope, code.co_filename
 

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from tensonde.adapters.torch.frames import line_of, user_frame
 from tensonde.adapters.torch.install import suspended
 from tensonde.adapters.torch.ops import op_name
 from tensonde.adapters.torch.restore.before import Before
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.undisturbed import restored, unheard
 from tensonde.model.site import SourceLine
+from tensonde.program.frames import frame_line, user_frame
 
 MOST_OPS = 20_000
 
@@ -62,7 +62,7 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]
         outputs = tensors_in(out)
         frame = sys._getframe(1)
         op = Op(
-            name, line_of(user_frame(frame)), _module(frame), inputs, outputs, shapes,
+            name, frame_line(user_frame(frame)), _module(frame), inputs, outputs, shapes,
             [tuple(tensor.shape) for tensor in outputs],
             outputs[0].grad_fn if outputs else None,
         )  # fmt: skip

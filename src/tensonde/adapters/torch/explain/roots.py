@@ -7,10 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.explain import program
-from tensonde.adapters.torch.explain.expression import UNKNOWN, evaluate
-from tensonde.adapters.torch.explain.traceback import Call, Failure, Place
+from tensonde.adapters.torch.explain.traceback import Call, Failure
 from tensonde.model.site import SourceLine
+from tensonde.program import syntax
+from tensonde.program.lines import source_line
+from tensonde.program.values import UNKNOWN, FrameState, evaluate
 
 
 def root_call(failure: Failure) -> tuple[Call, SourceLine | None] | None:
@@ -27,10 +28,10 @@ def root_call(failure: Failure) -> tuple[Call, SourceLine | None] | None:
     return None if latest is None else (Call(*latest, failure.name_of(latest[0])), None)
 
 
-def _calls(place: Place) -> list[tuple[Call, SourceLine]]:
-    scope = program.scope_at(place.path, place.line)
+def _calls(place: FrameState) -> list[tuple[Call, SourceLine]]:
+    scope = syntax.scope_at(place.path, place.line)
     found: list[tuple[Call, SourceLine]] = []
-    for statement in program.statements(scope) if scope is not None else ():
+    for statement in syntax.statements(scope) if scope is not None else ():
         if isinstance(
             statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.For | ast.While | ast.With | ast.If
         ):
@@ -41,11 +42,11 @@ def _calls(place: Place) -> list[tuple[Call, SourceLine]]:
             if isinstance(node, ast.Call):
                 made = as_call(node, place)
                 if made is not None:
-                    found.append((made, program.source_line(place.path, node.lineno)))
+                    found.append((made, source_line(place.path, node.lineno)))
     return found
 
 
-def as_call(node: ast.Call, place: Place) -> Call | None:
+def as_call(node: ast.Call, place: FrameState) -> Call | None:
     module = evaluate(node.func, place.frame)
     if not isinstance(module, nn.Module) or next(module.parameters(), None) is None:
         return None

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from tensonde.adapters.torch.explain.rerun import Op, rerun
 from tensonde.adapters.torch.explain.roots import root_call
-from tensonde.adapters.torch.explain.traceback import Failure, as_json
+from tensonde.adapters.torch.explain.traceback import Failure
 from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.program.lines import to_json
 
 
 def batch_change(failure: Failure) -> dict[str, Any] | None:
@@ -35,7 +36,7 @@ def batch_change(failure: Failure) -> dict[str, Any] | None:
         if taken and taken[0] != rows and op.out_shapes[0][:1] == (rows,):
             return {
                 "op": op.name,
-                "line": as_json(op.line),
+                "line": to_json(op.line),
                 "module": failure.name_of(op.module) if op.module is not None else None,
                 "from": list(taken),
                 "to": list(op.out_shapes[0]),

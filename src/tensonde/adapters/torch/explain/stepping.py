@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.birthplace import birthplace
-from tensonde.adapters.torch.explain.traceback import Failure, as_json, tensor_fact
+from tensonde.adapters.torch.explain.traceback import Failure, tensor_fact
 from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.program.lines import line_of
 
 
 def stepping(failure: Failure) -> dict[str, Any] | None:
@@ -32,7 +32,7 @@ def stepping(failure: Failure) -> dict[str, Any] | None:
     known = failure.eager.parameters.names.get(id(parameter))
     return {
         "type": type(optimizer).__name__,
-        "made": as_json(birthplace(optimizer)),
+        "made": line_of(KNOWN.made.anywhere(optimizer)),
         "loaded": KNOWN.restored.line(optimizer),
         "parameter": known[0] if known is not None else None,
         "value": tensor_fact(parameter),

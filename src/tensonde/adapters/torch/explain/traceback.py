@@ -2,53 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.eager import Eager
-from tensonde.adapters.torch.explain.expression import failing
-from tensonde.adapters.torch.explain.program import source_line
-from tensonde.adapters.torch.frames import is_ours, is_user
 from tensonde.adapters.torch.tensors import dtype_name
-from tensonde.model.site import SourceLine
+from tensonde.program.frames import is_ours
+from tensonde.program.values import FrameState
 
 _INTERNAL = re.compile(r"torch/(_\w+|library)(\.py|/)")
 """Python that implements ops: the op is what called it. (`_tensor.py` forwards methods.)"""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One entry of the traceback."""
-
-    frame: FrameType
-    line: int
-    lasti: int
-
-    @property
-    def path(self) -> str:
-        return self.frame.f_code.co_filename
-
-    @property
-    def function(self) -> str:
-        return self.frame.f_code.co_name
-
-    @property
-    def is_user(self) -> bool:
-        return is_user(self.frame.f_code)
-
-    @property
-    def source(self) -> SourceLine:
-        return source_line(self.path, self.line)
-
-    @property
-    def expression(self) -> ast.AST | None:
-        return failing(self.frame.f_code, self.lasti)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +43,10 @@ class Failure:
         self.calls = [call for place in self.places if (call := self._call(place)) is not None]
 
     @staticmethod
-    def places_of(trace: TracebackType | None) -> list[Place]:
+    def places_of(trace: TracebackType | None) -> list[FrameState]:
         return [place for place in _places(trace) if not is_ours(place.frame.f_code)]
 
-    def _call(self, place: Place) -> Call | None:
+    def _call(self, place: FrameState) -> Call | None:
         held = place.frame.f_locals
         module = held.get("self")
         if place.function != "_call_impl" or not isinstance(module, nn.Module):
@@ -96,7 +64,7 @@ class Failure:
         return type(module).__name__
 
     @property
-    def last(self) -> Place | None:
+    def last(self) -> FrameState | None:
         return self.places[-1] if self.places else None
 
     def inside(self, part: str) -> bool:
@@ -104,14 +72,10 @@ class Failure:
         return any(part in place.path for place in self.places)
 
 
-def _places(trace: TracebackType | None) -> Iterator[Place]:
+def _places(trace: TracebackType | None) -> Iterator[FrameState]:
     while trace is not None:
-        yield Place(trace.tb_frame, trace.tb_lineno, trace.tb_lasti)
+        yield FrameState(trace.tb_frame, trace.tb_lineno, trace.tb_lasti)
         trace = trace.tb_next
-
-
-def as_json(line: SourceLine | None) -> dict[str, Any] | None:
-    return None if line is None else {"file": line.file, "line": line.line, "code": line.code}
 
 
 def tensor_fact(tensor: Tensor) -> dict[str, Any]:

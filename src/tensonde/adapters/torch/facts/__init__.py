@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.facts import resumes, syntax
-from tensonde.adapters.torch.facts.alignment import apart
+from tensonde.adapters.torch.facts import resumes
 from tensonde.adapters.torch.facts.batches import Batches
 from tensonde.adapters.torch.facts.clipping import Clipping
 from tensonde.adapters.torch.facts.divisions import divisions
@@ -29,9 +28,9 @@ from tensonde.adapters.torch.facts.loaders import LOADERS
 from tensonde.adapters.torch.facts.loads import loaded_itself, unmatched
 from tensonde.adapters.torch.facts.modes import RootModes
 from tensonde.adapters.torch.facts.norms import Norms
-from tensonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.facts.probe import Probe, leaves
-from tensonde.adapters.torch.facts.rates import rates_set
+from tensonde.adapters.torch.facts.rates import rates
 from tensonde.adapters.torch.facts.refills import STEPS, refilled
 from tensonde.adapters.torch.facts.renewals import Renewals
 from tensonde.adapters.torch.facts.repeats import repeated
@@ -44,6 +43,11 @@ from tensonde.adapters.torch.facts.untouched import Untouched
 from tensonde.adapters.torch.modes import transforming, unnoticed
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.moment import Phase
+from tensonde.program import queries
+from tensonde.program.frames import user_place
+from tensonde.program.lines import line_at, line_of
+from tensonde.program.reordering import apart
+from tensonde.program.syntax import loop_around, parse
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -323,7 +327,7 @@ class Facts:
             "resumed": resumes.resumed(places),
             "careless_functions": careless(),
             "divisions": divisions(KNOWN.files()),
-            "rates_set": rates_set(KNOWN.files()),
+            "rates_set": rates(KNOWN.files()),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "made_in_forward": self.inside.made(),
@@ -342,8 +346,8 @@ class Facts:
             "without_backward": track.without_backward if track else 0,
             "closure": bool(track and track.closure),
             "had_gradients": bool(track and track.ever),
-            "step_line": line(track.step_place) if track else None,
-            "backward_line": line(track.backward_place) if track else None,
+            "step_line": line_of(track.step_place) if track else None,
+            "backward_line": line_of(track.backward_place) if track else None,
             "steps_after_loop": bool(track and _after_loop(track.backward_place, track.step_place)),
         }
 
@@ -353,28 +357,29 @@ def _made_line(place: Any) -> dict[str, Any] | None:
     if place is None:
         return None
     path = place[0].co_filename
-    name = syntax.backward_name(path, place[1])
-    number = syntax.assignment(path, name, before=place[1]) if name else None
-    return line_at(path, number) if number else line(place)
+    name = queries.backward_name(path, place[1])
+    number = queries.assignment(path, name, before=place[1]) if name else None
+    return line_at(path, number) if number else line_of(place)
 
 
 def _after_loop(backward: Any, step: Any) -> bool:
     """The step stands behind the loop that the backward pass is in, in the same code."""
     if backward is None or step is None or backward[0] is not step[0]:
         return False
-    loop = syntax.loop_around(backward[0].co_filename, backward[1])
-    return loop is not None and step[1] > loop[1]
+    tree = parse(backward[0].co_filename)
+    loop = loop_around(tree, backward[1]) if tree is not None else None
+    return loop is not None and step[1] > (loop.end_lineno or loop.lineno)
 
 
 def train_call() -> dict[str, Any] | None:
     """The only place of the program that calls `train()`."""
-    found = [line_at(path, number) for path in KNOWN.files() if (number := syntax.only_train_call(path)) is not None]
+    found = [line_at(path, number) for path in KNOWN.files() if (number := queries.only_train_call(path)) is not None]
     return found[0] if len(found) == 1 else None
 
 
 def freezes() -> dict[str, Any] | None:
     """The only place of the program that turns `requires_grad` off, as far as its files are known."""
-    found = [(path, number) for path in KNOWN.files() for number in syntax.freezes(path)]
+    found = [(path, number) for path in KNOWN.files() for number in queries.freezes(path)]
     return line_at(*found[0]) if len(found) == 1 else None
 
 

@@ -17,14 +17,16 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tensonde.adapters.torch import batches
 from tensonde.adapters.torch.batches import sample_place
-from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.making import shares, target_line
-from tensonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at, user_place
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.facts.samplers import weighted
 from tensonde.adapters.torch.facts.samples import shared
-from tensonde.adapters.torch.frames import is_user
 from tensonde.adapters.torch.tensors import dense_in, is_plain
 from tensonde.adapters.torch.vanishing import Ref
+from tensonde.program import queries
+from tensonde.program.classes import class_of
+from tensonde.program.frames import is_user, user_place
+from tensonde.program.lines import CodeLine, line_at, line_of
 
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
@@ -38,7 +40,7 @@ class Batches:
     def __init__(self) -> None:
         self.labels: list[tuple[int, int, int]] = []
         """Of each batch that was looked at: how many labels, how many of the most frequent class, which class."""
-        self.label_place: Place | None = None
+        self.label_place: CodeLine | None = None
         self.seen = 0
         self.sizes: dict[int, int] = {}
         self.inputs: list[dict[str, Any]] = []
@@ -170,7 +172,7 @@ class Batches:
         if self._first_print.setdefault(root, found) != found:
             tally[1] += 1
         if self.call_line is None:
-            self.call_line = line(user_place(sys._getframe(3)))
+            self.call_line = line_of(user_place(sys._getframe(3)))
 
     def _input(self, root: str, k: int, tensor: Tensor, step: int) -> None:
         if not tensor.numel():
@@ -198,7 +200,7 @@ class Batches:
     def facts(self) -> dict[str, Any]:
         return {
             "labels": self.labels,
-            "label_line": line(self.label_place),
+            "label_line": line_of(self.label_place),
             "target_line": self.target_line,
             "value_targets": self.values,
             "copies": {"looked_at": self.copies[0], "same": self.copies[1]},
@@ -301,8 +303,8 @@ def _data_line(loader: Any) -> dict[str, Any] | None:
     if place is None:
         return None
     path, number = place[0].co_filename, place[1]
-    name = syntax.first_argument(path, number, type(loader).__name__)
-    found = syntax.assignment(path, name, before=number) if name else None
+    name = queries.first_argument(path, number, type(loader).__name__)
+    found = queries.assignment(path, name, before=number) if name else None
     return line_at(path, found) if found else None
 
 
@@ -312,7 +314,7 @@ def _sample_line(dataset: Any) -> dict[str, Any] | None:
     if place is None:
         return None
     path, number = place
-    return line_at(path, syntax.first_statement(path, number) or number)
+    return line_at(path, queries.first_statement(path, number) or number)
 
 
 def _worker_init(loader: DataLoader[Any]) -> dict[str, Any] | None:
@@ -372,7 +374,7 @@ def _search(holder: Any, found: list[dict[str, Any]], depth: int, seen: set[int]
         value = getattr(module, name, None)
         if _is_generator(value):
             path = codes[0].co_filename
-            number = syntax.assignment(path, name)
+            number = queries.assignment(path, name)
             found.append(
                 {
                     "holder": kind.__module__,
@@ -391,10 +393,9 @@ def _is_generator(value: Any) -> bool:
 
 
 def _set_at(kind: type, name: str) -> dict[str, Any] | None:
-    try:
-        path = inspect.getsourcefile(kind)
-        lines, first = inspect.getsourcelines(kind)
-    except (OSError, TypeError):
+    found = class_of(kind)
+    if found is None:
         return None
-    number = syntax.attribute_assignment(path, name, first, first + len(lines)) if path else None
-    return line_at(path, number) if path and number else None
+    path, owner = found
+    number = queries.attribute_assignment(path, name, owner.lineno, owner.end_lineno or owner.lineno)
+    return line_at(path, number) if number else None

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from tensonde.adapters.torch.facts.origins import KNOWN, Place, line
+from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.program.lines import CodeLine, line_of
 
 LOOKED_AT = 100
 
@@ -21,10 +22,10 @@ class Clipping:
         self.limit: float | None = None
         self.kind = ""
         self.scale: float | None = None
-        self.place: Place | None = None
+        self.place: CodeLine | None = None
         self.scaled_steps = 0
         self.steps_with_scaler = 0
-        self.step_place: Place | None = None
+        self.step_place: CodeLine | None = None
         self.in_scaler = False
         self.scaled_losses = 0
         self._scaler: weakref.ref[Any] | None = None
@@ -47,7 +48,7 @@ class Clipping:
                 return None
         return float(scaler.get_scale()) if scaler._scale is None or scaler._scale.device.type == "cpu" else -1.0
 
-    def clipped(self, kind: str, limit: Any, total: Any, place: Place | None, *, backward_since_step: bool) -> None:
+    def clipped(self, kind: str, limit: Any, total: Any, place: CodeLine | None, *, backward_since_step: bool) -> None:
         self.calls += 1
         if self.calls > LOOKED_AT:
             return
@@ -62,7 +63,7 @@ class Clipping:
         if not backward_since_step:
             self.idle += 1
 
-    def optimizer_steps(self, place: Place | None) -> None:
+    def optimizer_steps(self, place: CodeLine | None) -> None:
         """An optimizer is about to step, not by its scaler."""
         if self._scaler is None or self.in_scaler or self.steps_with_scaler > LOOKED_AT:
             return
@@ -84,8 +85,8 @@ class Clipping:
             "scale": self.scale,
             "scaled_losses": self.scaled_losses,
             "without_backward": self.idle,
-            "line": line(self.place),
+            "line": line_of(self.place),
             "steps_on_scaled_gradients": self.scaled_steps,
-            "step_line": line(self.step_place),
+            "step_line": line_of(self.step_place),
             "scalers": [{"scale": s.get_scale(), "enabled": s.is_enabled()} for s in list(KNOWN.scalers)[:4]],
         }

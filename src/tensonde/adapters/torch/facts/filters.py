@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import ast
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.loads import renaming
-from tensonde.adapters.torch.facts.origins import Place, line, line_at
 from tensonde.adapters.torch.tensors import is_dense
+from tensonde.program.filters import choices_at, mapping_of
+from tensonde.program.lines import CodeLine, line_at, line_of
 
 MOST = 16
-_FILTERED: dict[Place, tuple[weakref.ref[nn.Module], dict[str, Any] | None]] = {}
+_FILTERED: dict[CodeLine, tuple[weakref.ref[nn.Module], dict[str, Any] | None]] = {}
 
 
-def noted(module: nn.Module, state: Mapping[str, Any], frame: FrameType | None, place: Place | None) -> None:
+def noted(module: nn.Module, state: Mapping[str, Any], frame: FrameType | None, place: CodeLine | None) -> None:
     """A state has been loaded from the user's line `place`, somewhere below `frame`."""
     told = any(fact is not None for _, fact in _FILTERED.values())
     if place is None or (not told and (place in _FILTERED or len(_FILTERED) >= MOST)):
@@ -53,11 +53,11 @@ def _same(given: Any, tensor: Tensor) -> bool:
 
 
 def _look(
-    own: dict[str, Tensor], state: Mapping[str, Any], filled: int, frame: FrameType, place: Place
+    own: dict[str, Tensor], state: Mapping[str, Any], filled: int, frame: FrameType, place: CodeLine
 ) -> dict[str, Any] | None:
     path = place[0].co_filename
-    for number, source in (*_inline(path, place[1]), *_named(path, place[1])):
-        given = _value(source, frame)
+    for number, source in choices_at(path, place[1]):
+        given = mapping_of(source, frame)
         tensors = {k: v.shape for k, v in given.items() if isinstance(v, Tensor)} if given is not None else {}
         gone = not state and (given is None or given is state)  # the name was given to what was left
         if not gone and (len(tensors) < 2 or 10 * filled > len(tensors)):
@@ -78,84 +78,6 @@ def _look(
     return None
 
 
-def _inline(path: str, number: int) -> Iterator[tuple[int, ast.expr]]:
-    """A choice that is made in the call of `load_state_dict` itself."""
-    parsed = syntax.tree(path)
-    for node in ast.walk(parsed) if parsed is not None else ():
-        if not isinstance(node, ast.Call) or not node.lineno <= number <= (node.end_lineno or node.lineno):
-            continue
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "load_state_dict" and node.args:
-            yield from _tested(node.args[0])
-
-
-def _named(path: str, number: int) -> Iterator[tuple[int, ast.expr]]:
-    for name in sorted(syntax.names_at(path, number)):
-        yield from chosen(path, name, number)
-
-
-def chosen(path: str, name: str, before: int) -> Iterator[tuple[int, ast.expr]]:
-    """Where the keys of `name` are chosen with an `in` test, last first, and the mapping that they are chosen from."""
-    parsed = syntax.tree(path)
-    nodes = [n for n in ast.walk(parsed) if getattr(n, "lineno", before + 1) <= before] if parsed is not None else []
-    for node in sorted(nodes, key=lambda n: -n.lineno):  # type: ignore[attr-defined]
-        if isinstance(node, ast.Assign) and any(_is(target, name) for target in node.targets):
-            yield from _tested(node.value)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "update":
-            if _is(node.func.value, name) and len(node.args) == 1:
-                given = node.args[0]
-                yield from chosen(path, given.id, node.lineno - 1) if isinstance(given, ast.Name) else _tested(given)
-        elif isinstance(node, ast.For) and (source := _items(node.iter)) is not None:
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.If) and _membership(inner.test) and _puts(inner, name):
-                    yield inner.lineno, source
-
-
-def _tested(node: ast.expr) -> Iterator[tuple[int, ast.expr]]:
-    """A comprehension over `items()` with an `in` test, inside of an expression."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.DictComp | ast.GeneratorExp | ast.ListComp) and len(inner.generators) == 1:
-            source = _items(inner.generators[0].iter)
-            if source is not None and any(_membership(test) for test in inner.generators[0].ifs):
-                yield inner.lineno, source
-
-
-def _items(node: ast.expr) -> ast.expr | None:
-    """`ckpt` of `ckpt.items()`."""
-    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "items"
-    return node.func.value if called else None  # type: ignore[attr-defined]
-
-
-def _membership(node: ast.expr) -> bool:
-    return any(
-        isinstance(part, ast.Compare) and any(isinstance(op, ast.In) for op in part.ops) for part in ast.walk(node)
-    )
-
-
-def _puts(node: ast.If, name: str) -> bool:
-    """`name[k] = v` inside."""
-    return any(
-        isinstance(target, ast.Subscript) and _is(target.value, name)
-        for part in ast.walk(node)
-        if isinstance(part, ast.Assign)
-        for target in part.targets
-    )
-
-
-def _is(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
-
-
-def _value(node: ast.expr, frame: FrameType) -> Mapping[str, Any] | None:
-    """What a name, or an entry of what it names, is; nothing of the user's is called."""
-    found: Any = None
-    if isinstance(node, ast.Name):
-        found = frame.f_locals.get(node.id, frame.f_globals.get(node.id))
-    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        held = _value(node.value, frame)
-        found = held.get(node.slice.value) if type(held) is dict else None
-    return found if isinstance(found, dict) else None
-
-
 def filtered() -> list[dict[str, Any]]:
     """As it stands in the facts."""
-    return [{**fact, "loaded_at": line(place)} for place, (_, fact) in _FILTERED.items() if fact is not None]
+    return [{**fact, "loaded_at": line_of(place)} for place, (_, fact) in _FILTERED.items() if fact is not None]

@@ -15,11 +15,11 @@ from typing import Any
 from torch import Tensor
 
 from tensonde.adapters.torch import batches
-from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.modes import evaluation_line
-from tensonde.adapters.torch.facts.origins import line_at
-from tensonde.adapters.torch.frames import is_user
 from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.program import queries
+from tensonde.program.frames import is_user
+from tensonde.program.lines import line_at
 
 Site = tuple[str, CodeType, int]
 """A root's name, and the user's line that calls it."""
@@ -168,7 +168,7 @@ class Graphs:
         code = frame.f_code
         path, first = code.co_filename, 1 if code.co_name == "<module>" else code.co_firstlineno
         last = max((number for *_, number in code.co_lines() if number), default=first)
-        for name, number in syntax.accumulations(path, first, last):
+        for name, number in queries.accumulations(path, first, last):
             if name in held:
                 self.holder = {"name": name, "function": code.co_name}
                 self.line = line_at(path, number)

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import KNOWN, line_at
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.tensors import dtype_name, is_plain, values_of
 from tensonde.adapters.torch.vanishing import IdRef, Ref
+from tensonde.program import queries
+from tensonde.program.lines import line_at
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -185,7 +186,7 @@ class Holdings:
         names = self.eager.parameters.names
         place = KNOWN.made.place(owner[1])
         path = place[0].co_filename if place else ""
-        number = syntax.data_assignment(path, owner[0].rpartition(".")[2], name.rpartition(".")[2]) if path else None
+        number = queries.data_assignment(path, owner[0].rpartition(".")[2], name.rpartition(".")[2]) if path else None
         return {
             "with": [names[other][0] for other in others if other in names],
             "line": line_at(path, number) if number else None,

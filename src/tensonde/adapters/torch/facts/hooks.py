@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from tensonde.adapters.torch.facts.origins import Place, line
+from tensonde.program.lines import CodeLine, line_of
 
 KINDS = (
     "register_forward_hook",
@@ -32,9 +32,9 @@ class Line:
 
 class Hooks:
     def __init__(self) -> None:
-        self.lines: dict[tuple[Place, str], Line] = {}
+        self.lines: dict[tuple[CodeLine, str], Line] = {}
 
-    def registered(self, kind: str, module: Any, handle: Any, step: int, place: Place | None) -> None:
+    def registered(self, kind: str, module: Any, handle: Any, step: int, place: CodeLine | None) -> None:
         if place is None or not hasattr(handle, "hooks_dict_ref"):
             return
         known = self.lines.get((place, kind))
@@ -63,7 +63,7 @@ class Hooks:
             found.append(
                 {
                     "kind": kind,
-                    "line": line(place),
+                    "line": line_of(place),
                     "registered": known.count,
                     "module": names.get(id(module)) or type(module).__name__,
                     "alive": len(steps),

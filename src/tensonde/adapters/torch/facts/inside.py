@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import line, line_at, user_place
 from tensonde.model.moment import Phase
+from tensonde.program import queries
+from tensonde.program.frames import user_place
+from tensonde.program.lines import line_at, line_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -37,10 +38,10 @@ class Inside:
                 break
             frame = frame.f_back  # type: ignore[assignment]
         if kind == "no_grad" and place is not None:
-            number = syntax.no_grad_line(place[0].co_filename, place[1])
+            number = queries.no_grad_line(place[0].co_filename, place[1])
         self.no_grad_calls[entry.name] = {
             "kind": kind,
-            "line": line_at(place[0].co_filename, number) if place is not None and number else line(place),
+            "line": line_at(place[0].co_filename, number) if place is not None and number else line_of(place),
         }
 
     def module_made(self, module: nn.Module, place: Any) -> None:
@@ -50,7 +51,7 @@ class Inside:
         parent = self.eager.stack[-1].name
         key = (parent, type(module).__name__, place[1])
         found = self._made.setdefault(
-            key, {"count": 0, "last_step": -1, "steps": 0, "line": line(place), "parameters": False}
+            key, {"count": 0, "last_step": -1, "steps": 0, "line": line_of(place), "parameters": False}
         )
         found["count"] += 1
         if found["last_step"] != self.eager.step:

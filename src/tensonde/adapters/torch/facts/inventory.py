@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.entry import Entry
-from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.defaults import unread
-from tensonde.adapters.torch.facts.origins import KNOWN, line, line_at
-from tensonde.adapters.torch.facts.own_steps import divisions
-from tensonde.adapters.torch.frames import rank_of
+from tensonde.adapters.torch.facts.divisions import divisions_of_step
+from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.program import queries
+from tensonde.program.frames import USER, owner_of
+from tensonde.program.lines import line_at, line_of
 
 MOST_MODULES = 2000
 
@@ -28,7 +29,7 @@ def optimizer_facts(optimizer: torch.optim.Optimizer, roots: Iterable[nn.Module]
         "source": KNOWN.made.line(optimizer),
         "groups": [_group(group) for group in optimizer.param_groups[:64]],
         "parameters": len(held),
-        "divisions": divisions(optimizer),
+        "divisions": divisions_of_step(optimizer),
         "unknown": [list(p.shape) for p in held if id(p) not in registered][:200],
         "unread": unread(optimizer),
     }
@@ -68,7 +69,7 @@ def module_facts(entries: Iterable[Entry], roots: Iterable[nn.Module]) -> dict[s
 def _installed(module: nn.Module) -> bool:
     """Whether what it computes is written in a library, torch's included."""
     code = getattr(getattr(type(module), "forward", None), "__code__", None)  # scripted modules have none
-    return code is not None and rank_of(code) < 2
+    return code is not None and owner_of(code) != USER
 
 
 def cast_line(module: nn.Module) -> dict[str, Any] | None:
@@ -77,11 +78,11 @@ def cast_line(module: nn.Module) -> dict[str, Any] | None:
     if place is None:
         return None
     path = place[0].co_filename
-    for name in sorted(syntax.names_at(path, place[1])):
-        number = syntax.assignment(path, name, before=place[1])
+    for name in sorted(queries.names_at(path, place[1])):
+        number = queries.assignment(path, name, before=place[1])
         if number is not None and "float" in line_at(path, number)["code"]:
             return line_at(path, number)
-    return line(place)
+    return line_of(place)
 
 
 def settings(module: nn.Module) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tensonde.adapters.torch.facts.batches import loader_facts
-from tensonde.adapters.torch.facts.origins import Place, line
 from tensonde.adapters.torch.facts.rewritten import Watched, own, watched
+from tensonde.program.lines import CodeLine, line_of
 
 MOST = 16
 
@@ -22,7 +22,7 @@ class Loaders:
         self._current: dict[str, Any] | None = None
         self._rewritten: dict[int, tuple[weakref.ref[Any], Watched | None]] = {}
 
-    def iterated(self, loader: Any, place_of: Callable[[], Place | None]) -> None:
+    def iterated(self, loader: Any, place_of: Callable[[], CodeLine | None]) -> None:
         known = self._known.get(id(loader))
         if known is not None and known[0]() is loader:
             self._current = known[1]
@@ -33,7 +33,7 @@ class Loaders:
             self._known[id(loader)] = (weakref.ref(loader), self._current)
         self._current["passes"] += 1
         if self._current["iterated"] is None:
-            self._current["iterated"] = line(place_of())
+            self._current["iterated"] = line_of(place_of())
         if not loader.num_workers:  # a worker writes into a copy of its own
             self._current["rewritten"] = self._look(loader.dataset)
 

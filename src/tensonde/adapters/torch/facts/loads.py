@@ -14,15 +14,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.wrappers import HELD_AS
+from tensonde.program import queries
+from tensonde.program.lines import CodeLine, line_at, line_of
 
 MOST = 16
-_LOADS: dict[Place, tuple[weakref.ref[nn.Module], dict[str, Any]]] = {}
+_LOADS: dict[CodeLine, tuple[weakref.ref[nn.Module], dict[str, Any]]] = {}
 
 
-def noted(module: nn.Module, state: Mapping[str, Any], result: Any, place: Place | None) -> None:
+def noted(module: nn.Module, state: Mapping[str, Any], result: Any, place: CodeLine | None) -> None:
     """A load is over; `result` is what it returned."""
     missing, unexpected = (list(getattr(result, name, None) or ()) for name in ("missing_keys", "unexpected_keys"))
     if not unexpected and not _LOADS:
@@ -79,7 +80,7 @@ def _worn(name: str) -> list[str]:
 
 def unmatched() -> list[dict[str, Any]]:
     """As it stands in the facts."""
-    return [{**entry, "line": line(place)} for place, (_, entry) in _LOADS.items()]
+    return [{**entry, "line": line_of(place)} for place, (_, entry) in _LOADS.items()]
 
 
 def loaded_itself() -> list[dict[str, Any]]:
@@ -89,8 +90,8 @@ def loaded_itself() -> list[dict[str, Any]]:
         path = code.co_filename
         kept = [
             at
-            for name in syntax.names_at(path, number)
-            if (at := syntax.assignment(path, name)) and ".state_dict()" in line_at(path, at)["code"]
+            for name in queries.names_at(path, number)
+            if (at := queries.assignment(path, name)) and ".state_dict()" in line_at(path, at)["code"]
         ]
         found.append(
             {

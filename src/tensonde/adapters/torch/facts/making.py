@@ -3,16 +3,15 @@ function that gave it."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from torch import Tensor
 
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import Place, line, line_at, user_place
-from tensonde.adapters.torch.frames import is_user
+from tensonde.program import queries
+from tensonde.program.frames import user_place
+from tensonde.program.lines import CodeLine, line_at, line_of
+from tensonde.program.origin import Wanted, made_around
 
 
 def target_line(target: Tensor, frame: FrameType | None) -> dict[str, Any] | None:
@@ -21,26 +20,10 @@ def target_line(target: Tensor, frame: FrameType | None) -> dict[str, Any] | Non
     return found if found is not None else _assigned(user_place(frame))
 
 
-def made_line(
-    tensor: Tensor, frame: FrameType | None, wanted: Callable[[ast.expr], bool] | None = None
-) -> dict[str, Any] | None:
-    """The expression that made what the outermost variable around `frame` holds; with `wanted`, the nearest such one on the
-    way back."""
-    from tensonde.adapters.torch.explain import program  # these know the adapter, which knows the facts
-    from tensonde.adapters.torch.explain.making import made
-    from tensonde.adapters.torch.explain.standing import Stand
-
-    found = None
-    while frame is not None:
-        name = _name(tensor, frame) if is_user(frame.f_code) else None
-        if name is not None:
-            path, number = frame.f_code.co_filename, frame.f_lineno
-            scope = program.scope_at(path, number)
-            if scope is not None:
-                way = made(ast.Name(name, ast.Load()), Stand(path, scope, frame, number), number, wanted)
-                found = way if way is not None and not isinstance(way.node, ast.Name) else found
-        frame = frame.f_back
-    return found.source if found is not None else None
+def made_line(tensor: Tensor, frame: FrameType | None, wanted: Wanted | None = None) -> dict[str, Any] | None:
+    """The expression that made the tensor which the outermost variable around `frame` holds; with `wanted`, the nearest such
+    one on the way back."""
+    return made_around(frame, lambda around: _name(tensor, around), wanted)
 
 
 def _name(target: Tensor, frame: FrameType) -> str | None:
@@ -59,10 +42,10 @@ def shares(value: Tensor, other: Tensor) -> bool:
         return False
 
 
-def _assigned(place: Place | None) -> dict[str, Any] | None:
+def _assigned(place: CodeLine | None) -> dict[str, Any] | None:
     if place is None:
         return None
     path, number = place[0].co_filename, place[1]
-    name = syntax.target_name(path, number)
-    found = syntax.assignment(path, name, before=number) if name else None
-    return line_at(path, found) if found else line(place)
+    name = queries.target_name(path, number)
+    found = queries.assignment(path, name, before=number) if name else None
+    return line_at(path, found) if found else line_of(place)

@@ -11,8 +11,10 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import KNOWN, Place, line_at, user_place
+from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.program import queries
+from tensonde.program.frames import user_place
+from tensonde.program.lines import CodeLine, line_at
 
 MOST_OPTIMIZERS = 32
 
@@ -120,16 +122,16 @@ class RootModes:
         }
 
 
-def evaluation_line(place: Place | None) -> dict[str, Any] | None:
+def evaluation_line(place: CodeLine | None) -> dict[str, Any] | None:
     """Where an evaluation begins, which is where `eval()` belongs: the `with torch.no_grad():` around the call, or
     the first statement of the function."""
     if place is None:
         return None
     path, number = place[0].co_filename, place[1]
-    return line_at(path, syntax.evaluation_start(path, number) or number)
+    return line_at(path, queries.evaluation_start(path, number) or number)
 
 
-def _train_line(place: Place | None) -> dict[str, Any] | None:
+def _train_line(place: CodeLine | None) -> dict[str, Any] | None:
     path = place[0].co_filename if place is not None else ""
-    number = syntax.only_train_call(path) if path else None
+    number = queries.only_train_call(path) if path else None
     return line_at(path, number) if number else None

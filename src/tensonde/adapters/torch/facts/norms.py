@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tensonde.adapters.torch.facts.origins import KNOWN
-from tensonde.adapters.torch.facts.variables import holder
 from tensonde.adapters.torch.tensors import is_plain
+from tensonde.program.origin import holding
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.entry import Entry
@@ -76,7 +76,7 @@ class Norms:
             elif norms and _has_layers(module) and len(self.frozen) < MOST_BRANCHES:
                 branch = self.frozen[key] = Branch(module, norms, step)
                 if any(module is root for root in known_roots):
-                    variable = holder(sys._getframe(1), module)
+                    variable = holding(sys._getframe(1), module)
                     if variable is not None and variable["line"] != KNOWN.made.line(module):
                         branch.variable = variable
 

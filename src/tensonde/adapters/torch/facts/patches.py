@@ -25,11 +25,13 @@ from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.facts import clones, defaults, filters, loads, refills, resumes
 from tensonde.adapters.torch.facts.hooks import HOOKS, KINDS
 from tensonde.adapters.torch.facts.loaders import LOADERS
-from tensonde.adapters.torch.facts.origins import KNOWN, Place, user_place
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.facts.schedules import given, stepped
 from tensonde.adapters.torch.graph import latehooks
 from tensonde.adapters.torch.lifted import PATCHES
 from tensonde.adapters.torch.modes import traced_by_compiler, unseen
+from tensonde.program.frames import birth_place, user_place
+from tensonde.program.lines import CodeLine
 from tensonde.session.guard import Guard
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def made(thing: Any) -> None:
 
 
 def _note_optimizer(optimizer: Any, frame: Any) -> None:
-    KNOWN.made.note(optimizer, user_place(frame, making=optimizer))
+    KNOWN.made.note(optimizer, birth_place(frame, optimizer))
     KNOWN.optimizers.add(optimizer)
     KNOWN.count(optimizer)
     defaults.noted(optimizer)
@@ -197,7 +199,7 @@ def _initialisers() -> None:
             _after(nn.init, name, filled, "know how weights begin")
 
 
-def _called_at(frame: FrameType | None, place: Place | None) -> Place | None:
+def _called_at(frame: FrameType | None, place: CodeLine | None) -> CodeLine | None:
     """Of `net.apply(init)`, the line that applies: the initialiser itself is called from there again and again."""
     while frame is not None:
         if frame.f_code is nn.Module.apply.__code__ and frame.f_back is not None:
@@ -262,7 +264,7 @@ _STEPS: set[Callable[..., Any]] = set()
 
 def _loaders() -> None:
     def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        KNOWN.made.note(self, user_place(sys._getframe(2), making=self))
+        KNOWN.made.note(self, birth_place(sys._getframe(2), self))
 
     for kind in (DataLoader, WeightedRandomSampler):
         _after(kind, "__init__", created, "know the line that makes it")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.facts.origins import Place, line, user_place
 from tensonde.adapters.torch.modes import Looker, look, look_away
+from tensonde.program.frames import user_place
+from tensonde.program.lines import CodeLine, line_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -28,7 +29,7 @@ class Probe(Looker):
         self.eager = eager
         self.on = False
         self.noise: list[dict[str, Any]] = []
-        self._seen: set[Place | None] = set()
+        self._seen: set[CodeLine | None] = set()
 
     def start(self) -> None:
         if not self.on:
@@ -81,7 +82,7 @@ class Probe(Looker):
                 "module_training": module.training,
                 "registered": root is not None and any(part is module for part in root.modules()),
                 "library": isinstance(module, nn.Module) and type(module).__module__.startswith("torch.nn"),
-                "line": line(place),
+                "line": line_of(place),
             }
         )
 

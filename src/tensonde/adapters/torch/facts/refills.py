@@ -11,17 +11,18 @@ from typing import Any
 
 import torch
 
-from tensonde.adapters.torch.facts.origins import KNOWN, Place, line
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.vanishing import Ref
+from tensonde.program.lines import CodeLine, line_of
 
 STEPS: dict[int, int] = {}
 """Steps of each optimizer, by number."""
 _SEEN: dict[int, dict[int, tuple[weakref.ref[Any], int]]] = {}
 """By the optimizer's number, then by the parameter's id: how often it was filled again."""
-_LAST: dict[int, tuple[Place | None, int]] = {}
+_LAST: dict[int, tuple[CodeLine | None, int]] = {}
 
 
-def noted(tensor: torch.Tensor, place: Place | None) -> None:
+def noted(tensor: torch.Tensor, place: CodeLine | None) -> None:
     """An initialiser has filled a tensor."""
     if not STEPS or tensor.dim() < 2:
         return
@@ -53,7 +54,7 @@ def refilled(places: dict[int, int]) -> list[dict[str, Any]]:
                 "matrices": len(again),
                 "of": len(held),
                 "last_after_steps": steps,
-                "line": line(place),
+                "line": line_of(place),
             }
         )
     return found

@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at
+from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.program import queries
+from tensonde.program.lines import CodeLine, line_at, line_of
 
 MOST = 64
 
 
 class Renewals:
     def __init__(self) -> None:
-        self._tallies: dict[tuple[Place, int], dict[str, Any]] = {}
+        self._tallies: dict[tuple[CodeLine, int], dict[str, Any]] = {}
         """By the line that makes it and its first parameter: how many optimizers, how many steps they all took."""
         self._of: tuple[int, dict[str, Any]] | None = None
         """The optimizer that stepped last, by number, and its tally: one comparison a step as a rule."""
@@ -45,9 +46,9 @@ class Renewals:
         return [{**tally, "line": _line(place)} for (place, _), tally in self._tallies.items() if tally["count"] > 1]
 
 
-def _line(place: Place) -> dict[str, Any] | None:
+def _line(place: CodeLine) -> dict[str, Any] | None:
     """Where it is made; of a function that does nothing but return one, its only call: the function is right, calling
     it in every step is not."""
     path, number = place[0].co_filename, place[1]
-    call = syntax.only_call(path, place[0].co_name) if line_at(path, number)["code"].startswith("return ") else None
-    return line_at(path, call) if call else line(place)
+    call = queries.only_call(path, place[0].co_name) if line_at(path, number)["code"].startswith("return ") else None
+    return line_at(path, call) if call else line_of(place)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,8 +13,9 @@ from typing import Any
 from torch import nn
 
 from tensonde.adapters.torch.entry import Entry
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import KNOWN, line, line_at
+from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.program.habits import multiplied
+from tensonde.program.lines import line_at, line_of
 
 MOST = 16
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
@@ -49,20 +49,5 @@ def _fact(container: nn.Module, part: nn.Module, times: int, of: int, entries: M
         "times": times,
         "of": of,
         "multiplied": line_at(place[0].co_filename, number) if place is not None and number else None,
-        "line": line(KNOWN.made.place(container)) or line(place),
+        "line": line_of(KNOWN.made.place(container)) or line_of(place),
     }
-
-
-def multiplied(path: str, number: int) -> int | None:
-    """The line of `[Layer(...), ...] * n` around a line that makes a layer: what is multiplied has no other name."""
-    parsed = syntax.tree(path)
-    for node in ast.walk(parsed) if parsed is not None else ():
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            for side in (node.left, node.right):
-                if (
-                    isinstance(side, ast.List | ast.Tuple)
-                    and side.lineno <= number <= (side.end_lineno or side.lineno)
-                    and any(isinstance(part, ast.Call) for part in side.elts)
-                ):
-                    return side.lineno
-    return None

@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 
-from tensonde.adapters.torch.facts.origins import KNOWN, Place, line
+from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.program.lines import CodeLine, line_of
 
 UNDER_WAY = 0.7
 RATES = 6
 _RESUMED: dict[int, dict[str, Any]] = {}
 
 
-def noted(optimizer: torch.optim.Optimizer, place: Place | None) -> None:
+def noted(optimizer: torch.optim.Optimizer, place: CodeLine | None) -> None:
     """A state was loaded into an optimizer."""
     number, group = KNOWN.number(optimizer), optimizer.param_groups[0]
     rate, first = group.get("lr"), group.get("initial_lr")
@@ -46,7 +47,7 @@ def resumed(places: dict[int, int]) -> list[dict[str, Any]]:
             "lr": known["lr"],
             "initial_lr": known["initial_lr"],
             "rates": list(known["rates"]),
-            "line": line(known["place"]),
+            "line": line_of(known["place"]),
         }
         for number, known in _RESUMED.items()
         if number in places

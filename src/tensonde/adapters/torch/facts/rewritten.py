@@ -6,7 +6,6 @@ attribute are others at the start of the next pass. No sample is made for it; da
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,16 +13,13 @@ import numpy as np
 from torch import Tensor
 
 from tensonde.adapters.torch.batches import sample_place
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import line_at
-from tensonde.adapters.torch.frames import is_user
 from tensonde.adapters.torch.tensors import is_plain
+from tensonde.program.frames import is_user
+from tensonde.program.lines import line_at
+from tensonde.program.writes import kept_writes
 
 ROWS = 16
 VALUES = 8
-_VIEWS = frozenset(
-    ("view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "numpy", "float", "to", "from_numpy", "as_tensor", "asarray")
-)  # fmt: skip
 
 
 class Watched:
@@ -54,7 +50,7 @@ def watched(dataset: Any) -> Watched | None:
     if place is None:
         return None
     held = getattr(own(dataset), "__dict__", {})
-    for attribute, number in writes(*place):
+    for attribute, number in kept_writes(*place):
         if attribute in held:
             return Watched(type(own(dataset)).__name__, attribute, line_at(place[0], number))
     return None
@@ -90,116 +86,3 @@ def _some(kept: Any, depth: int = 3) -> Iterator[float]:
 def _spread(kept: Any) -> Iterator[Any]:
     for k in range(0, len(kept), max(1, len(kept) // ROWS)):
         yield kept[k]
-
-
-def writes(path: str, first: int) -> list[tuple[str, int]]:
-    """(attribute, line) of what the function that begins at a line writes into, in place, after it took it out of `self`, and
-    returns: a count of visits is no data."""
-    tree = syntax.tree(path)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.FunctionDef) and node.lineno <= first <= node.body[0].lineno:
-            returned = _returned(node)
-            return [(attribute, number) for attribute, number in _writes(node) if attribute in returned]
-    return []
-
-
-def _statements(function: ast.FunctionDef) -> list[ast.stmt]:
-    found = [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function]
-    return sorted(found, key=lambda node: node.lineno)
-
-
-def _returned(function: ast.FunctionDef) -> set[str]:
-    """Attributes of `self` that go into what is returned."""
-    behind: dict[str, set[str]] = {}
-    found: set[str] = set()
-    for statement in _statements(function):
-        if isinstance(statement, ast.Return) and statement.value is not None:
-            found |= _mentioned(statement.value, behind)
-        elif isinstance(statement, ast.Assign):
-            for part in (part for target in statement.targets for part in ast.walk(target)):
-                if isinstance(part, ast.Name):
-                    behind[part.id] = behind.get(part.id, set()) | _mentioned(statement.value, behind)
-    return found
-
-
-def _mentioned(node: ast.expr, behind: dict[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name):
-            found |= behind.get(part.id, set())
-        elif isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == "self":
-            found.add(part.attr)
-    return found
-
-
-def _writes(function: ast.FunctionDef) -> Iterator[tuple[str, int]]:
-    views: dict[str, str] = {}
-    for statement in _statements(function):
-        if isinstance(statement, ast.AugAssign):
-            attribute = _kept(statement.target, views)
-            if attribute:
-                yield attribute, statement.lineno
-        elif isinstance(statement, ast.Assign | ast.Expr | ast.Return) and statement.value is not None:
-            for call in ast.walk(statement.value):
-                attribute = _written(call, views) if isinstance(call, ast.Call) else None
-                if attribute:
-                    yield attribute, statement.lineno
-        if isinstance(statement, ast.Assign):
-            for target in statement.targets:
-                if isinstance(target, ast.Subscript) and isinstance(_root(target), ast.Name):
-                    attribute = _kept(target, views)  # into a view; `self.cache[i] = ...` fills a cache
-                    if attribute:
-                        yield attribute, statement.lineno
-                _bind(target, statement.value, views)
-
-
-def _bind(target: ast.expr, value: ast.expr, views: dict[str, str]) -> None:
-    if isinstance(target, ast.Tuple | ast.List):
-        same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-        for k, part in enumerate(target.elts):
-            _bind(part, value.elts[k] if same and isinstance(value, ast.Tuple | ast.List) else value, views)
-    elif isinstance(target, ast.Name):
-        views.pop(target.id, None)
-        attribute = _kept(value, views)
-        if attribute:
-            views[target.id] = attribute
-
-
-def _kept(node: ast.expr, views: dict[str, str]) -> str | None:
-    """The attribute of `self` that an expression is a part of, or a view."""
-    indexed = False
-    while True:
-        if isinstance(node, ast.Subscript):
-            node, indexed = node.value, True
-        elif isinstance(node, ast.Name):
-            return views.get(node.id)
-        elif isinstance(node, ast.Attribute):
-            if isinstance(node.value, ast.Name) and node.value.id == "self":
-                return node.attr if indexed else None
-            node = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
-            given = node.func.attr in ("from_numpy", "as_tensor", "asarray")
-            if given and not node.args:
-                return None
-            node = node.args[0] if given else node.func.value
-        else:
-            return None
-
-
-def _root(node: ast.expr) -> ast.expr:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node
-
-
-def _written(call: ast.Call, views: dict[str, str]) -> str | None:
-    """`img.sub_(mean)`, `normalize(img, mean, std, inplace=True)`, `np.clip(img, 0, 1, out=img)`."""
-    function = call.func
-    if isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
-        return _kept(function.value, views)
-    for keyword in call.keywords:
-        if keyword.arg == "out":
-            return _kept(keyword.value, views)
-        if keyword.arg == "inplace" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
-            return _kept(call.args[0], views) if call.args else None
-    return None

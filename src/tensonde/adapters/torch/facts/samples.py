@@ -6,21 +6,17 @@ one. Looked for only after all samples of a batch were found equal, by reading w
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.facts.origins import line_at
+from tensonde.program.classes import returned_uncopied
 
 FEWEST = 4
 """Kept samples that must lie in the same place."""
-_COPIES = ("copy", "clone", "array", "tensor", "deepcopy", "astype")
 
 
 def shared(dataset: Any, sample: Tensor) -> dict[str, Any] | None:
@@ -42,7 +38,7 @@ def shared(dataset: Any, sample: Tensor) -> dict[str, Any] | None:
         "dataset": type(dataset).__name__,
         "buffer": buffer,
         "kept_in": kept,
-        "line": _returned(type(dataset), buffer) if buffer else None,
+        "line": returned_uncopied(type(dataset), buffer) if buffer else None,
     }
 
 
@@ -69,33 +65,3 @@ def _same(value: Any, sample: Tensor) -> bool:
         return False
     own = torch.as_tensor(value).detach().reshape(-1)
     return bool((own == sample.detach().reshape(-1)).all())
-
-
-def _returned(kind: type, name: str) -> dict[str, Any] | None:
-    """The only line of the class that returns `self.name` without a copy."""
-    try:
-        lines, first = inspect.getsourcelines(kind)
-        path = inspect.getsourcefile(kind) or ""
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
-        return None
-    found = {
-        node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Return) and node.value is not None and any(_uncopied(node.value, name))
-    }
-    return line_at(path, first + found.pop() - 1) if len(found) == 1 else None
-
-
-def _uncopied(node: ast.expr, name: str) -> Iterator[bool]:
-    """True for each mention of `self.name` that no call around it copies."""
-    if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.value, ast.Name):
-        yield node.value.id == "self"
-        return
-    if isinstance(node, ast.Call):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if called in _COPIES:
-            return
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            yield from _uncopied(child, name)

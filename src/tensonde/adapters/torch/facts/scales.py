@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.modes import evaluation_line
-from tensonde.adapters.torch.facts.origins import line_at, user_place
-from tensonde.adapters.torch.frames import is_user
 from tensonde.adapters.torch.tensors import dense_in
+from tensonde.program import queries
+from tensonde.program.frames import is_user, user_place
+from tensonde.program.lines import line_at
 
 MOST_TRAINED = 12
 MOST_EVALUATED = 48
@@ -100,7 +100,7 @@ def _made(frame: FrameType | None, tensor: Tensor) -> dict[str, Any] | None:
             same = [name for name, value in held if isinstance(value, Tensor) and _is(value, tensor)]
             same = same or [name for name, value in held if isinstance(value, Tensor) and value is tensor._base]
             path = frame.f_code.co_filename
-            lines = [number for name in same if (number := syntax.assignment(path, name, before=frame.f_lineno))]
+            lines = [number for name in same if (number := queries.assignment(path, name, before=frame.f_lineno))]
             found = line_at(path, max(lines)) if lines else found
         frame = frame.f_back
     return found

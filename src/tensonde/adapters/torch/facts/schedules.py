@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import KNOWN, Place, line, line_at
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.wrappers import optimizer_behind
+from tensonde.program import queries
+from tensonde.program.lines import CodeLine, line_at, line_of
 
 STEPPED: dict[int, dict[str, Any]] = {}
 GIVEN: dict[int, dict[str, float]] = {}
@@ -24,7 +25,7 @@ def given(scheduler: Any, frame: FrameType | None) -> None:
     known = {**frame.f_globals, **frame.f_locals} if frame.f_locals is not frame.f_globals else frame.f_globals
     GIVEN[KNOWN.number(scheduler)] = {
         name: known[name]
-        for name in syntax.names_at(place[0].co_filename, place[1])
+        for name in queries.names_at(place[0].co_filename, place[1])
         if isinstance(known.get(name), int | float) and not isinstance(known.get(name), bool)
     }
 
@@ -34,10 +35,10 @@ def stepped(scheduler: Any, place_of: Any, args: tuple[Any, ...] = ()) -> None:
     number = KNOWN.number(scheduler)
     seen = STEPPED.get(number)
     if seen is None:
-        place: Place | None = place_of()
+        place: CodeLine | None = place_of()
         optimizer = optimizer_behind(scheduler.optimizer)
         done = KNOWN.number(optimizer) in KNOWN.stepped or bool(optimizer and optimizer.state)  # resumed
-        STEPPED[number] = {"steps": 1, "before_optimizer": not done, "line": line(place)}
+        STEPPED[number] = {"steps": 1, "before_optimizer": not done, "line": line_of(place)}
     else:
         seen["steps"] += 1
     mode = getattr(scheduler, "mode", None)
@@ -60,7 +61,7 @@ def scheduler_facts(scheduler: Any) -> dict[str, Any]:
     optimizer = optimizer_behind(getattr(scheduler, "optimizer", None))
     return {
         "type": type(scheduler).__name__,
-        "made": line(place),
+        "made": line_of(place),
         "optimizer": KNOWN.number(optimizer),
         "base_lrs": [float(lr) for lr in getattr(scheduler, "base_lrs", [])][:16],
         "numbers": numbers,
@@ -68,7 +69,7 @@ def scheduler_facts(scheduler: Any) -> dict[str, Any]:
     }
 
 
-def _names(scheduler: Any, place: Place | None) -> dict[str, Any]:
+def _names(scheduler: Any, place: CodeLine | None) -> dict[str, Any]:
     """Numbers that its functions or its construction take from the user's variables, and where those get their
     value.
     """
@@ -87,7 +88,7 @@ def _names(scheduler: Any, place: Place | None) -> dict[str, Any]:
     scopes = {**GIVEN.get(KNOWN.number(scheduler), {}), **scopes}
     for name, value in scopes.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            number = syntax.assignment(path, name)
+            number = queries.assignment(path, name)
             found[name] = {"value": value, "line": line_at(path, number) if number else None}
     return found
 

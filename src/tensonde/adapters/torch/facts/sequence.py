@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.facts.origins import KNOWN, Place, line
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.tensors import is_plain
 from tensonde.adapters.torch.vanishing import Ref
+from tensonde.program.lines import CodeLine, line_of
 
 STEPS = 200
 """Steps that are looked at; what is wrong in all of these is wrong."""
@@ -39,8 +40,8 @@ class Track:
         self.added = False
         """The last backward pass added to a gradient that was there, in place."""
         self._gradient: tuple[int, int] | None = None
-        self.backward_place: Place | None = None
-        self.step_place: Place | None = None
+        self.backward_place: CodeLine | None = None
+        self.step_place: CodeLine | None = None
         """Where it was first stepped, and the backward pass before that."""
 
     def state(self) -> bool:
@@ -102,8 +103,8 @@ class Sequence:
         self.steps = 0
         self.blind = False
         """The beginning of this step was not seen."""
-        self.clear_place: Place | None = None
-        self.backward_place: Place | None = None
+        self.clear_place: CodeLine | None = None
+        self.backward_place: CodeLine | None = None
 
     @property
     def attentive(self) -> bool:
@@ -131,7 +132,7 @@ class Sequence:
         if held and self.since_step and lost and all(track.version == track.weights() for track in held):
             self.wasted += 1
             self.wasted_since_step += 1
-            self.wasted_line = line(self.clear_place) or self.wasted_line
+            self.wasted_line = line_of(self.clear_place) or self.wasted_line
 
     def after_backward(self, optimizers: list[torch.optim.Optimizer]) -> None:
         self.backwards += 1
@@ -145,7 +146,7 @@ class Sequence:
             track.after_backward()
             track.version = track.weights()
 
-    def before_step(self, optimizer: torch.optim.Optimizer, closure: bool, place: Place | None = None) -> None:
+    def before_step(self, optimizer: torch.optim.Optimizer, closure: bool, place: CodeLine | None = None) -> None:
         if not self.attentive:
             return
         track = self.track(optimizer)
@@ -191,7 +192,7 @@ class Sequence:
             "backwards": self.backwards,
             "wasted": self.wasted,
             "wasted_line": self.wasted_line,
-            "cleared_line": line(self.clear_place),
+            "cleared_line": line_of(self.clear_place),
             "windows": self.windows,
             "foreign_leaves": self.foreign_leaves,
             "steps": self.steps,

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import KNOWN, line_at
+from tensonde.adapters.torch.facts.origins import KNOWN
 from tensonde.adapters.torch.facts.probe import leaves
 from tensonde.adapters.torch.vanishing import Ref
+from tensonde.program import queries
+from tensonde.program.lines import line_at
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.eager import Eager
@@ -55,7 +56,7 @@ class Strangers:
                     place = KNOWN.made.place(module)
                     code = getattr(getattr(type(module), "__init__", None), "__code__", None)
                     path = code.co_filename if code is not None else place[0].co_filename if place else ""
-                    number = syntax.attribute_assignment(path, name, 1, 1 << 30) if path else None
+                    number = queries.attribute_assignment(path, name, 1, 1 << 30) if path else None
                     found.append(
                         {
                             "module": entry.name,

@@ -3,19 +3,19 @@ their weights are updated: by a moving average of the parameters, say, that leav
 
 from __future__ import annotations
 
-import ast
 import sys
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tensonde.adapters.torch.facts import syntax
 from tensonde.adapters.torch.facts.norms import fingerprint
-from tensonde.adapters.torch.facts.origins import KNOWN, line, line_at, user_place
+from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.program.frames import user_place
+from tensonde.program.habits import averaging_updates
+from tensonde.program.lines import line_at, line_of
 
 MOST_ROOTS = 32
 MOST_LOOKS = 8
@@ -24,6 +24,9 @@ UPDATES = 16
 
 COPIED = 2
 """Versions that a copy of a tensor may begin with."""
+
+_AT_ONCE = ("_foreach_lerp_", "_foreach_mul_")
+"""Ops that average all parameters in one call."""
 
 
 class Seen:
@@ -51,7 +54,7 @@ class Seen:
         self.done = self.looks >= MOST_LOOKS
         if not self.norms:
             self.norms = list(norms)
-            self.line = line(user_place(sys._getframe(2)))
+            self.line = line_of(user_place(sys._getframe(2)))
         now = fingerprint(root)
         self.changes += self._print is not None and now != self._print
         self._print = now
@@ -115,34 +118,5 @@ class Untouched:
 
 def update_line() -> dict[str, Any] | None:
     """The one place of the program that updates parameters of a model from those of another."""
-    found = [(path, number) for path in KNOWN.files() for number in _updates(path)]
+    found = [(path, number) for path in KNOWN.files() for number in averaging_updates(path, _AT_ONCE)]
     return line_at(*found[0]) if len(found) == 1 else None
-
-
-def _updates(path: str) -> Iterator[int]:
-    """`for a, b in zip(one.parameters(), other.parameters())` over something that averages; `_foreach_lerp_` of both."""
-    tree = syntax.tree(path)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.For) and _parameters(node.iter) >= 2:
-            parts = [part for statement in node.body for part in ast.walk(statement)]
-            if any(_averages(part) for part in parts):
-                yield node.lineno
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("_foreach_lerp_", "_foreach_mul_")
-            and _parameters(node)
-        ):
-            yield node.lineno
-
-
-def _averages(node: ast.AST) -> bool:
-    if isinstance(node, ast.BinOp):
-        return isinstance(node.op, ast.Mult)
-    return isinstance(node, ast.Attribute) and node.attr in ("lerp_", "mul_", "lerp")
-
-
-def _parameters(node: ast.expr) -> int:
-    return sum(
-        isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters") for part in ast.walk(node)
-    )

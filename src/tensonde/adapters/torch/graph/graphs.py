@@ -21,7 +21,6 @@ import torch
 from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
-from tensonde.adapters.torch.frames import foreign_frames, user_line
 from tensonde.adapters.torch.graph import asked, compiling, interpret, record, verify
 from tensonde.adapters.torch.graph.comparison import Comparison
 from tensonde.adapters.torch.graph.compiled import CompiledGraph
@@ -34,6 +33,7 @@ from tensonde.adapters.torch.graph.uncompiled import Uncompiled
 from tensonde.adapters.torch.graph.watching import Column, Depth, instrument, watchable
 from tensonde.model.site import Kind, Role, Site, SourceLine
 from tensonde.model.trace import Trace
+from tensonde.program.frames import foreign_frames, user_line
 from tensonde.session.dump.iterations import wanted
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from tensonde.adapters.torch.facts.origins import Place, line
+from tensonde.program.lines import CodeLine, line_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.graph.graphs import Graphs
@@ -40,7 +40,7 @@ class CompiledModules:
         return None
 
 
-def noted(graphs: Graphs, module: nn.Module, hook: Any, how: str, place: Place | None) -> None:
+def noted(graphs: Graphs, module: nn.Module, hook: Any, how: str, place: CodeLine | None) -> None:
     """A hook has been registered from this place of the program."""
     if (
         not graphs.regions
@@ -53,5 +53,5 @@ def noted(graphs: Graphs, module: nn.Module, hook: Any, how: str, place: Place |
     if path is not None:
         graphs.session.note(
             "hook_after_compiling", module=path, type=type(module).__name__, how=how, step=graphs.eager.step,
-            hook=getattr(hook, "__name__", type(hook).__name__), regions=len(graphs.regions), place=line(place),
+            hook=getattr(hook, "__name__", type(hook).__name__), regions=len(graphs.regions), place=line_of(place),
         )  # fmt: skip

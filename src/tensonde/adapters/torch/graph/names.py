@@ -7,7 +7,6 @@ computes for it is `blocks.3.attn/softmax-mul#0:grad_in`. The last node inside a
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -16,8 +15,9 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from tensonde.adapters.torch.frames import display_path, rank_of_file
 from tensonde.model.site import Role, SourceLine
+from tensonde.program.frames import LIBRARY, USER, owner_of_file
+from tensonde.program.lines import source_line
 
 _ROOT = re.compile(r"^[LG]\['([^']*)'\]")
 _FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in ', re.MULTILINE)
@@ -167,10 +167,10 @@ def aten_name(node: Node) -> str:
 def source_of(node: Node) -> SourceLine | None:
     """The innermost line of the user's own code in the node's stack trace; of a library where there is none."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    for wanted in (2, 1):
+    for wanted in (USER, LIBRARY):
         for file, line in reversed(frames):
-            if rank_of_file(file) == wanted:
-                return SourceLine(display_path(file), int(line), linecache.getline(file, int(line)).strip())
+            if owner_of_file(file) == wanted:
+                return source_line(file, int(line))
     return None
 
 

@@ -6,7 +6,6 @@ version counters and raises; compiled code does not always. So the counters are 
 
 from __future__ import annotations
 
-import ast
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import line_at
-from tensonde.adapters.torch.frames import foreign_frames, is_user
 from tensonde.adapters.torch.graph.watching import base
 from tensonde.adapters.torch.vanishing import Ref
+from tensonde.program.frames import foreign_frames, is_user
+from tensonde.program.habits import writes_to
+from tensonde.program.lines import line_at
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.graph.compiled import CompiledGraph
@@ -78,34 +77,9 @@ def _written(tensor: Tensor) -> dict[str, Any]:
         ]
         path = frame.f_code.co_filename
         for name in held:
-            lines = [n for n in _writes(path, name) if frame.f_code.co_firstlineno <= n <= frame.f_lineno]
+            lines = [n for n in writes_to(path, name) if frame.f_code.co_firstlineno <= n <= frame.f_lineno]
             if lines:
                 return {"variable": name, "place": line_at(path, max(lines))}
         if held:
             return {"variable": held[0], "place": line_at(path, frame.f_lineno)}
     return {"variable": None, "place": None}
-
-
-def _writes(path: str, name: str) -> list[int]:
-    """Lines that write to a variable's tensor: `x.copy_(...)`, `x[...] = ...`, `x += ...`, `f(..., out=x)`."""
-    parsed = syntax.tree(path)
-    found = []
-    for node in ast.walk(parsed) if parsed is not None else ():
-        if isinstance(node, ast.Call):
-            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            own = isinstance(node.func, ast.Attribute) and _is(node.func.value, name)
-            if (own and method.endswith("_") and not method.endswith("__")) or any(
-                keyword.arg == "out" and _is(keyword.value, name) for keyword in node.keywords
-            ):
-                found.append(node.lineno)
-        elif (isinstance(node, ast.AugAssign) and _is(node.target, name)) or (
-            isinstance(node, ast.Assign) and any(isinstance(t, ast.Subscript) and _is(t, name) for t in node.targets)
-        ):
-            found.append(node.lineno)
-    return found
-
-
-def _is(node: ast.expr, name: str) -> bool:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id == name

@@ -10,9 +10,10 @@ from torch import Tensor
 from torch._guards import TracingContext
 from torch.fx import Node
 
-from tensonde.adapters.torch.frames import display_path, rank_of_file
 from tensonde.adapters.torch.graph.compiled import CompiledGraph
 from tensonde.model.graph import GraphRecord
+from tensonde.program.frames import USER, owner_of_file
+from tensonde.program.lines import display_path, line_at
 
 MOST_GUARDS = 200
 _TEXT = 300
@@ -142,6 +143,6 @@ def _plain(reason: str) -> str:
 
 def _line(stack: Any) -> dict[str, Any]:
     for frame in reversed(stack or []):
-        if rank_of_file(frame.filename) == 2:
-            return {"file": display_path(frame.filename), "line": frame.lineno, "code": (frame.line or "").strip()}
+        if owner_of_file(frame.filename) == USER:
+            return line_at(frame.filename, frame.lineno)
     return {"file": None, "line": None, "code": ""}

@@ -23,7 +23,6 @@ import torch
 import torch.utils.data
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.frames import rank_of, rank_of_file
 from tensonde.adapters.torch.restore.holders import (
     AttributesHolder,
     CellHolder,
@@ -37,6 +36,7 @@ from tensonde.adapters.torch.restore.holders import (
     cell_content,
 )
 from tensonde.adapters.torch.restore.writes import parts_of
+from tensonde.program.frames import USER, owner_of, owner_of_file
 
 MOST_OBJECTS = 300_000
 _LARGE = 1 << 20
@@ -140,7 +140,7 @@ class Reach:
             self._add(vars(value), owner, near)
 
     def _function(self, function: types.FunctionType, owner: str, near: bool) -> None:
-        rank = rank_of(function.__code__)
+        rank = owner_of(function.__code__)
         if rank == 0 and function.__module__ and function.__module__.startswith("tensonde"):
             return
         self._all(function.__closure__ or (), owner, near)
@@ -161,7 +161,10 @@ class Reach:
             self.holders.append(NamesHolder(space, own))
         for name in own:
             value = space.get(name)
-            if isinstance(value, types.ModuleType) and rank_of_file(getattr(value, "__file__", None) or "<frozen") == 2:
+            if (
+                isinstance(value, types.ModuleType)
+                and owner_of_file(getattr(value, "__file__", None) or "<frozen") == USER
+            ):
                 there = {attribute for attribute in names if attribute in vars(value)}
                 self.holders.append(NamesHolder(vars(value), there))
                 self._all([vars(value)[attribute] for attribute in there], value.__name__, rank == 2)
@@ -174,7 +177,7 @@ class Reach:
 
     def _class(self, cls: type, near: bool) -> None:
         module = sys.modules.get(cls.__module__)
-        if not rank_of_file(getattr(module, "__file__", None) or ("" if cls.__module__ == "__main__" else "<frozen")):
+        if not owner_of_file(getattr(module, "__file__", None) or ("" if cls.__module__ == "__main__" else "<frozen")):
             return
         self.holders.append(AttributesHolder(cls, lambda: _class_state(cls)))
         self._all(_class_state(cls).values(), cls.__name__, near)

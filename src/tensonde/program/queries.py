@@ -1,50 +1,42 @@
-"""The user's source as a syntax tree: which statement a line belongs to, where a name gets its value."""
+"""Questions about a source file that are answered by line numbers: where a name gets its value, what a call is given."""
 
 from __future__ import annotations
 
 import ast
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 
-
-@functools.lru_cache(maxsize=32)
-def tree(path: str) -> ast.Module | None:
-    try:
-        return ast.parse(Path(path).read_text())
-    except (OSError, SyntaxError, ValueError):
-        return None
+from tensonde.program.syntax import covers, is_name, spelled, targets, walk
 
 
 def assignment(path: str, name: str, before: int | None = None) -> int | None:
     """The line of the last assignment to a name (before a line, if given)."""
     found: int | None = None
-    for node in _walk(path):
-        if not isinstance(node, ast.Assign | ast.AnnAssign):
+    for node in walk(path):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or (before is not None and node.lineno >= before):
             continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if any(_binds(target, name) for target in targets):
-            number = node.lineno
-            if before is None or number < before:
-                found = number if found is None else max(found, number)
+        if any(_binds(target, name) for target in targets(node)):
+            found = node.lineno if found is None else max(found, node.lineno)
     return found
 
 
 def attribute_assignment(path: str, name: str, first: int, last: int) -> int | None:
     """The first line between two that assigns `something.name`."""
-    for node in _walk(path):
-        if isinstance(node, ast.Assign | ast.AnnAssign) and first <= node.lineno <= last:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(t, ast.Attribute) and t.attr == name for t in targets):
-                return node.lineno
+    for node in walk(path):
+        if (
+            isinstance(node, ast.Assign | ast.AnnAssign)
+            and first <= node.lineno <= last
+            and any(isinstance(t, ast.Attribute) and t.attr == name for t in targets(node))
+        ):
+            return node.lineno
     return None
 
 
 def names_at(path: str, line: int) -> set[str]:
     """Names that the call on a line is given as arguments."""
     found: set[str] = set()
-    for node in _walk(path):
-        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno):
+    for node in walk(path):
+        if isinstance(node, ast.Call) and covers(node, line):
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 if isinstance(argument, ast.Name):
                     found.add(argument.id)
@@ -53,11 +45,11 @@ def names_at(path: str, line: int) -> set[str]:
 
 def first_argument(path: str, line: int, called: str) -> str | None:
     """The name that a call on a line is given first: `data` of `DataLoader(data, ...)`."""
-    for node in _walk(path):
+    for node in walk(path):
         if (
             isinstance(node, ast.Call)
-            and node.lineno <= line <= (node.end_lineno or node.lineno)
-            and _spell(node.func).rpartition(".")[2] == called
+            and covers(node, line)
+            and spelled(node.func).rpartition(".")[2] == called
             and node.args
         ):
             return node.args[0].id if isinstance(node.args[0], ast.Name) else None
@@ -67,12 +59,8 @@ def first_argument(path: str, line: int, called: str) -> str | None:
 def target_name(path: str, line: int) -> str | None:
     """`targets` of `cross_entropy(logits, targets.reshape(-1))`: what the call on a line with two arguments is given
     second."""
-    for node in _walk(path):
-        if (
-            isinstance(node, ast.Call)
-            and len(node.args) == 2
-            and node.lineno <= line <= (node.end_lineno or node.lineno)
-        ):
+    for node in walk(path):
+        if isinstance(node, ast.Call) and len(node.args) == 2 and covers(node, line):
             given: ast.expr = node.args[1]
             while isinstance(given, ast.Call | ast.Attribute | ast.Subscript):
                 given = given.func if isinstance(given, ast.Call) else given.value
@@ -85,8 +73,8 @@ def only_call(path: str, name: str) -> int | None:
     """The line of the one call of a function (or method) in its file, None if there are several."""
     found = [
         node.lineno
-        for node in _walk(path)
-        if isinstance(node, ast.Call) and _spell(node.func).rpartition(".")[2] == name
+        for node in walk(path)
+        if isinstance(node, ast.Call) and spelled(node.func).rpartition(".")[2] == name
     ]
     return found[0] if len(found) == 1 else None
 
@@ -95,7 +83,7 @@ def only_train_call(path: str) -> int | None:
     """The line of the one `model.train()` in a file, None if there are several."""
     found = [
         node.lineno
-        for node in _walk(path)
+        for node in walk(path)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "train"
@@ -108,7 +96,7 @@ def only_train_call(path: str) -> int | None:
 def no_grad_line(path: str, line: int) -> int | None:
     """The `with torch.no_grad():` around a line, or the decorator of the function that it is in; the innermost."""
     best: tuple[int, int] | None = None
-    for node in _walk(path):
+    for node in walk(path):
         end = getattr(node, "end_lineno", None)
         if end is None or not getattr(node, "lineno", line + 1) <= line <= end:
             continue
@@ -125,20 +113,10 @@ def no_grad_line(path: str, line: int) -> int | None:
     return best[1] if best else None
 
 
-def loop_around(path: str, line: int) -> tuple[int, int] | None:
-    """First and last line of the innermost loop that a line stands in."""
-    loops = [
-        (node.lineno, node.end_lineno or node.lineno)
-        for node in _walk(path)
-        if isinstance(node, ast.For | ast.While) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
-    return max(loops, default=None)
-
-
 def evaluation_start(path: str, line: int) -> int | None:
     """The `with` without gradients around a line; else the first statement of the function that it is in."""
     best: tuple[int, int] | None = None
-    for node in _walk(path):
+    for node in walk(path):
         end = getattr(node, "end_lineno", None)
         if end is None or not getattr(node, "lineno", line + 1) <= line <= end:
             continue
@@ -158,7 +136,7 @@ def evaluation_start(path: str, line: int) -> int | None:
 
 def first_statement(path: str, line: int) -> int | None:
     """The first line of the body of the function that is defined on a line, after what documents it."""
-    for node in _walk(path):
+    for node in walk(path):
         if isinstance(node, ast.FunctionDef) and node.lineno <= line <= node.body[0].lineno:
             body = node.body[1:] if ast.get_docstring(node) and len(node.body) > 1 else node.body
             return body[0].lineno
@@ -174,12 +152,12 @@ _WITHOUT_GRAD = ("'no_grad'", "'inference_mode'", "'set_grad_enabled'")
 
 def backward_name(path: str, line: int) -> str | None:
     """`loss` of `loss.backward()`, also of `scaler.scale(loss).backward()`, on a line."""
-    for node in _walk(path):
+    for node in walk(path):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr == "backward"
-            and node.lineno <= line <= (node.end_lineno or node.lineno)
+            and covers(node, line)
         ):
             given = node.func.value
             if isinstance(given, ast.Call) and len(given.args) == 1:
@@ -192,8 +170,8 @@ def backward_name(path: str, line: int) -> str | None:
 def freezes(path: str) -> list[int]:
     """Lines that turn `requires_grad` off; where a condition chooses what, the condition."""
     found: list[int] = []
-    conditions = [node for node in _walk(path) if isinstance(node, ast.If)]
-    for node in _walk(path):
+    conditions = [node for node in walk(path) if isinstance(node, ast.If)]
+    for node in walk(path):
         if _turns_off(node):
             around = [
                 c for c in conditions if any(part is node for stmt in (*c.body, *c.orelse) for part in ast.walk(stmt))
@@ -216,51 +194,36 @@ def _turns_off(node: ast.AST) -> bool:
 
 def data_assignment(path: str, owner: str, name: str) -> int | None:
     """The line of `owner.name.data = ...`, by the last two names."""
-    for node in _walk(path):
+    for node in walk(path):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                spelled = _spell(target).split(".")
-                if spelled[-1:] == ["data"] and spelled[-2:-1] == [name] and (owner in spelled or not owner):
+                names = spelled(target).split(".")
+                if names[-1:] == ["data"] and names[-2:-1] == [name] and (owner in names or not owner):
                     return node.lineno
     return None
 
 
 def accumulations(path: str, first: int, last: int) -> Iterator[tuple[str, int]]:
     """(name, line) of what grows between two lines: `a += b`, `a = a + b`, `a.append(b)`."""
-    for node in _walk(path):
+    for node in walk(path):
         number = getattr(node, "lineno", 0)
         if not first <= number <= last:
             continue
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-            yield _spell(node.target), number
+            yield spelled(node.target), number
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.BinOp):
-            name = _spell(node.targets[0])
-            if isinstance(node.value.op, ast.Add) and name in (_spell(node.value.left), _spell(node.value.right)):
+            name = spelled(node.targets[0])
+            if isinstance(node.value.op, ast.Add) and name in (spelled(node.value.left), spelled(node.value.right)):
                 yield name, number
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in ("append", "extend", "add", "appendleft")
         ):
-            yield _spell(node.func.value), number
-
-
-def _spell(node: ast.expr) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return f"{_spell(node.value)}.{node.attr}"
-    if isinstance(node, ast.Subscript):
-        return _spell(node.value)
-    return ""
+            yield spelled(node.func.value), number
 
 
 def _binds(target: ast.expr, name: str) -> bool:
     if isinstance(target, ast.Tuple | ast.List):
         return any(_binds(part, name) for part in target.elts)
-    return isinstance(target, ast.Name) and target.id == name
-
-
-def _walk(path: str) -> Iterator[ast.AST]:
-    parsed = tree(path)
-    return ast.walk(parsed) if parsed is not None else iter(())
+    return is_name(target, name)

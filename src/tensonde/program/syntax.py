@@ -1,4 +1,4 @@
-"""The user's source files, asked for lines: where a name is bound, an attribute is set, a method returns."""
+"""The syntax trees of the user's sources: files, and notebook cells, which only `linecache` has."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
-
-from tensonde.adapters.torch.frames import display_path
-from tensonde.model.site import SourceLine
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -39,29 +36,26 @@ def parse(path: str) -> ast.Module | None:
         return None
 
 
-def source_line(path: str, line: int) -> SourceLine:
-    return SourceLine(display_path(path), line, linecache.getline(path, line).strip())
+def walk(path: str) -> Iterator[ast.AST]:
+    """Every node of a file; none where it cannot be read."""
+    tree = parse(path)
+    return ast.walk(tree) if tree is not None else iter(())
 
 
 def scope_at(path: str, line: int) -> Scope | None:
     """The innermost function (or the file itself) that the line stands in."""
-    tree = parse(path)
-    best: Scope | None = tree
-    if tree is not None:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (
-                node.end_lineno or 0
-            ):
-                best = node
+    best: Scope | None = parse(path)
+    for node in walk(path):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
+            best = node
     return best
 
 
 def function_of(code: CodeType) -> ast.FunctionDef | None:
     """The definition that a code object was made from."""
-    tree = parse(code.co_filename)
     found = [
         node
-        for node in (ast.walk(tree) if tree is not None else ())
+        for node in walk(code.co_filename)
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name and node.lineno >= code.co_firstlineno
     ]
     return min(found, key=lambda node: node.lineno, default=None)
@@ -107,19 +101,17 @@ def _paths(target: ast.expr, name: str, at: tuple[int, ...] = ()) -> Iterator[tu
 
 
 def loop_around(scope: ast.AST, line: int) -> ast.For | ast.While | None:
-    """The innermost loop that the line stands in."""
-    best: ast.For | ast.While | None = None
-    for node in statements(scope):
-        if isinstance(node, ast.For | ast.While) and node.lineno <= line <= (node.end_lineno or 0):
-            best = node
-    return best
+    """The innermost loop of a scope, or of a function inside it, that the line stands in."""
+    loops = [
+        node
+        for node in ast.walk(scope)
+        if isinstance(node, ast.For | ast.While) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(loops, key=lambda node: node.lineno, default=None)
 
 
 def class_named(path: str, name: str) -> ast.ClassDef | None:
-    tree = parse(path)
-    if tree is None:
-        return None
-    return next((node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == name), None)
+    return next((node for node in walk(path) if isinstance(node, ast.ClassDef) and node.name == name), None)
 
 
 def method(owner: ast.ClassDef, name: str) -> ast.FunctionDef | None:
@@ -139,3 +131,47 @@ def reads(node: ast.AST, name: str) -> bool:
     return any(
         isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Load) for inner in ast.walk(node)
     )
+
+
+def spelled(node: ast.expr) -> str:
+    """`a.b` of `a.b[0]`: names and attributes only, "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{spelled(node.value)}.{node.attr}"
+    if isinstance(node, ast.Subscript):
+        return spelled(node.value)
+    return ""
+
+
+def called(node: ast.Call) -> str:
+    """The last name of a called function: `c` of `a.b.c(...)`."""
+    return (
+        node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else node.func.id
+        if isinstance(node.func, ast.Name)
+        else ""
+    )
+
+
+def is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def is_own(node: ast.AST, attribute: str) -> bool:
+    """Whether a node is `self.attribute`."""
+    return isinstance(node, ast.Attribute) and node.attr == attribute and is_name(node.value, "self")
+
+
+def targets(node: ast.AST) -> list[ast.expr]:
+    """The targets that an assignment of any kind gives a value to; none of another statement."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign) else []
+
+
+def covers(node: ast.AST, line: int) -> bool:
+    """Whether a line is one of a node's."""
+    first = getattr(node, "lineno", None)
+    return first is not None and first <= line <= (getattr(node, "end_lineno", None) or first)

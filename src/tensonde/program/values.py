@@ -1,19 +1,21 @@
-"""What an expression of the program stands for in a frame that has ended, found without running any of the user's code.
+"""The value that an expression of the program stands for in a frame, found without running any of the user's code.
 
-Names, attributes of modules and tensors, constant arithmetic, indexing of tensors and containers: enough to say which
-tensors an op was given. Anything else is `UNKNOWN`.
+Names, attributes, constant arithmetic, indexing of containers: enough to say which tensors an op was given. Anything else
+is `UNKNOWN`. An adapter registers the classes of its framework that may be looked into.
 """
 
 from __future__ import annotations
 
 import ast
 import linecache
+from dataclasses import dataclass
 from itertools import islice
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from tensonde.model.site import SourceLine
+from tensonde.program.frames import is_user
+from tensonde.program.lines import source_line
 
 
 class _Unknown:
@@ -30,6 +32,63 @@ _BINARY = {
     ast.FloorDiv: "__floordiv__",
     ast.Mod: "__mod__",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A class whose objects may be looked into without running code of the user's."""
+
+    type: type
+    attributes: tuple[str, ...] | None = None
+    """All that may be read by `getattr`; None: what the object holds in `__dict__`."""
+    tables: tuple[str, ...] = ()
+    """Attributes that are dictionaries of further attributes."""
+    methods: tuple[str, ...] = ()
+    """Methods that may be called."""
+    indexed: bool = False
+    sized: bool = False
+    calls: str | None = None
+    """The method that calling the object runs, where it is not `__call__`."""
+
+
+_kinds: dict[type, Kind] = {kind: Kind(kind, indexed=True, sized=True) for kind in (list, tuple, dict)}
+
+
+def register(*kinds: Kind) -> None:
+    _kinds.update({kind.type: kind for kind in kinds})
+
+
+def kinds_of(value: Any) -> list[Kind]:
+    return [kind for kind in _kinds.values() if isinstance(value, kind.type)]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameState:
+    """One entry of a traceback: a frame, and where in it the program was."""
+
+    frame: FrameType
+    line: int
+    lasti: int
+
+    @property
+    def path(self) -> str:
+        return self.frame.f_code.co_filename
+
+    @property
+    def function(self) -> str:
+        return self.frame.f_code.co_name
+
+    @property
+    def is_user(self) -> bool:
+        return is_user(self.frame.f_code)
+
+    @property
+    def source(self) -> SourceLine:
+        return source_line(self.path, self.line)
+
+    @property
+    def expression(self) -> ast.AST | None:
+        return failing(self.frame.f_code, self.lasti)
 
 
 def failing(code: CodeType, lasti: int) -> ast.AST | None:
@@ -89,36 +148,35 @@ def _evaluate(node: ast.AST, frame: FrameType) -> Any:
             return UNKNOWN if any(part is UNKNOWN for part in parts_of) else slice(*parts_of)
         case ast.Subscript(value=owner, slice=index):
             held, key = _evaluate(owner, frame), _evaluate(index, frame)
-            if key is not UNKNOWN and isinstance(
-                held, Tensor | list | tuple | dict | nn.ModuleList | nn.ModuleDict | nn.Sequential
-            ):
+            if key is not UNKNOWN and any(kind.indexed for kind in kinds_of(held)):
                 return held[key]
-        case ast.Call(func=ast.Attribute(value=owner, attr="size" | "dim" | "numel" as name), args=args, keywords=[]):
-            held, given = _evaluate(owner, frame), [_evaluate(arg, frame) for arg in args]
-            if isinstance(held, Tensor) and UNKNOWN not in given:
-                return getattr(held, name)(*given)
         case ast.Call(func=ast.Name(id="len"), args=[arg], keywords=[]):
             held = _evaluate(arg, frame)
-            if isinstance(held, Tensor | list | tuple | dict):
+            if any(kind.sized for kind in kinds_of(held)):
                 return len(held)
+        case ast.Call(func=ast.Attribute(value=owner, attr=name), args=args, keywords=[]):
+            held = _evaluate(owner, frame)
+            if any(name in kind.methods for kind in kinds_of(held)):
+                given = [_evaluate(arg, frame) for arg in args]
+                return UNKNOWN if UNKNOWN in given else getattr(held, name)(*given)
     return UNKNOWN
 
 
 def _attribute(owner: Any, name: str) -> Any:
-    """Only where looking cannot run code of the user's: what an object holds, and what modules, tensors and torch
-    itself have."""
+    """Only where looking cannot run code of the user's: what an object holds, what registered kinds and modules have."""
     if owner is UNKNOWN:
         return UNKNOWN
-    if isinstance(owner, Tensor):
-        return getattr(owner, name) if name in ("shape", "T", "dtype", "device", "mT", "ndim", "data") else UNKNOWN
+    kinds = kinds_of(owner)
+    for kind in kinds:
+        if kind.attributes is not None:
+            return getattr(owner, name) if name in kind.attributes else UNKNOWN
     held = getattr(owner, "__dict__", {})
     if name in held:
         return held[name]
-    if isinstance(owner, nn.Module):
-        for table in (owner._parameters, owner._buffers, owner._modules):
-            if name in table:
-                return table[name]
-    if isinstance(owner, type(torch)):
+    for table in (getattr(owner, table) for kind in kinds for table in kind.tables):
+        if name in table:
+            return table[name]
+    if isinstance(owner, ModuleType):
         return getattr(owner, name, UNKNOWN)
     return UNKNOWN
 
@@ -142,7 +200,7 @@ def operands(node: ast.AST, frame: FrameType) -> dict[str, Any]:
 
     match node:
         case ast.Call(func=func, args=args, keywords=keywords):
-            if isinstance(func, ast.Attribute) and not isinstance(evaluate(func.value, frame), type(torch)):
+            if isinstance(func, ast.Attribute) and not isinstance(evaluate(func.value, frame), ModuleType):
                 add(func.value)
             for arg in args:
                 add(arg)

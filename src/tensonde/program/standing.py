@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import getattr_static, unwrap
 from types import CodeType, SimpleNamespace
 from typing import Any
 
-from torch import nn
-
-from tensonde.adapters.torch.explain import program
-from tensonde.adapters.torch.explain.expression import UNKNOWN, evaluate
-from tensonde.adapters.torch.explain.traceback import Failure, Place
+from tensonde.program.syntax import parse, scope_at, walk
+from tensonde.program.values import UNKNOWN, FrameState, evaluate, kinds_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +28,12 @@ class Stand:
     method: bool = False
 
 
-def stand_at(place: Place, failure: Failure) -> Stand | None:
-    """Of a user's frame, with those that called it."""
+def stand_at(place: FrameState, frames: Sequence[FrameState]) -> Stand | None:
+    """Of one of the user's frames, given outermost first, with those that called it."""
     stand: Stand | None = None
     before = place
-    for user in failure.user:
-        scope = program.scope_at(user.path, user.line)
+    for user in frames:
+        scope = scope_at(user.path, user.line)
         if scope is None:
             return None
         names, code = user.frame, user.frame.f_code
@@ -57,7 +55,7 @@ def _calls(call: ast.Call, stand: Stand, code: CodeType) -> bool:
     return getattr(unwrap(function), "__code__", None) is code if function is not None else False
 
 
-def failing_call(place: Place) -> ast.Call | None:
+def failing_call(place: FrameState) -> ast.Call | None:
     node = place.expression
     return _at(node, place.line) if isinstance(node, ast.Call) else None
 
@@ -71,8 +69,9 @@ def _at(node: ast.Call, line: int) -> ast.Call:
 def called(func: ast.expr, stand: Stand) -> tuple[Any, Any]:
     """The function behind what is called, and the object it belongs to."""
     target = evaluate(func, stand.names)
-    if isinstance(target, nn.Module):
-        return getattr_static(type(target), "forward", None), target
+    method = next((kind.calls for kind in kinds_of(target) if kind.calls), None)
+    if method is not None:
+        return getattr_static(type(target), method, None), target
     if target is UNKNOWN and isinstance(func, ast.Attribute):
         holder = evaluate(func.value, stand.names)
         return (None, None) if holder is UNKNOWN else (getattr_static(type(holder), func.attr, None), holder)
@@ -101,15 +100,13 @@ def argument_at(call: ast.Call, names: list[str], name: str) -> ast.expr | None:
 
 def with_only_call(stand: Stand, name: str) -> Stand:
     """With the only call of a class in the file, for the arguments of its `__init__`."""
-    tree = program.parse(stand.path)
+    tree = parse(stand.path)
     calls = [
-        n
-        for n in (ast.walk(tree) if tree is not None else ())
-        if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == name
+        n for n in walk(stand.path) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == name
     ]
     if len(calls) != 1 or tree is None or getattr(stand.scope, "name", "") != "__init__":
         return stand
-    around = program.scope_at(stand.path, calls[0].lineno) or tree
+    around = scope_at(stand.path, calls[0].lineno) or tree
     names = SimpleNamespace(f_locals={}, f_globals=stand.names.f_globals)
     outer = Stand(stand.path, around, names, calls[0].lineno)
     return Stand(stand.path, stand.scope, stand.names, stand.before, outer, calls[0], method=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tensonde.model.paths import display_path, is_library
+from tensonde.program.frames import is_library
+from tensonde.program.lines import display_path
 
 
 @pytest.mark.parametrize(

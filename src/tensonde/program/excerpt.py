@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+
 from tensonde.model.site import SourceLine
 
 AROUND = 1
@@ -14,7 +16,7 @@ def excerpt(source: SourceLine, around: int = AROUND) -> list[tuple[int, str, bo
         with open(source.file, encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
     except OSError:
-        return []
+        lines = [line.rstrip("\n") for line in linecache.getlines(source.file)]  # a notebook cell
     if not 1 <= source.line <= len(lines) or (source.code and lines[source.line - 1].strip() != source.code):
         return []
     first, last = max(1, source.line - around), min(len(lines), source.line + around)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tensonde.adapters.torch.facts import syntax
-from tensonde.adapters.torch.facts.origins import line_at
+from tensonde.program.lines import line_at
+from tensonde.program.syntax import called, parse
 
 _DRAWS = ("randperm", "permutation")
 _SEEDS = ("seed", "manual_seed", "default_rng", "RandomState", "set_state", "setstate", "set_rng_state")
@@ -33,7 +33,7 @@ class Reordering:
 def apart(paths: tuple[str, ...]) -> dict[str, Any] | None:
     """The first such pair in these files."""
     for path in paths:
-        tree = syntax.tree(path)
+        tree = parse(path)
         for scope in _scopes(tree) if tree is not None else ():
             found = _in_scope(scope)
             if found is not None:
@@ -83,17 +83,7 @@ def _in_scope(body: list[ast.stmt]) -> tuple[Reordering, Reordering] | None:
 
 
 def _draw(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and _called(node) in _DRAWS
-
-
-def _called(node: ast.Call) -> str:
-    return (
-        node.func.attr
-        if isinstance(node.func, ast.Attribute)
-        else node.func.id
-        if isinstance(node.func, ast.Name)
-        else ""
-    )
+    return isinstance(node, ast.Call) and called(node) in _DRAWS
 
 
 def _indexed(name: str, statement: ast.Assign, orders: dict[str, int]) -> list[Reordering]:
@@ -133,7 +123,7 @@ def _together(statement: ast.stmt, orders: dict[str, int]) -> tuple[Reordering, 
 def _shuffled(statement: ast.Expr) -> list[Reordering]:
     """`random.shuffle(x)`."""
     call = statement.value
-    if isinstance(call, ast.Call) and _called(call) == "shuffle" and len(call.args) == 1:
+    if isinstance(call, ast.Call) and called(call) == "shuffle" and len(call.args) == 1:
         given = call.args[0]
         if isinstance(given, ast.Name):
             return [Reordering(given.id, statement.lineno, statement.lineno)]
@@ -142,7 +132,7 @@ def _shuffled(statement: ast.Expr) -> list[Reordering]:
 
 def _seeded(body: list[ast.stmt], first: int, last: int) -> bool:
     return any(
-        isinstance(node, ast.Call) and _called(node) in _SEEDS and first < node.lineno <= last
+        isinstance(node, ast.Call) and called(node) in _SEEDS and first < node.lineno <= last
         for statement in body
         for node in ast.walk(statement)
     )

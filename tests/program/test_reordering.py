@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tensonde.adapters.torch.facts.alignment import apart
+from tensonde.program.reordering import apart
 
 APART = {
     "a permutation each": """

@@ -1,0 +1,105 @@
+"""Where the user's program divides: by a large constant, as images are divided by 255, and in an optimizer's step by numbers
+that may be 0, so that an update becomes infinite although the gradient is not."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from types import CodeType
+
+from tensonde.program.syntax import covers, is_name, parse, walk
+
+LARGE = 100.0
+_METHODS = ("div", "div_", "divide", "true_divide")
+_DIVIDING = {"div": 0, "div_": 0, "true_divide": 0, "true_divide_": 0, "addcdiv": 1, "addcdiv_": 1}
+"""Methods, and which argument is the divisor."""
+_ROOTS = ("sqrt", "sqrt_", "norm", "rsqrt")
+
+
+@functools.lru_cache(maxsize=32)
+def large_divisions(path: str) -> list[tuple[int, float, str]]:
+    """Line, number, and the function that the line is in."""
+    parsed = parse(path)
+    found = []
+    for owner, node in _nodes(parsed, "") if parsed is not None else ():
+        by = _divisor(node)
+        if by is not None and by >= LARGE:
+            found.append((int(getattr(node, "lineno", 0)), by, owner))
+    return found
+
+
+def _nodes(node: ast.AST, owner: str) -> Iterator[tuple[str, ast.AST]]:
+    for inner in ast.iter_child_nodes(node):
+        yield owner, inner
+        named = isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)
+        yield from _nodes(inner, inner.name if named else owner)  # type: ignore[attr-defined]
+
+
+def _divisor(node: ast.AST) -> float | None:
+    given: ast.expr | None = None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        given = node.right
+    elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+        given = node.value
+    elif (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS and node.args
+    ):
+        given = node.args[-1]
+    number = given.value if isinstance(given, ast.Constant) else None
+    return float(number) if isinstance(number, int | float) and not isinstance(number, bool) else None
+
+
+def step_divisions(step: CodeType) -> list[tuple[str, int]]:
+    """Kind and line of the divisions in all methods of the class around an optimizer's step, in the order of the lines.
+
+    The kind is `power` for a divisor `1 - b ** t`, which is 0 in a step that counts as 0, `root` for a square root or norm
+    to which nothing is added, `guarded` for a sum, as with eps, else `other`."""
+    owner = next(
+        (
+            node
+            for node in walk(step.co_filename)
+            if isinstance(node, ast.ClassDef) and covers(node, step.co_firstlineno)
+        ),
+        None,
+    )
+    methods = [node for node in owner.body if isinstance(node, ast.FunctionDef)] if owner is not None else []
+    found = [
+        (_kind(divisor, method), node.lineno)
+        for method in methods
+        if method.name != "__init__"
+        for node, divisor in _divided(method)
+    ]
+    return sorted(found, key=lambda entry: entry[1])
+
+
+def _divided(method: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for node in ast.walk(method):
+        match node:
+            case ast.BinOp(op=ast.Div(), right=divisor) if not isinstance(divisor, ast.Constant):
+                yield node, divisor
+            case ast.Call(func=ast.Attribute(attr=name), args=args) if name in _DIVIDING:
+                if len(args) > _DIVIDING[name] and not isinstance(args[_DIVIDING[name]], ast.Constant):
+                    yield node, args[_DIVIDING[name]]
+
+
+def _kind(divisor: ast.expr, method: ast.FunctionDef) -> str:
+    if isinstance(divisor, ast.Name):  # of a name, what it was last given
+        given = [
+            n.value
+            for n in ast.walk(method)
+            if isinstance(n, ast.Assign)
+            and n.lineno < divisor.lineno
+            and any(is_name(t, divisor.id) for t in n.targets)
+        ]
+        divisor = given[-1] if given else divisor
+    match divisor:
+        case ast.BinOp(left=ast.Constant(value=1 | 1.0), op=ast.Sub(), right=ast.BinOp(op=ast.Pow())):
+            return "power"
+        case ast.Call(func=ast.Attribute(attr=name)) if name in _ROOTS:
+            return "root"
+        case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=0.5)):
+            return "root"
+        case ast.BinOp(op=ast.Add()):
+            return "guarded"
+    return "other"

@@ -1,0 +1,165 @@
+"""Habits of training programs in their source: rates that are set, averages of parameters, layers that are multiplied."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+from tensonde.program.syntax import covers, is_name, targets, walk
+
+_MAKING = frozenset(
+    ("div", "true_divide", "divide", "pow", "power", "float_power", "log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "exp")
+)  # fmt: skip
+"""Calls that may make NaN or Inf of finite numbers."""
+
+
+def hyperparameter_set(path: str, where: str, key: str) -> Iterator[int]:
+    """Lines such as `optimizer.defaults["lr"] = ...`, `optimizer.lr *= ...`."""
+    for node in walk(path):
+        for target in targets(node) if isinstance(node, ast.Assign | ast.AugAssign) else ():
+            if where == "attribute":
+                if isinstance(target, ast.Attribute) and target.attr == key and not is_name(target.value, "self"):
+                    yield target.lineno
+            elif (
+                isinstance(target, ast.Subscript)
+                and isinstance(target.value, ast.Attribute)
+                and target.value.attr == "defaults"
+                and isinstance(target.slice, ast.Constant)
+                and target.slice.value == key
+            ):
+                yield target.lineno
+
+
+def ignoring_gradient(backward: CodeType) -> int | None:
+    """The line of the result of a `backward` that reads none of its gradients; None of one that does."""
+    name, first = backward.co_name, backward.co_firstlineno
+    for node in walk(backward.co_filename):
+        starts = {node.lineno, *(d.lineno for d in node.decorator_list)} if isinstance(node, ast.FunctionDef) else set()
+        if not isinstance(node, ast.FunctionDef) or node.name != name or first not in starts:
+            continue
+        given = {argument.arg for argument in node.args.args[1:]}
+        given |= {node.args.vararg.arg} if node.args.vararg else set()
+        if any(isinstance(part, ast.Name) and part.id in given for part in ast.walk(node)):
+            return None
+        returned = [part for part in ast.walk(node) if isinstance(part, ast.Return) and part.value is not None]
+        computed = [part.lineno for part in returned if any(isinstance(p, ast.Name) for p in ast.walk(part))]
+        return max(computed, default=None) if given else None
+    return None
+
+
+def multiplied(path: str, number: int) -> int | None:
+    """The line of `[Layer(...), ...] * n` around a line that makes a layer: what is multiplied has no other name."""
+    for node in walk(path):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            for side in (node.left, node.right):
+                if (
+                    isinstance(side, ast.List | ast.Tuple)
+                    and covers(side, number)
+                    and any(isinstance(part, ast.Call) for part in side.elts)
+                ):
+                    return side.lineno
+    return None
+
+
+def averaging_updates(path: str, at_once: tuple[str, ...] = ()) -> Iterator[int]:
+    """`for a, b in zip(one.parameters(), other.parameters())` over something that averages; a call of a method in `at_once`
+    that is given both."""
+    for node in walk(path):
+        if isinstance(node, ast.For) and _parameters(node.iter) >= 2:
+            parts = [part for statement in node.body for part in ast.walk(statement)]
+            if any(_averages(part) for part in parts):
+                yield node.lineno
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in at_once
+            and _parameters(node)
+        ):
+            yield node.lineno
+
+
+def _averages(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Mult)
+    return isinstance(node, ast.Attribute) and node.attr in ("lerp_", "mul_", "lerp")
+
+
+def _parameters(node: ast.expr) -> int:
+    return sum(
+        isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters") for part in ast.walk(node)
+    )
+
+
+def writes_to(path: str, name: str) -> list[int]:
+    """Lines that write to a variable's tensor: `x.copy_(...)`, `x[...] = ...`, `x += ...`, `f(..., out=x)`."""
+    found = []
+    for node in walk(path):
+        if isinstance(node, ast.Call):
+            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            own = isinstance(node.func, ast.Attribute) and _is_part_of(node.func.value, name)
+            if (own and method.endswith("_") and not method.endswith("__")) or any(
+                keyword.arg == "out" and _is_part_of(keyword.value, name) for keyword in node.keywords
+            ):
+                found.append(node.lineno)
+        elif (isinstance(node, ast.AugAssign) and _is_part_of(node.target, name)) or (
+            isinstance(node, ast.Assign)
+            and any(isinstance(t, ast.Subscript) and _is_part_of(t, name) for t in node.targets)
+        ):
+            found.append(node.lineno)
+    return found
+
+
+def _is_part_of(node: ast.expr, name: str) -> bool:
+    """`name`, or `name[...]`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return is_name(node, name)
+
+
+def rates_set(path: str) -> Iterator[tuple[int, Any]]:
+    """Lines that set a learning rate: `group["lr"] = ...` for a group of some optimizer's `param_groups`; each with the
+    number that it sets, where that stands there."""
+    groups = {name for node in walk(path) for name in _groups(node)}
+    for node in walk(path):
+        if isinstance(node, ast.Assign | ast.AugAssign) and any(_is_rate(target, groups) for target in targets(node)):
+            plain = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            yield node.lineno, node.value.value if plain else None  # type: ignore[attr-defined]
+
+
+def _groups(node: ast.AST) -> list[str]:
+    """Names that stand for a group: loop variables over `param_groups`, and `group = optimizer.param_groups[0]`."""
+    match node:
+        case ast.For(target=target, iter=given) | ast.comprehension(target=target, iter=given):
+            pass
+        case ast.Assign(targets=[target], value=given):
+            pass
+        case _:
+            return []
+    if not _mentions(given):
+        return []
+    return [name.id for name in ast.walk(target) if isinstance(name, ast.Name)]
+
+
+def _mentions(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr == "param_groups" for part in ast.walk(node))
+
+
+def _is_rate(target: ast.expr, groups: set[str]) -> bool:
+    match target:
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value="lr")):
+            return name in groups
+        case ast.Subscript(value=group, slice=ast.Constant(value="lr")):
+            return _mentions(group)
+    return False
+
+
+def may_overflow(node: ast.expr) -> bool:
+    """Whether an expression may make NaN or Inf of finite numbers."""
+    match node:
+        case ast.BinOp(op=ast.Div() | ast.Pow()):
+            return True
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return name.rstrip("_") in _MAKING
+    return False
