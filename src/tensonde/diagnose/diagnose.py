@@ -7,8 +7,9 @@ import os
 from dataclasses import replace
 
 import tensonde.diagnose.rules  # noqa: F401  registers them
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.places import gathered
-from tensonde.diagnose.rule import RULES, Case, Rule
+from tensonde.diagnose.rule import RULES, Rule
 from tensonde.diagnose.unseen import with_unseen_steps
 from tensonde.model.finding import Finding
 from tensonde.store.damage import misunderstood
@@ -29,9 +30,7 @@ def diagnose(recording: Recording) -> list[Finding]:
     for rank in recording.ranks:
         case = Case(rank)
         for known in RULES:
-            own = [
-                replace(finding, rank=rank.rank) for finding in with_unseen_steps(_checked(known, case, failed), rank)
-            ]
+            own = with_unseen_steps(_checked(known, case, failed), rank)
             base = len(findings)
             findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
     if failed:
@@ -47,7 +46,7 @@ def diagnose(recording: Recording) -> list[Finding]:
 def _checked(known: Rule, case: Case, failed: list[tuple[Rule, Exception]]) -> list[Finding]:
     """A rule that fails costs its own findings, not those of the others."""
     try:
-        return list(known.check(case))
+        return known.findings(case)
     except Exception as problem:
         if os.environ.get("TENSONDE_STRICT") == "1":
             raise

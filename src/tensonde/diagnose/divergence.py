@@ -9,7 +9,7 @@ from math import isfinite
 from statistics import median
 from typing import Any
 
-from tensonde.diagnose.rule import Case
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.told import place
 from tensonde.model.site import Kind, Role, SourceLine
 

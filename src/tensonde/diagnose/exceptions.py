@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
@@ -49,10 +50,10 @@ def family(name: str) -> Callable[[Explain], Explain]:
             found = explanation(event) if event is not None else None
             if event is None or found is None or found[0] != name:
                 return []
-            return [cause_finding(case, event, *found), exception_finding(case, event, caused_by=0)]
+            return [cause_finding(case, event, found[1]), exception_finding(case, event, caused_by=0)]
 
         check.__doc__ = explain.__doc__
-        rule(name)(check)
+        rule(name, severity="error")(check)
         return explain
 
     return register
@@ -88,16 +89,13 @@ def line_of(entry: Mapping[str, Any] | None) -> SourceLine | None:
     return SourceLine(str(entry["file"]), int(entry["line"]), str(entry.get("code", ""))) if entry else None
 
 
-def cause_finding(case: Case, event: Event, name: str, cause: Cause) -> Finding:
+def cause_finding(case: Case, event: Event, cause: Cause) -> Finding:
     module = cause.module if cause.module is not None else event.get("module")
-    return Finding(
-        rule=name,
-        severity="error",
-        title=cause.title,
-        advice=cause.advice,
+    return case.finding(
+        cause.title,
+        cause.advice,
         step=event.get("step"),
         phase=event.get("phase"),
-        rank=case.rank.rank,
         site=f"{module}:out" if module else None,
         op=cause.op or event.get("op"),
         source=line_of(cause.line) or line_of(event.get("source")),
@@ -110,14 +108,12 @@ def exception_finding(case: Case, event: Event, *, caused_by: int | None = None)
     module, kind = event.get("module"), event.get("class")
     where = f" in {module}" if module else ""
     first_line = str(event.get("message", "")).strip().split("\n")[0]
-    return Finding(
+    return case.finding(
+        f"{event['type']}{where}: {first_line[:200]}",
+        _advice(event),
         rule="exception",
-        severity="error",
-        title=f"{event['type']}{where}: {first_line[:200]}",
-        advice=_advice(event),
         step=event.get("step"),
         phase=event.get("phase"),
-        rank=case.rank.rank,
         site=f"{module}:out" if module else None,
         op=event.get("op"),
         source=line_of(event.get("source")),

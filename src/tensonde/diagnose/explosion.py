@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from tensonde.diagnose.rule import Case
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.told import parameters, place
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, Trace

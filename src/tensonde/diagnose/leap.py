@@ -9,7 +9,7 @@ from math import isfinite
 from statistics import median
 from typing import Any
 
-from tensonde.diagnose.rule import Case
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role, SourceLine
@@ -154,20 +154,19 @@ def batch_finding(case: Case, step: int, odd: OddValues, leap: Leap | None = Non
     source, site, evidence = _held(case, step, odd)
     shown = f"up to {odd.size:.3g}, where other steps have {odd.usual:.3g}"
     what = "batch" if odd.layer else "targets"
-    return Finding(
-        rule="batch-out-of-scale",
-        severity="error",
-        title=f"The {what} of step {step} {'is' if odd.layer else 'are'} out of scale: {shown}"
+    return case.finding(
+        f"The {what} of step {step} {'is' if odd.layer else 'are'} out of scale: {shown}"
         + (f"; the loss leaps from {leap.before:.3g} to {leap.value:.3g}" if leap else ""),
-        advice=(
+        (
             f"Look at what {odd.maker.op} is given here."
             if odd.maker
             else "Look at these samples where the dataset is built: a unit, a missing normalisation, a placeholder for missing values."
         )
         + " A test of each batch's range, or clipped gradients, keep one batch from ruining the weights.",
+        rule="batch-out-of-scale",
+        severity="error",
         step=step,
         phase="data",
-        rank=case.rank.rank,
         site=site,
         op=(odd.maker or odd.op).op,
         source=source,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tensonde.diagnose.rule import Case
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.told import place
 from tensonde.model.site import SourceLine
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import prod, sqrt
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import PASSING, consumers, made_by, producer, users
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import parameters
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -21,7 +22,7 @@ SPREAD = 4.0
 """Standard deviation of scores; with 1/sqrt(d) it is about 1 at the start."""
 
 
-@rule("attention-not-scaled")
+@rule("attention-not-scaled", severity="warning", phase="forward")
 def not_scaled(case: Case) -> list[Finding]:
     """The weights of a dot-product attention are nearly one-hot in the very first step: the scores, a product of two computed
     matrices, go into softmax as they are, with a spread that grows as the square root of the number of features. Softmax is
@@ -52,19 +53,14 @@ def not_scaled(case: Case) -> list[Finding]:
         if features < 16 or spread < SPREAD or spread / sqrt(features) > 4 or concentration < CONCENTRATED:
             continue
         return [
-            Finding(
-                rule="attention-not-scaled",
-                severity="warning",
-                title=(
+            case.finding(
+                (
                     f"Attention weights are nearly one-hot in the first step: scores over {features} features, spread "
                     f"{spread:.3g}, are not scaled"
                 ),
-                advice=f"Divide the scores by sqrt({features}), the square root of the features of a query.",
+                f"Divide the scores by sqrt({features}), the square root of the features of a query.",
                 step=trace.step,
-                phase="forward",
-                site=f"{product.site}:out",
-                op=product.op,
-                source=product.source,
+                at=product,
                 evidence={
                     "scores.std": spread,
                     "features": features,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import made_by, parameters_behind
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.rules import precision
 from tensonde.diagnose.told import gradient_rows, parameters, place, some
 from tensonde.model.finding import Finding
@@ -74,7 +75,7 @@ def _kind(op: OpRecord) -> str:
     return ""
 
 
-@rule("gradient-all-zero")
+@rule("gradient-all-zero", severity="error", phase="backward")
 def all_zero(case: Case) -> list[Finding]:
     """Gradients arrive at weights but are exactly zero in every step from the first on, while the loss is not:
     an op between them and the loss passes none on.
@@ -109,23 +110,19 @@ def _blocked(case: Case, found: Block, zero: list[str], trained: list[str]) -> F
     source, filled = (_start(case, found) if off else None), None
     if source is not None:
         filled = str(source)
-    return Finding(
-        rule="gradient-all-zero",
-        severity="error",
-        title=(
+    return case.finding(
+        (
             f"{name}{where} gives the same value for every sample and passes no gradient: {some(behind)} never change"
             if off
             else f"{name}{where} passes no gradient: {some(behind)} never change"
         ),
-        advice={
+        {
             "flat": f"{name} has slope 0 everywhere: train on the value before it, and use {name} for predictions only "
             "(or a straight-through estimator).",
             "off": "Start it on its open side: smaller or zero biases before it, normalised inputs; or use an activation "
             "with a slope on both sides (LeakyReLU, GELU, Softplus).",
             "zero": "What it is multiplied by is all zeros: look where that comes from.",
         }[found.kind],
-        step=0,
-        phase="backward",
         site=f"{op.module}:out" if fact.get("library") else f"{op.site}:out",
         op=op.op,
         source=source or (place(fact.get("made")) if fact.get("library") else op.source),
@@ -154,24 +151,20 @@ def _start(case: Case, found: Block) -> SourceLine | None:
 def _ends(case: Case, zero: list[str], trained: list[str]) -> Finding:
     module, share = _last_alive(case)
     fact = case.facts.get("modules", {}).get(module or "", {})
-    return Finding(
-        rule="gradient-all-zero",
-        severity="error",
-        title=(
+    return case.finding(
+        (
             f"{module} ({fact.get('type', '')}) gives 0 for every sample and passes no gradient: nothing is trained"
             if module and share == 1.0
             else f"The gradient dies at {module}: all parameters get exactly zero"
             if module
             else "All gradients are exactly zero in every step: nothing is trained"
         ),
-        advice=(
+        (
             "Use an activation that passes gradients on both sides here (Softplus, LeakyReLU, none), or start it on "
             "its open side."
             if share == 1.0
             else "Look for an op there with no gradient: a dead ReLU, clamp, round, sign, a comparison."
         ),
-        step=0,
-        phase="backward",
         site=f"{module}:out" if module else None,
         source=place(fact.get("made")),
         evidence={"parameters": len(zero), "of": len(trained), "zero_share_of_output": share, "steps": case.steps},

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import PASSING, made_by
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import gradient_rows
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact
@@ -16,7 +17,7 @@ FEWEST_STEPS = 16
 DEAD = 0.04
 
 
-@rule("bounded-output-without-gradient")
+@rule("bounded-output-without-gradient", severity="warning", phase="backward")
 def bounded_output(case: Case) -> list[Finding]:
     """What a linear layer gives is clamped (or rectified) and then compared with targets, and in step after step some of the
     layer's biases get a gradient of exactly 0: these outputs lie outside of the bounds for all samples, where a bound has no
@@ -43,19 +44,14 @@ def bounded_output(case: Case) -> list[Finding]:
             continue
         last = late[-1]
         return [
-            Finding(
-                rule="bounded-output-without-gradient",
-                severity="warning",
-                title=(
+            case.finding(
+                (
                     f"{op.op} before {loss.op} keeps {last['zero']} of {last['count']} outputs of {layer.module or layer.site} "
                     "outside of its bounds: they get no gradient"
                 ),
-                advice="Use sigmoid (or no bound) in training, and clamp only what is shown or saved.",
+                "Use sigmoid (or no bound) in training, and clamp only what is shown or saved.",
                 step=rows[0]["step"],
-                phase="backward",
-                site=f"{op.site}:out",
-                op=op.op,
-                source=op.source,
+                at=op,
                 evidence={
                     "bounds": [str(bound) for bound in bounds],
                     "target.min": target.stats.get("min"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 
 
-@rule("compiled-result-differs")
+@rule("compiled-result-differs", severity="error")
 def departures(case: Case) -> list[Finding]:
     """The first call of every compiled graph (and every call in steps of --verify-steps, and whatever `verify` in the debugger is
     asked for) is also made node by node, and both results are compared. Where they part by
@@ -34,13 +35,16 @@ def _finding(case: Case, event: dict[str, Any], count: int) -> Finding:
     op = site.partition("/")[2].partition("#")[0].partition(":")[0]
     line = SourceLine(**source) if source else None
     where = f" in {module}" if module else ""
-    return Finding(
-        rule="compiled-result-differs",
-        severity="error",
-        title=f"torch.compile ({backend}) computes {op}{where} wrongly: its result is not that of the same graph run uncompiled",
+    return case.finding(
+        f"torch.compile ({backend}) computes {op}{where} wrongly: its result is not that of the same graph run uncompiled",
+        (
+            f"Up to this node the graph gives the same compiled and uncompiled: it is {backend}, not the model. "
+            f"Write {f'{line.code!r}' if line else 'the operation'} in another way (without changing a tensor in place that is still "
+            "read), or keep it out of the compiled region with torch.compiler.disable; backend='aot_eager' shows whether it helps. "
+            "Please report it to PyTorch."
+        ),
         step=int(event.get("step") or 0),
         phase="backward" if event.get("backward") else "forward",
-        rank=case.rank.rank,
         site=site,
         op=op,
         source=line,
@@ -57,15 +61,11 @@ def _finding(case: Case, event: dict[str, Any], count: int) -> Finding:
             if event.get("rewritten")
             else "the first result that departs",
         },
-        advice=f"Up to this node the graph gives the same compiled and uncompiled: it is {backend}, not the model. "
-        f"Write {f'{line.code!r}' if line else 'the operation'} in another way (without changing a tensor in place that is still "
-        "read), or keep it out of the compiled region with torch.compiler.disable; backend='aot_eager' shows whether it helps. "
-        "Please report it to PyTorch.",
         confidence=0.95 if event.get("exact") else 0.8,
     )
 
 
-@rule("input-overwritten-before-backward")
+@rule("input-overwritten-before-backward", severity="error", phase="backward")
 def overwritten(case: Case) -> list[Finding]:
     """A compiled graph keeps one of its inputs for the backward pass, and before that somebody has written to it (a buffer
     that is filled with the next batch too early): gradients are computed from values that the forward pass has not seen. In
@@ -76,13 +76,10 @@ def overwritten(case: Case) -> list[Finding]:
         return []
     name = found.get("variable") or "An input"
     return [
-        Finding(
-            rule="input-overwritten-before-backward",
-            severity="error",
-            title=f"{name} is written to between forward and backward: the compiled gradient ({found['backend']}) is of other values",
-            advice="Write to it after backward(), or give the model a copy of it (clone()).",
+        case.finding(
+            f"{name} is written to between forward and backward: the compiled gradient ({found['backend']}) is of other values",
+            "Write to it after backward(), or give the model a copy of it (clone()).",
             step=int(found["step"]),
-            phase="backward",
             source=SourceLine(**found["place"]) if found.get("place") else None,
             evidence={"variable": found.get("variable"), "shape": found["shape"]},
             confidence=0.95,
@@ -90,7 +87,7 @@ def overwritten(case: Case) -> list[Finding]:
     ]
 
 
-@rule("hook-after-compiling")
+@rule("hook-after-compiling", severity="error", phase="forward")
 def late_hooks(case: Case) -> list[Finding]:
     """A forward hook was put on a module after the code that calls it had been compiled, and nothing was compiled since: the
     compiled code never calls the hook. Not meant are hooks that are there before the first compiled call, and those after
@@ -103,14 +100,13 @@ def late_hooks(case: Case) -> list[Finding]:
         if event.get("kind") == "hook_after_compiling" and compiled < event["regions"] and event["step"] < case.steps
     ]
     return [
-        Finding(
-            rule="hook-after-compiling",
-            severity="error",
-            title=f"The hook {event['hook']} on {event['module'] or event['type']} is never called: its code was compiled before",
-            advice="Register hooks before the first call of the compiled model, or call torch.compiler.reset() after it "
-            "(torch._dynamo.config.skip_nnmodule_hook_guards = False has hooks noticed, at a cost).",
+        case.finding(
+            f"The hook {event['hook']} on {event['module'] or event['type']} is never called: its code was compiled before",
+            (
+                "Register hooks before the first call of the compiled model, or call torch.compiler.reset() after it "
+                "(torch._dynamo.config.skip_nnmodule_hook_guards = False has hooks noticed, at a cost)."
+            ),
             step=int(event["step"]),
-            phase="forward",
             site=f"{event['module']}:out" if event["module"] else None,
             source=SourceLine(**event["place"]) if event.get("place") else None,
             evidence={
@@ -128,7 +124,7 @@ LIMIT = 8
 """So many versions of one piece of code does torch compile by default, before it gives up and runs it uncompiled."""
 
 
-@rule("compiled-again-and-again")
+@rule("compiled-again-and-again", severity="warning", phase="forward")
 def again_and_again(case: Case) -> list[Finding]:
     """The same code was compiled anew so often that torch gave up on it (`recompile_limit`, 8 by default): each time something
     that it had taken for constant was another, such as a length with `dynamic=False`, or a number that counts up. The training
@@ -148,14 +144,13 @@ def again_and_again(case: Case) -> list[Finding]:
     made = [m["made"] for m in case.facts.get("modules", {}).values() if m["type"] == "OptimizedModule" and m["made"]]
     line = SourceLine(str(last["file"]), int(last["line"]), "") if last.get("line") else None
     return [
-        Finding(
-            rule="compiled-again-and-again",
-            severity="warning",
-            title=f"{last.get('function') or 'A function'} was compiled {len(events)} times over: {why}",
-            advice="A size that changes: torch.compile(..., dynamic=True), or torch._dynamo.mark_dynamic on the input; a "
-            "Python number that changes: make it a tensor, or keep it out of the compiled function.",
+        case.finding(
+            f"{last.get('function') or 'A function'} was compiled {len(events)} times over: {why}",
+            (
+                "A size that changes: torch.compile(..., dynamic=True), or torch._dynamo.mark_dynamic on the input; a "
+                "Python number that changes: make it a tensor, or keep it out of the compiled function."
+            ),
             step=int(events[-1].get("step") or 0),
-            phase="forward",
             source=SourceLine(**made[0]) if len(made) == 1 else line,
             evidence={
                 "times": len(events),

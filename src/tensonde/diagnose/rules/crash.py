@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
 from tensonde.store.ending import FAULT, Ending
 
@@ -17,7 +18,7 @@ _ADVICE = {
 }
 
 
-@rule("crash")
+@rule("crash", severity="error")
 def crashed(case: Case) -> Iterator[Finding]:
     """The process ended by SIGSEGV, SIGABRT, SIGBUS, SIGFPE or SIGILL. The line is the program's innermost in the stack that
     faulthandler wrote into the recording. Where no stack is there, it is the last call of a module that was noted.
@@ -32,11 +33,10 @@ def crashed(case: Case) -> Iterator[Finding]:
         evidence["last module"] = ending.module
     if ending.stack:
         evidence["stack"] = [str(frame) for frame in ending.stack[:20]]
-    yield Finding(
-        rule="crash",
+    yield case.finding(
+        f"{ending.how} ended the program{_when(ending)}",
+        _advice(ending, case.rank.name),
         severity="error" if ending.is_crash else "warning",
-        title=f"{ending.how} ended the program{_when(ending)}",
-        advice=_advice(ending, case.rank.name),
         step=ending.step,
         source=ending.source,
         evidence=evidence,

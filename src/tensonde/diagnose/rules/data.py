@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import isfinite, log
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place, some
 from tensonde.model.finding import Finding
 
@@ -15,7 +16,7 @@ def _trained_loader(case: Case) -> dict[str, Any] | None:
     return max(loaders, key=lambda loader: loader["steps"], default=None)
 
 
-@rule("data-not-shuffled")
+@rule("data-not-shuffled", severity="error")
 def not_shuffled(case: Case) -> list[Finding]:
     """Nearly every training batch holds one class only, and the batches together hold several: the data come sorted by
     class. Shuffled batches of four or more would hardly ever be pure. Silent where a sampler of the user's own chooses.
@@ -36,12 +37,9 @@ def not_shuffled(case: Case) -> list[Finding]:
         return []
     sequential = loader is not None and loader["sampler"] == "SequentialSampler"
     return [
-        Finding(
-            rule="data-not-shuffled",
-            severity="error",
-            title=f"{len(pure)} of {len(labels)} batches hold a single class: the data are sorted and not shuffled",
-            advice="Use DataLoader(..., shuffle=True)." if sequential else "Shuffle the samples before making batches.",
-            step=0,
+        case.finding(
+            f"{len(pure)} of {len(labels)} batches hold a single class: the data are sorted and not shuffled",
+            "Use DataLoader(..., shuffle=True)." if sequential else "Shuffle the samples before making batches.",
             site="data",
             source=place(loader["made"]) if sequential and loader else place(case.facts["batches"]["label_line"]),
             evidence={
@@ -55,7 +53,7 @@ def not_shuffled(case: Case) -> list[Finding]:
     ]
 
 
-@rule("labels-constant")
+@rule("labels-constant", severity="warning")
 def constant_labels(case: Case) -> list[Finding]:
     """Every label of every batch is the same class. No order of a loader can do that: its data set holds one class, as
     when data that are sorted by class are split without shuffling; the finding names where the data set is made. So it is
@@ -72,12 +70,9 @@ def constant_labels(case: Case) -> list[Finding]:
         return []
     loader = _trained_loader(case)
     return [
-        Finding(
-            rule="labels-constant",
-            severity="warning",
-            title=f"All labels of {len(labels)} batches are class {labels[0][2]}",
-            advice="Look at how labels are made; if the data are sorted, shuffle them before they are split.",
-            step=0,
+        case.finding(
+            f"All labels of {len(labels)} batches are class {labels[0][2]}",
+            "Look at how labels are made; if the data are sorted, shuffle them before they are split.",
             site="data",
             source=place(loader.get("data_line") or loader["made"])
             if loader
@@ -91,12 +86,9 @@ def constant_labels(case: Case) -> list[Finding]:
 def _constant_values(case: Case, values: dict[str, Any]) -> Finding:
     loader = _trained_loader(case)
     made = values.get("line") or ((loader.get("data_line") or loader["made"]) if loader else None)
-    return Finding(
-        rule="labels-constant",
-        severity="warning",
-        title=f"All {values['elements']} targets of {values['batches']} batches are {values['value']:g}",
-        advice="Look at how the targets are made: a cast to int (or a comparison) may have taken all difference from them.",
-        step=0,
+    return case.finding(
+        f"All {values['elements']} targets of {values['batches']} batches are {values['value']:g}",
+        "Look at how the targets are made: a cast to int (or a comparison) may have taken all difference from them.",
         site="data",
         source=place(made),
         evidence={name: values[name] for name in ("batches", "elements", "value")},
@@ -104,7 +96,7 @@ def _constant_values(case: Case, values: dict[str, Any]) -> Finding:
     )
 
 
-@rule("inputs-constant")
+@rule("inputs-constant", severity="error")
 def constant_inputs(case: Case) -> list[Finding]:
     """All samples of a batch are equal, in every batch that was looked at: the inputs carry nothing to learn from. Where
     the data set keeps one buffer that all of them are (or that holds just their values), it fills that anew for each
@@ -123,16 +115,13 @@ def constant_inputs(case: Case) -> list[Finding]:
     why = f": {shared['dataset']} gives the same memory for all of them" if shared else ""
     made = (shared.get("line") or loader.get("sample_line") or loader["made"]) if loader else shared.get("line")
     return [
-        Finding(
-            rule="inputs-constant",
-            severity="error",
-            title=f"All samples of every batch are the same while their labels differ{why}"
+        case.finding(
+            f"All samples of every batch are the same while their labels differ{why}"
             + (f" (self.{buffer})" if buffer else ""),
-            advice="Return a copy: what is filled anew for each sample (a buffer; torch.from_numpy shares its memory) is "
+            "Return a copy: what is filled anew for each sample (a buffer; torch.from_numpy shares its memory) is "
             "the last one for all."
             if shared
             else "Look at how a sample is made from its index.",
-            step=0,
             site=f"{inputs[0]['root']}:in",
             source=place(made),
             evidence={
@@ -146,7 +135,7 @@ def constant_inputs(case: Case) -> list[Finding]:
     ]
 
 
-@rule("labels-out-of-step")
+@rule("labels-out-of-step", severity="error", phase="data")
 def out_of_step(case: Case) -> list[Finding]:
     """Inputs and labels are put into two different random orders, so that a label no longer belongs to its input:
     two loaders that each shuffle for themselves, one of inputs and one of labels, in one `zip`; or two variables,
@@ -190,13 +179,9 @@ def _chance(case: Case, first: float) -> float:
 
 
 def _apart(case: Case, what: str, line: dict[str, Any], evidence: dict[str, Any]) -> Finding:
-    return Finding(
-        rule="labels-out-of-step",
-        severity="error",
-        title=f"{what} are shuffled each in an order of its own: labels do not belong to their inputs any more",
-        advice="Draw one permutation and index both with it, or keep both in one data set and shuffle that.",
-        step=0,
-        phase="data",
+    return case.finding(
+        f"{what} are shuffled each in an order of its own: labels do not belong to their inputs any more",
+        "Draw one permutation and index both with it, or keep both in one data set and shuffle that.",
         site="data",
         source=place(line),
         evidence=evidence,
@@ -204,7 +189,7 @@ def _apart(case: Case, what: str, line: dict[str, Any], evidence: dict[str, Any]
     )
 
 
-@rule("same-batch-every-step")
+@rule("same-batch-every-step", severity="error", phase="data")
 def same_batch(case: Case) -> list[Finding]:
     """The model is fed the very same values in every step, while the loader has more to give: its iterator is made
     anew for every step (`next(iter(loader))` in the loop) and gives its first batch each time, or the loop goes
@@ -227,21 +212,18 @@ def same_batch(case: Case) -> list[Finding]:
     if not anew and loader["passes"] == 1 and loader["steps"] > 2 * loader["length"] / loader["batch_size"]:
         return []  # taken once, and kept
     return [
-        Finding(
-            rule="same-batch-every-step",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"The model sees the same batch in all {seen['looked_at']} steps that were compared, of a data set of "
                 f"{loader['length']}"
             ),
-            advice=(
+            (
                 "Make the iterator once, outside of the loop (`for x, y in loader:`): a new one begins at the first "
                 "batch again."
                 if anew
                 else "Feed the model what the loop takes from the loader."
             ),
             step=1,
-            phase="data",
             site=f"{trained[0]}:in",
             source=place(loader.get("iterated")) if anew else place(batches.get("call_line")),
             evidence={
@@ -256,7 +238,7 @@ def same_batch(case: Case) -> list[Finding]:
     ]
 
 
-@rule("workers-share-randomness")
+@rule("workers-share-randomness", severity="error")
 def workers(case: Case) -> list[Finding]:
     """Each worker of a loader gets a copy of the dataset with its random generator in the same state, so all of
     them draw the same numbers, and again in the next epoch. torch seeds its own, Python's and numpy's global
@@ -272,14 +254,12 @@ def workers(case: Case) -> list[Finding]:
         if start is None and loader["generators"] and repeats:
             kept = loader["generators"][0]
             found.append(
-                Finding(
-                    rule="workers-share-randomness",
-                    severity="error",
-                    title=(
+                case.finding(
+                    (
                         f"{loader['workers']} workers draw the same random numbers: each has a copy of "
                         f"{kept['holder']}.{kept['name']} ({kept['type']})"
                     ),
-                    advice=(
+                    (
                         "Draw from torch's or numpy's global generator, or make the generator in worker_init_fn "
                         "from torch.initial_seed()."
                     ),
@@ -297,14 +277,12 @@ def workers(case: Case) -> list[Finding]:
             )
         elif start is not None and start["seeds"] and not start["uses_worker"] and loader["workers"] > 1:
             found.append(
-                Finding(
-                    rule="workers-share-randomness",
-                    severity="error",
-                    title=(
+                case.finding(
+                    (
                         f"worker_init_fn gives all {loader['workers']} workers the same seed: they draw the same "
                         "random numbers"
                     ),
-                    advice="Seed from torch.initial_seed(), which differs for each worker and epoch.",
+                    "Seed from torch.initial_seed(), which differs for each worker and epoch.",
                     step=1,
                     site="data",
                     source=place(start["line"]),
@@ -315,7 +293,7 @@ def workers(case: Case) -> list[Finding]:
     return found[:2]
 
 
-@rule("batch-norm-tiny-batch")
+@rule("batch-norm-tiny-batch", severity="warning", phase="forward")
 def tiny_batches(case: Case) -> list[Finding]:
     """Batch norm in train mode sees one sample at a time (or, without spatial extent, two or three): it normalises each
     sample by itself, and the running statistics that eval mode uses do not describe that.
@@ -345,16 +323,12 @@ def tiny_batches(case: Case) -> list[Finding]:
         return []
     size = max(sizes, key=lambda key: sizes[key])
     return [
-        Finding(
-            rule="batch-norm-tiny-batch",
-            severity="warning",
-            title=(
+        case.finding(
+            (
                 f"{some([name for name, *_ in hit])} ({hit[0][1]['type']}) trained with batches of {size}: eval "
                 "mode will not match"
             ),
-            advice="Use larger batches, or GroupNorm/InstanceNorm, which do not depend on the batch.",
-            step=0,
-            phase="forward",
+            "Use larger batches, or GroupNorm/InstanceNorm, which do not depend on the batch.",
             site=f"{hit[0][0]}:out",
             source=place(loader["made"]) if loader and loader["batch_size"] == size else place(hit[0][1]["made"]),
             evidence={"batch_size": size, "layers": [name for name, *_ in hit][:10], "values_per_channel": hit[0][2]},

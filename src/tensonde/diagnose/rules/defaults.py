@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place, stepping
 from tensonde.model.finding import Finding
 
 
-@rule("hyperparameter-set-to-no-effect")
+@rule("hyperparameter-set-to-no-effect", severity="error", phase="optimizer")
 def no_effect(case: Case) -> list[Finding]:
     """The program changes a hyperparameter in `optimizer.defaults`, or as an attribute of the optimizer (`optimizer.lr`), after
     the optimizer was made, and all groups still have the value that they were made with. A step reads the groups; defaults are only
@@ -23,15 +24,13 @@ def no_effect(case: Case) -> list[Finding]:
         spelled = f"optimizer.defaults[{name!r}]" if unread["where"] == "defaults" else f"optimizer.{name}"
         used = sorted(set(unread["used"]))
         found.append(
-            Finding(
-                rule="hyperparameter-set-to-no-effect",
-                severity="error",
-                title=(
+            case.finding(
+                (
                     f"{spelled} was set to {unread['value']:g} after {optimizer['type']} was made: its groups keep {name} "
                     f"{', '.join(f'{value:g}' for value in used)}"
                 ),
-                advice=f"Set it in the groups: for group in optimizer.param_groups: group[{name!r}] = ...",
-                phase="optimizer",
+                f"Set it in the groups: for group in optimizer.param_groups: group[{name!r}] = ...",
+                step=None,
                 source=place(unread["line"]),
                 evidence={"set_to": unread["value"], "used": used, "where": unread["where"], "name": name},
                 confidence=0.95,

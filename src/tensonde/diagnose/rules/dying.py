@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import isfinite
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import parameters_behind
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.rules import blocked
 from tensonde.diagnose.told import gradient_rows, parameters, place, some, stepping
 from tensonde.model.finding import Finding
@@ -19,7 +20,7 @@ SHARE = 0.25
 """Of the training, at its end, for which it must have been so."""
 
 
-@rule("units-dead")
+@rule("units-dead", severity="error", phase="forward")
 def dead(case: Case) -> list[Finding]:
     """A ReLU gives 0 for every unit and sample whenever it was looked at, while the loss is not 0: what lies
     before it cannot learn any more. Sparse is not dead: one unit that is on, once, is enough for silence.
@@ -38,16 +39,13 @@ def dead(case: Case) -> list[Finding]:
         return []
     names, kind, since, source = found
     return [
-        Finding(
-            rule="units-dead",
-            severity="error",
-            title=f"All units of {some(names)} ({kind}) are dead from step {since} on",
-            advice=(
+        case.finding(
+            f"All units of {some(names)} ({kind}) are dead from step {since} on",
+            (
                 "Lower the learning rate, or warm it up, and look at the bias before it; LeakyReLU, GELU or a normalisation "
                 "before it keep units alive."
             ),
             step=since,
-            phase="forward",
             site=f"{names[0]}:out",
             source=source,
             evidence={"zero_share": 1.0, "layers": names[:10]},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.exceptions import Cause, Event, exception_finding, explanation, family, message, raised
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
 
 
@@ -21,7 +22,7 @@ def optimizer_step(event: Event) -> Cause | None:
     )
 
 
-@rule("exception")
+@rule("exception", severity="error")
 def exception_findings(case: Case) -> list[Finding]:
     """The training ended with an exception: of which class (user code, forward op, backward op, optimizer, data
     loading), at which op and module, at which line of the user's, on tensors of which shapes and dtypes. A family of

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import hypot
 from typing import Any
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import ancestors, made_by
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.rules.vanishing import layers_and_squashing, stuck
 from tensonde.diagnose.told import parameters, place, some
 from tensonde.model.finding import Finding
@@ -22,7 +23,7 @@ LEFT = 1e-3
 TINY = 0.02
 
 
-@rule("weights-begin-too-small")
+@rule("weights-begin-too-small", severity="error", phase="forward")
 def too_small(case: Case) -> list[Finding]:
     """At the first step, layer after layer gives a small part of what it is given, until the outputs hardly depend on the
     inputs; gradients shrink likewise on their way back, and the loss stays where it was through the whole training. Weights
@@ -48,16 +49,12 @@ def too_small(case: Case) -> list[Finding]:
     if not facts or any(fact["loaded"] for fact in facts):
         return []
     return [
-        Finding(
-            rule="weights-begin-too-small",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"The signal fades from layer to layer: {len(small)} of {len(layers)} layers ({some(n for n, _ in small)}) begin too "
                 "small, and the loss does not fall"
             ),
-            advice="Initialise by the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
-            step=0,
-            phase="forward",
+            "Initialise by the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
             site=f"{facts[0]['owner']}:out",
             source=place(facts[0]["filled"]) or place(facts[0]["made"]),
             evidence={
@@ -82,7 +79,7 @@ def _size(fact: TensorFact) -> float:
     return hypot(fact.stats.get("mean", 0.0), fact.stats.get("std", 0.0))
 
 
-@rule("inputs-scaled-away")
+@rule("inputs-scaled-away", severity="error", phase="data")
 def scaled_away(case: Case) -> list[Finding]:
     """The first layer is given inputs that are hundreds of times smaller than layers are made for, in every batch that was looked
     at, and no normalisation follows. The program divides by a constant that explains it: what is left reaches just up to 1
@@ -100,13 +97,10 @@ def scaled_away(case: Case) -> list[Finding]:
         return []
     by, weight = scalings[0]["by"], next(fact for fact in layer.inputs[1:] if fact.name and len(fact.shape) >= 2)
     return [
-        Finding(
-            rule="inputs-scaled-away",
+        case.finding(
+            f"Inputs of {layer.module or rows[0]['root']} reach {most:.2g}, which is 1/{by:g}: they are divided by {by:g} twice",
+            f"Divide by {by:g} in one place only (ToTensor and the like do it as well).",
             severity="error" if still else "warning",
-            title=f"Inputs of {layer.module or rows[0]['root']} reach {most:.2g}, which is 1/{by:g}: they are divided by {by:g} twice",
-            advice=f"Divide by {by:g} in one place only (ToTensor and the like do it as well).",
-            step=0,
-            phase="data",
             site=f"{layer.module or rows[0]['root']}:in",
             source=_second(case, scalings),
             evidence={

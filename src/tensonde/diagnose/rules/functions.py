@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 
-@rule("backward-ignores-gradient")
+@rule("backward-ignores-gradient", severity="error", phase="backward")
 def ignores_gradient(case: Case) -> list[Finding]:
     """The backward of an own `autograd.Function` reads none of the gradients that it is given, though the function stands
     in the middle of the network (its output is no single value): what comes out has nothing to do with the loss. The last
@@ -18,13 +19,9 @@ def ignores_gradient(case: Case) -> list[Finding]:
         if op.op not in names or not op.outputs or not op.outputs[0].shape or not op.outputs[0].requires_grad:
             continue
         return [
-            Finding(
-                rule="backward-ignores-gradient",
-                severity="error",
-                title=f"The backward of {op.op} does not use the gradient that it is given",
-                advice="By the chain rule, return the gradient times the derivative: grad_output * derivative.",
-                step=0,
-                phase="backward",
+            case.finding(
+                f"The backward of {op.op} does not use the gradient that it is given",
+                "By the chain rule, return the gradient times the derivative: grad_output * derivative.",
                 site=f"{op.site}:grad_in",
                 op=op.op,
                 source=place(names[op.op]["line"]),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import ancestors, parameters_behind
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line, common, gradient_rows, parameters, place, some
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, Trace
@@ -34,7 +35,7 @@ def _used(case: Case, name: str, fact: dict[str, Any]) -> bool:
     return bool(fact["library"]) and called
 
 
-@rule("no-gradient")
+@rule("no-gradient", severity="error", phase="backward")
 def no_gradient(case: Case) -> list[Finding]:
     """A parameter is in an optimizer, is used in the forward pass, and never gets a gradient: the graph is cut
     behind it.
@@ -85,13 +86,10 @@ def no_gradient(case: Case) -> list[Finding]:
         why = ": the loss does not use its output"
         advice = "If that is not intended, use its output; else leave it out of the model or the optimizer."
     return [
-        Finding(
-            rule="no-gradient",
+        case.finding(
+            f"{within or some(owners)} never gets a gradient{why}",
+            advice,
             severity="info" if unused else "error",
-            title=f"{within or some(owners)} never gets a gradient{why}",
-            advice=advice,
-            step=0,
-            phase="backward",
             site=site,
             op=kind,
             source=source,
@@ -185,7 +183,7 @@ def _made_anew(trace: Trace | None) -> OpRecord | None:
     return leaves[-1] if leaves else None
 
 
-@rule("loss-without-graph")
+@rule("loss-without-graph", severity="error", phase="backward")
 def loss_without_graph(case: Case) -> list[Finding]:
     """Backward passes run and the optimizer steps, but no parameter of it ever gets a gradient: the loss was cut
     off from the model, as by making a new tensor from its value. The finding names the op that cuts the graph, or that makes
@@ -206,17 +204,13 @@ def loss_without_graph(case: Case) -> list[Finding]:
         anew = _made_anew(case.first) if cut is None else None
         loss = case.sites.get("loss:value")
         return [
-            Finding(
-                rule="loss-without-graph",
-                severity="error",
-                title=f"The loss does not depend on any parameter of {optimizer['type']}: no gradient reaches it"
+            case.finding(
+                f"The loss does not depend on any parameter of {optimizer['type']}: no gradient reaches it"
                 + (f" ({cut.op} cuts the graph)" if cut else f" ({anew.op} makes it anew of numbers)" if anew else ""),
-                advice=(
+                (
                     "Keep the graph from the model's output to the loss: no .item(), .detach(), torch.tensor(...) "
                     "on the way."
                 ),
-                step=0,
-                phase="backward",
                 site=f"{cut.site}:out" if cut else "loss:value",
                 op=cut.op if cut else anew.op if anew else None,
                 source=(cut.source if cut else anew.source if anew else None)
@@ -233,7 +227,7 @@ def loss_without_graph(case: Case) -> list[Finding]:
     return []
 
 
-@rule("gradients-discarded")
+@rule("gradients-discarded", severity="error")
 def discarded(case: Case) -> list[Finding]:
     """Several backward passes run before one optimizer step, and the gradients of all but the last are cleared unused.
 
@@ -250,20 +244,17 @@ def discarded(case: Case) -> list[Finding]:
     (passes, wasted), _ = max(bad.items(), key=lambda pair: pair[1])
     late = next((o for o in case.facts.get("optimizers", []) if o.get("steps_after_loop") and o["steps"]), None)
     if late is not None:
-        return [_stepped_late(late, passes, wasted, steps)]
+        return [_stepped_late(case, late, passes, wasted, steps)]
     return [
-        Finding(
-            rule="gradients-discarded",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"Gradients are cleared between the {passes} backward passes of one optimizer step: {wasted} of "
                 f"{passes} are thrown away"
             ),
-            advice=(
+            (
                 "Clear gradients once for each optimizer step: call zero_grad() right after step(), or only at the "
                 "first micro-batch."
             ),
-            step=0,
             phase="backward",
             source=place(sequence.get("wasted_line")),
             evidence={"backward_passes_per_step": passes, "discarded": wasted, "steps": steps},
@@ -272,16 +263,13 @@ def discarded(case: Case) -> list[Finding]:
     ]
 
 
-def _stepped_late(optimizer: dict[str, Any], passes: int, wasted: int, steps: int) -> Finding:
-    return Finding(
-        rule="gradients-discarded",
-        severity="error",
-        title=(
+def _stepped_late(case: Case, optimizer: dict[str, Any], passes: int, wasted: int, steps: int) -> Finding:
+    return case.finding(
+        (
             f"{optimizer['type']} steps once behind the loop of {passes} backward passes, and {wasted} of their gradients "
             "are cleared before"
         ),
-        advice="Call step() inside of the loop, after each backward().",
-        step=0,
+        "Call step() inside of the loop, after each backward().",
         phase="optimizer",
         source=place(optimizer["step_line"]),
         evidence={
@@ -294,7 +282,7 @@ def _stepped_late(optimizer: dict[str, Any], passes: int, wasted: int, steps: in
     )
 
 
-@rule("gradients-never-cleared")
+@rule("gradients-never-cleared", severity="error", phase="backward")
 def never_cleared(case: Case) -> list[Finding]:
     """Gradients of one optimizer step, or of one update that the script makes itself, are still there when the next
     backward pass adds to them, in (nearly) every step.
@@ -303,13 +291,10 @@ def never_cleared(case: Case) -> list[Finding]:
     by_hand = case.facts.get("by_hand") or {"looked_at": 0}
     if by_hand["looked_at"] >= 4 and by_hand["uncleared"] >= 0.9 * (by_hand["looked_at"] - 1):
         found.append(
-            Finding(
-                rule="gradients-never-cleared",
-                severity="error",
-                title="Gradients are never cleared: every update of the parameters adds to those of all steps before",
-                advice="Call model.zero_grad() in every step, before backward().",
+            case.finding(
+                "Gradients are never cleared: every update of the parameters adds to those of all steps before",
+                "Call model.zero_grad() in every step, before backward().",
                 step=1,
-                phase="backward",
                 source=backward_line(case) or place(by_hand["backward_line"]),
                 evidence={"steps": by_hand["looked_at"], "not_cleared": by_hand["uncleared"]},
                 confidence=0.93,
@@ -319,16 +304,13 @@ def never_cleared(case: Case) -> list[Finding]:
         looked = optimizer["looked_at"]
         if looked >= 4 and optimizer["uncleared"] >= 0.9 * (looked - 1) and not optimizer["closure"]:
             found.append(
-                Finding(
-                    rule="gradients-never-cleared",
-                    severity="error",
-                    title=(
+                case.finding(
+                    (
                         f"Gradients are never cleared: every step of {optimizer['type']} adds to those of all steps "
                         "before"
                     ),
-                    advice="Call optimizer.zero_grad() in every step, before backward().",
+                    "Call optimizer.zero_grad() in every step, before backward().",
                     step=1,
-                    phase="backward",
                     source=backward_line(case) or place(optimizer["made"]),
                     evidence={"steps": looked, "not_cleared": optimizer["uncleared"]},
                     confidence=0.93,
@@ -337,7 +319,7 @@ def never_cleared(case: Case) -> list[Finding]:
     return found
 
 
-@rule("gradients-cleared-before-step")
+@rule("gradients-cleared-before-step", severity="error", phase="optimizer")
 def cleared_before_step(case: Case) -> list[Finding]:
     """The backward pass left gradients, and when the optimizer steps they are gone: `zero_grad()` stands between
     the two.
@@ -348,13 +330,9 @@ def cleared_before_step(case: Case) -> list[Finding]:
         looked = optimizer["looked_at"]
         if looked >= 3 and optimizer["emptied"] >= 0.8 * looked:
             found.append(
-                Finding(
-                    rule="gradients-cleared-before-step",
-                    severity="error",
-                    title=f"Gradients are cleared between backward() and step(): {optimizer['type']} steps with none",
-                    advice="Call zero_grad() before backward() (or after step()), not between them.",
-                    step=0,
-                    phase="optimizer",
+                case.finding(
+                    f"Gradients are cleared between backward() and step(): {optimizer['type']} steps with none",
+                    "Call zero_grad() before backward() (or after step()), not between them.",
                     source=place(sequence.get("cleared_line") or optimizer["made"]),
                     evidence={"steps": looked, "without_gradients": optimizer["emptied"]},
                     confidence=0.95,

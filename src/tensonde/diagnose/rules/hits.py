@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding, Severity
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.watchpoint import Hit
@@ -21,7 +22,7 @@ _NONFINITE = ("nan", "inf", "pos_inf", "neg_inf", "nonfinite")
 _AGAIN = "The steps are so short that the budget leaves no room to look at ops: run it again with --budget off for the op and its line."
 
 
-@rule("watchpoint")
+@rule("watchpoint", severity="warning")
 def hit_findings(case: Case) -> list[Finding]:
     """A watchpoint hit: an error for NaN and Inf, a warning for the rest of the recommended set, info for the user's own."""
     rank, sites = case.rank, case.sites
@@ -38,7 +39,7 @@ def hit_findings(case: Case) -> list[Finding]:
         seen.add(group)
         nonfinite = any(hit.actual.get(field, 0) > 0 for field in _NONFINITE)
         severity: Severity = "info" if hit.watchpoint in own else "error" if nonfinite else "warning"
-        finding = _finding(hit, sites.get(hit.site), severity, nonfinite, origin, rank.rank)
+        finding = _finding(case, hit, sites.get(hit.site), severity, nonfinite, origin)
         if nonfinite and origin is None and rested:
             finding = replace(finding, advice=f"{finding.advice} {_AGAIN}")
         findings.append(finding)
@@ -48,18 +49,17 @@ def hit_findings(case: Case) -> list[Finding]:
 
 
 def _finding(
-    hit: Hit, site: Site | None, severity: Severity, nonfinite: bool, origin: int | None, rank: int
+    case: Case, hit: Hit, site: Site | None, severity: Severity, nonfinite: bool, origin: int | None
 ) -> Finding:
     what = _what(hit.actual) if nonfinite else hit.condition
     first = "first " if nonfinite and origin is None else ""
-    return Finding(
+    return case.finding(
+        f"{what} {first}{'appears' if nonfinite else 'holds'} {_where(hit, site)}",
+        _advice(site, nonfinite),
         rule="nonfinite" if nonfinite else "watchpoint",
         severity=severity,
-        title=f"{what} {first}{'appears' if nonfinite else 'holds'} {_where(hit, site)}",
-        advice=_advice(site, nonfinite),
         step=hit.moment.step,
         phase=str(hit.moment.phase),
-        rank=rank,
         site=hit.site,
         op=site.type if site is not None and site.kind is Kind.OP else None,
         source=site.source if site is not None else None,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 FEWEST = 8
 
 
-@rule("hooks-pile-up")
+@rule("hooks-pile-up", severity="error", phase="forward")
 def pile_up(case: Case) -> list[Finding]:
     """One line has registered a hook on one module in many steps, and all of them are still there: each call of the module
     runs them all, and whatever they hold (activations, graphs) stays alive. Memory and time grow with every step.
@@ -20,16 +21,13 @@ def pile_up(case: Case) -> list[Finding]:
         if hook["steps"] < FEWEST or hook["alive"] < hook["steps"]:
             continue
         found.append(
-            Finding(
-                rule="hooks-pile-up",
-                severity="error",
-                title=(
+            case.finding(
+                (
                     f"{hook['alive']} hooks of one line are on {hook['module']}: it registers one in every step, and none is "
                     "removed"
                 ),
-                advice="Register the hook once, before the loop; or remove it: `handle.remove()` of what register returns.",
+                "Register the hook once, before the loop; or remove it: `handle.remove()` of what register returns.",
                 step=hook["first_step"],
-                phase="forward",
                 site=f"{hook['module']}:out",
                 source=place(hook["line"]),
                 evidence={

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 
 
-@rule("gradient-hook")
+@rule("gradient-hook", severity="info", phase="backward")
 def hooks(case: Case) -> list[Finding]:
     """A gradient hook was placed with Tensonde and not removed: each line once, and whether it changes gradients."""
     placed: dict[tuple[str, int], dict[str, object]] = {}
@@ -20,14 +21,12 @@ def hooks(case: Case) -> list[Finding]:
         else:
             placed.pop(key, None)
     return [
-        Finding(
-            rule="gradient-hook",
-            severity="info",
-            title=f"A gradient hook on {event.get('on')} "
+        case.finding(
+            f"A gradient hook on {event.get('on')} "
             + ("changes the gradients" if event.get("changes") else "looks on")
             + f": {event.get('function')}",
-            advice="Remove it with its handle (`handle.remove()`) once it is not needed any more.",
-            phase="backward",
+            "Remove it with its handle (`handle.remove()`) once it is not needed any more.",
+            step=None,
             source=SourceLine(*key) if key[0] else None,
             evidence={"changes": bool(event.get("changes")), "kind": str(event.get("kind_of_hook"))},
             confidence=1.0,

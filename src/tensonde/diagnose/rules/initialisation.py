@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from math import log
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import made_by
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import gradient_rows, parameters, place, some
 from tensonde.model.finding import Finding
 
 
-@rule("symmetric-initialisation")
+@rule("symmetric-initialisation", severity="error")
 def symmetric(case: Case) -> list[Finding]:
     """All units of a layer begin with the same weights and stay alike: they compute the same and get the same gradient.
 
@@ -34,18 +35,15 @@ def symmetric(case: Case) -> list[Finding]:
     name, fact = hit[0]
     alike = fact["alike"]
     return [
-        Finding(
-            rule="symmetric-initialisation",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"All units of {fact['owner']} ({fact['owner_type']}) begin equal and stay equal: constant "
                 "initialisation"
             ),
-            advice=(
+            (
                 "Initialise weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants "
                 "only for biases and norms."
             ),
-            step=0,
             site=f"{name}:value",
             source=place(fact["filled"]) or place(fact["made"]),
             evidence={
@@ -62,7 +60,7 @@ def symmetric(case: Case) -> list[Finding]:
 _OPEN = {"Sigmoid": 0.25, "Tanh": 1.0}
 
 
-@rule("activation-saturated")
+@rule("activation-saturated", severity="warning", phase="forward")
 def saturated(case: Case) -> list[Finding]:
     """A sigmoid or tanh is saturated at the very first step, and still later: its slope, averaged over the batch,
     is a small part of what it can be, so what lies before it gets next to no gradient.
@@ -88,15 +86,11 @@ def saturated(case: Case) -> list[Finding]:
     inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["absmax"] > 20]
     cause = f": inputs reach {inputs[0]['absmax']:g}" if inputs else ""
     return [
-        Finding(
-            rule="activation-saturated",
-            severity="warning",
-            title=f"{some([n for n, *_ in found])} ({module['type']}) is saturated from the first step{cause}",
-            advice="Normalise the inputs (subtract the mean, divide by the standard deviation)."
+        case.finding(
+            f"{some([n for n, *_ in found])} ({module['type']}) is saturated from the first step{cause}",
+            "Normalise the inputs (subtract the mean, divide by the standard deviation)."
             if inputs
             else "Start with smaller weights before it, normalise its input, or use another activation.",
-            step=0,
-            phase="forward",
             site=f"{name}:out",
             source=place(module["made"]),
             evidence={
@@ -131,15 +125,11 @@ def _called_saturated(case: Case) -> list[Finding]:
         filled = next((place(fact["filled"]) for fact in weights if fact["filled"]), None)
         given = layer.inputs[0].stats.get("absmax", 0.0)
         return [
-            Finding(
-                rule="activation-saturated",
-                severity="warning",
-                title=f"{name} after {weights[0]['owner']} is saturated from the first step: {slope / most:.1%} of its slope is left",
-                advice="Normalise the inputs (subtract the mean, divide by the standard deviation)."
+            case.finding(
+                f"{name} after {weights[0]['owner']} is saturated from the first step: {slope / most:.1%} of its slope is left",
+                "Normalise the inputs (subtract the mean, divide by the standard deviation)."
                 if given > 20 and not filled
                 else "Start with smaller weights before it (xavier_uniform_), or normalise its input.",
-                step=0,
-                phase="forward",
                 site=f"{weights[0]['owner']}:out",
                 op=op.op,
                 source=filled or op.source,
@@ -150,7 +140,7 @@ def _called_saturated(case: Case) -> list[Finding]:
     return []
 
 
-@rule("inputs-not-normalised")
+@rule("inputs-not-normalised", severity="warning", phase="forward")
 def not_normalised(case: Case) -> list[Finding]:
     """Inputs are far from the scale that layers are initialised for, and the first loss shows it: cross-entropy of
     an untrained model is about log(classes), and here it is several times that.
@@ -170,16 +160,12 @@ def not_normalised(case: Case) -> list[Finding]:
             if losses[0][1] > 5 * usual:
                 row = inputs[0]
                 return [
-                    Finding(
-                        rule="inputs-not-normalised",
-                        severity="warning",
-                        title=(
+                    case.finding(
+                        (
                             f"Inputs of {row['root']} reach {row['absmax']:g}: the first loss is {losses[0][1]:.3g} "
                             f"instead of about {usual:.2g}"
                         ),
-                        advice="Normalise the inputs (subtract the mean, divide by the standard deviation).",
-                        step=0,
-                        phase="forward",
+                        "Normalise the inputs (subtract the mean, divide by the standard deviation).",
                         site=f"{row['root']}:in",
                         source=op.source,
                         evidence={
@@ -194,7 +180,7 @@ def not_normalised(case: Case) -> list[Finding]:
     return []
 
 
-@rule("feature-scales-differ")
+@rule("feature-scales-differ", severity="warning", phase="forward")
 def feature_scales(case: Case) -> list[Finding]:
     """One column of a table is thousands of times larger than the others, and goes into a linear layer as it is:
     the layer's output is that column, and the learning rate that it bears is too small for all the rest.
@@ -213,16 +199,12 @@ def feature_scales(case: Case) -> list[Finding]:
     if op is None or op.inputs[0].producer is not None or op.inputs[0].stats.get("absmax", 0) < 0.5 * column["absmax"]:
         return []
     return [
-        Finding(
-            rule="feature-scales-differ",
-            severity="warning",
-            title=(
+        case.finding(
+            (
                 f"Feature {column['index']} of the input of {row['root']} reaches {column['absmax']:g}, the others "
                 f"about {column['usual']:.3g}"
             ),
-            advice="Standardise each feature (subtract its mean, divide by its standard deviation).",
-            step=0,
-            phase="forward",
+            "Standardise each feature (subtract its mean, divide by its standard deviation).",
             site=f"{op.module or row['root']}:in",
             source=place(case.facts["batches"].get("call_line")) or op.source,
             evidence={"feature": column["index"], "absmax": column["absmax"], "others": column["usual"]},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import consumers
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
@@ -40,7 +41,7 @@ def _strides(shape: tuple[int, ...]) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-@rule("view-instead-of-transpose")
+@rule("view-instead-of-transpose", severity="error", phase="forward")
 def view_for_transpose(case: Case) -> list[Finding]:
     """view or reshape gives a tensor whose dimensions have changed places: sizes are swapped, but no data is
     moved, so values of one position, channel or head end up in others. transpose or permute moves the data's
@@ -56,19 +57,13 @@ def view_for_transpose(case: Case) -> list[Finding]:
         if size is None:
             continue
         found.append(
-            Finding(
-                rule="view-instead-of-transpose",
-                severity="error",
-                title=f"{op.op} turns {list(before)} into {list(after)}: sizes change places, the data do not",
-                advice=(
+            case.finding(
+                f"{op.op} turns {list(before)} into {list(after)}: sizes change places, the data do not",
+                (
                     "Use transpose or permute to exchange dimensions (and view or reshape only to split or merge "
                     "neighbours)."
                 ),
-                step=0,
-                phase="forward",
-                site=f"{op.site}:out",
-                op=op.op,
-                source=op.source,
+                at=op,
                 evidence={"from": list(before), "to": list(after), "dimension": size},
                 confidence=0.9,
             )
@@ -79,7 +74,7 @@ def view_for_transpose(case: Case) -> list[Finding]:
 _SEQUENCE = ("LSTM", "GRU", "RNN", "TransformerEncoder", "TransformerEncoderLayer", "MultiheadAttention")
 
 
-@rule("batch-and-time-exchanged")
+@rule("batch-and-time-exchanged", severity="error", phase="forward")
 def batch_first(case: Case) -> list[Finding]:
     """A recurrent or attention layer that expects (time, batch, features) is given (batch, time, features): its
     first dimension is as long as the batch of the loss, its second is not. It then runs along the batch and mixes
@@ -101,13 +96,9 @@ def batch_first(case: Case) -> list[Finding]:
         if site is None or len(site.shape) != 3 or site.shape[0] != batch or site.shape[1] == batch:
             continue
         found.append(
-            Finding(
-                rule="batch-and-time-exchanged",
-                severity="error",
-                title=f"{name} ({kind}) takes the batch of {batch} for time: batch_first is False",
-                advice="Pass batch_first=True, or transpose the input to (time, batch, features).",
-                step=0,
-                phase="forward",
+            case.finding(
+                f"{name} ({kind}) takes the batch of {batch} for time: batch_first is False",
+                "Pass batch_first=True, or transpose the input to (time, batch, features).",
                 site=f"{name}:out",
                 source=place(module["made"]),
                 evidence={"output": list(site.shape), "batch": batch, "batch_first": False},
@@ -117,7 +108,7 @@ def batch_first(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("normalised-over-batch")
+@rule("normalised-over-batch", severity="error", phase="forward")
 def normalised_over_batch(case: Case) -> list[Finding]:
     """F.normalize over dimension 0 of (batch, features), whose rows are then multiplied with others, as for cosines:
     each feature is divided by its norm over the batch, so that a sample's values depend on the other samples, and no
@@ -139,16 +130,10 @@ def normalised_over_batch(case: Case) -> list[Finding]:
         for user in consumers(trace, op.outputs[0]):
             if user.op in ("matmul", "mm") and user.inputs[0].id == op.outputs[0].id:
                 return [
-                    Finding(
-                        rule="normalised-over-batch",
-                        severity="error",
-                        title=f"normalize over dimension 0 of {list(shape)}: over the batch, not over each sample's features",
-                        advice="Use dim=1 (or dim=-1).",
-                        step=0,
-                        phase="forward",
-                        site=f"{op.site}:out",
-                        op=op.op,
-                        source=op.source,
+                    case.finding(
+                        f"normalize over dimension 0 of {list(shape)}: over the batch, not over each sample's features",
+                        "Use dim=1 (or dim=-1).",
+                        at=op,
                         evidence={"dim": op.arguments.get("dim"), "shape": list(shape), "goes_into": user.op},
                         confidence=0.9,
                     )
@@ -156,7 +141,7 @@ def normalised_over_batch(case: Case) -> list[Finding]:
     return []
 
 
-@rule("one-row-for-all-positions")
+@rule("one-row-for-all-positions", severity="error", phase="forward")
 def one_row(case: Case) -> list[Finding]:
     """A table with a row for each position is indexed with a length where a slice of that length is meant
     (`table[:, x.shape[1]]` for `table[:, :x.shape[1]]`), and the one row that comes out is added to all positions of that very
@@ -181,19 +166,13 @@ def one_row(case: Case) -> list[Finding]:
             if length not in other.shape[:-1] or length in row.shape or other.shape[-1] != row.shape[-1]:
                 continue
             return [
-                Finding(
-                    rule="one-row-for-all-positions",
-                    severity="error",
-                    title=(
+                case.finding(
+                    (
                         f"{op.inputs[0].name} is indexed with {length}, the length of {list(other.shape)}: all positions get the "
                         "same row"
                     ),
-                    advice="Slice it: [:, :length] (or [:length]), not [:, length].",
-                    step=0,
-                    phase="forward",
-                    site=f"{op.site}:out",
-                    op=op.op,
-                    source=op.source,
+                    "Slice it: [:, :length] (or [:length]), not [:, length].",
+                    at=op,
                     evidence={
                         "table": list(op.inputs[0].shape),
                         "index": length,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from math import isfinite
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
@@ -13,7 +14,7 @@ LEAP = 1e3
 """Times that the loss must have grown within one step of the optimizer, on one batch."""
 
 
-@rule("lbfgs-without-line-search")
+@rule("lbfgs-without-line-search", severity="error", phase="optimizer")
 def runs_away(case: Case) -> list[Finding]:
     """L-BFGS evaluates the loss several times a step, on the same batch. Without a line search (`line_search_fn` is None)
     it takes the full quasi-Newton step even where that leads uphill. Named when the loss, finite at the start of a step,
@@ -32,15 +33,13 @@ def runs_away(case: Case) -> list[Finding]:
             continue
         rate = stepping[0]["groups"][0].get("lr")
         return [
-            Finding(
-                rule="lbfgs-without-line-search",
-                severity="error",
-                title=f"L-BFGS without a line search runs away: inside of one step the loss goes from {losses[0]:.3g} "
-                f"to {losses[-1]:.3g}",
-                advice='Give it line_search_fn="strong_wolfe", or a much smaller lr.',
+            case.finding(
+                (
+                    f"L-BFGS without a line search runs away: inside of one step the loss goes from {losses[0]:.3g} "
+                    f"to {losses[-1]:.3g}"
+                ),
+                'Give it line_search_fn="strong_wolfe", or a much smaller lr.',
                 step=step,
-                phase="optimizer",
-                rank=case.rank.rank,
                 source=place(stepping[0]["made"]),
                 evidence={"losses": [f"{value:.4g}" for value in losses[:8]], "lr": rate, "line_search_fn": None},
                 confidence=0.9,

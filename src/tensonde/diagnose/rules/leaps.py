@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import isfinite
 from statistics import median
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.divergence import Raise, grown_weight, raised
 from tensonde.diagnose.leap import BEFORE, MANY, Leap, batch_finding, calm_before, leaps, odd_values, traced
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
 
@@ -21,7 +22,7 @@ BACK = 0.1
 WEIGHTS = 10.0
 
 
-@rule("loss-spike")
+@rule("loss-spike", severity="warning", phase="forward")
 def spike(case: Case) -> list[Finding]:
     """The loss of one step is twenty times the largest before it and more, and the model was given values far larger than in
     other steps, a hundred times, or twenty after steady losses: that batch is out of scale (`batch-out-of-scale`). Where the inputs
@@ -63,19 +64,15 @@ def _spike(case: Case, leap: Leap, raise_: Raise | None, *, back: bool) -> Findi
         if calm
         else ""
     )
-    return Finding(
-        rule="loss-spike",
-        severity="warning",
-        title=f"The loss leaps from at most {leap.before:.3g} to {leap.value:.3g} in one step{cause}",
-        advice=(
+    return case.finding(
+        f"The loss leaps from at most {leap.before:.3g} to {leap.value:.3g} in one step{cause}",
+        (
             "Lower the rate, or raise it over many steps."
             if raise_
             else "Look at the batch of this step, and at what the loss divides by; clipping the gradients bounds what one "
             "step can do to the weights."
         ),
         step=leap.step,
-        phase="forward",
-        rank=case.rank.rank,
         site="loss:value",
         source=(raise_.source if raise_ else None) or backward_line(case),
         evidence={

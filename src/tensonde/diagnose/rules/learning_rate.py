@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import isfinite
 from statistics import median
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself, parameters, place
 from tensonde.model.finding import Finding
 
@@ -13,7 +14,7 @@ _NORMALISING = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Lion", "RMSprop", 
 """Optimizers whose step is about the learning rate, whatever the gradient."""
 
 
-@rule("learning-rate-too-small")
+@rule("learning-rate-too-small", severity="warning", phase="optimizer")
 def too_small(case: Case) -> list[Finding]:
     """All steps together could not have moved the weights by a thousandth of their size, and the loss has not
     moved by a hundredth either. Bounded from above: a step of Adam moves a weight by at most about lr, one of SGD
@@ -45,16 +46,12 @@ def too_small(case: Case) -> list[Finding]:
     if not moves or max(moves) > 1e-3:
         return []
     return [
-        Finding(
-            rule="learning-rate-too-small",
-            severity="warning",
-            title=(
+        case.finding(
+            (
                 f"A learning rate of {max(rates):g} moves the weights by {max(moves):.0e} of their size in "
                 f"{len(rates)} steps"
             ),
-            advice="Raise it a hundredfold or more, and look at the scale of the loss.",
-            step=0,
-            phase="optimizer",
+            "Raise it a hundredfold or more, and look at the scale of the loss.",
             site="lr",
             source=place(optimizer["made"]),
             evidence={
@@ -68,7 +65,7 @@ def too_small(case: Case) -> list[Finding]:
     ]
 
 
-@rule("learning-rate-too-large")
+@rule("learning-rate-too-large", severity="error", phase="optimizer")
 def too_large(case: Case) -> list[Finding]:
     """The loss leaps at the very first steps and never comes back to where it began, and weights grow manifold in those
     steps: the first updates are larger than the weights. Where it ends in NaN or Inf, `divergence` tells. A loss that may be
@@ -94,16 +91,13 @@ def too_large(case: Case) -> list[Finding]:
     name = max(grown, key=lambda key: grown[key])
     rates = [value for _, value in case.series("lr/0")]
     return [
-        Finding(
-            rule="learning-rate-too-large",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"The loss leaps from {losses[0]:.3g} to {max(losses[1:10]):.3g} in the first steps and stays high: "
                 f"a learning rate of {rates[0] if rates else 0:g} is too large"
             ),
-            advice="Lower it tenfold or more, or warm it up; clipping the gradient's norm helps against single leaps.",
+            "Lower it tenfold or more, or warm it up; clipping the gradient's norm helps against single leaps.",
             step=1,
-            phase="optimizer",
             site=f"{name}:value",
             source=place(stepping[0]["made"]),
             evidence={

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import PASSING, consumers, made_by
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, Trace
@@ -37,7 +38,7 @@ _MODULES = frozenset(
 )
 
 
-@rule("no-activation-between-layers")
+@rule("no-activation-between-layers", severity="error", phase="forward")
 def no_activation(case: Case) -> list[Finding]:
     """Two layers follow each other directly, which together are one linear map, although the program has an activation for
     them: the module that calls the two holds one that is never called in the whole training, or it is called between them and
@@ -50,7 +51,7 @@ def no_activation(case: Case) -> list[Finding]:
     if trace is None or not case.steps:
         return []
     pairs = [(before, op) for op in trace.ops if (before := _layer_before(trace, op)) is not None]
-    return _thrown_away(trace) or _never_called(case, pairs)
+    return _thrown_away(case, trace) or _never_called(case, pairs)
 
 
 def _layer_before(trace: Trace, op: OpRecord) -> OpRecord | None:
@@ -80,16 +81,12 @@ def _never_called(case: Case, pairs: list[tuple[OpRecord, OpRecord]]) -> list[Fi
             near = [one.module for pair in pairs for one in pair if _holder(modules, one.module) == holder]
             layers = list(dict.fromkeys(near))
             return [
-                Finding(
-                    rule="no-activation-between-layers",
-                    severity="error",
-                    title=(
+                case.finding(
+                    (
                         f"{some(layers, 4)} follow each other without a non-linearity: {some(unused, 2)} "
                         f"({modules[unused[0]]['type']}) is never called"
                     ),
-                    advice=f"Call {unused[0]} on the output of each layer but the last: in a row, layers are one linear map.",
-                    step=0,
-                    phase="forward",
+                    f"Call {unused[0]} on the output of each layer but the last: in a row, layers are one linear map.",
                     site=f"{before.module}:out",
                     op=before.op,
                     source=before.source,
@@ -108,7 +105,7 @@ def _holder(modules: dict[str, Any], name: str) -> str:
     return holder
 
 
-def _thrown_away(trace: Trace) -> list[Finding]:
+def _thrown_away(case: Case, trace: Trace) -> list[Finding]:
     for op in trace.ops:
         if op.op not in _FUNCTIONS or not op.inputs or not op.outputs or op.source is None:
             continue
@@ -119,16 +116,10 @@ def _thrown_away(trace: Trace) -> list[Finding]:
         users = [user for user in consumers(trace, given) if user.index > op.index and user.op in _LAYERS]
         if layer is not None and layer.op in _LAYERS and users:
             return [
-                Finding(
-                    rule="no-activation-between-layers",
-                    severity="error",
-                    title=f"What {op.op} gives is thrown away: {users[0].module or users[0].op} is given what came before it",
-                    advice=f"Keep it: x = {op.source.code}",
-                    step=0,
-                    phase="forward",
-                    site=f"{op.site}:out",
-                    op=op.op,
-                    source=op.source,
+                case.finding(
+                    f"What {op.op} gives is thrown away: {users[0].module or users[0].op} is given what came before it",
+                    f"Keep it: x = {op.source.code}",
+                    at=op,
                     evidence={"layer_before": layer.module, "layer_after": users[0].module},
                     confidence=0.95,
                 )

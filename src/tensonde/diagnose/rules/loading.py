@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
@@ -12,7 +13,7 @@ FEW = 0.1
 """A load that filled no more of the module than this has failed, whatever it was meant for."""
 
 
-@rule("state-not-loaded")
+@rule("state-not-loaded", severity="error")
 def not_loaded(case: Case) -> list[Finding]:
     """`load_state_dict(strict=False)` leaves out what it has no place for, and says so only in what it returns. Keys that
     are left over and keys that got nothing are the same, name by name and shape by shape, but for what a wrapper
@@ -25,7 +26,7 @@ def not_loaded(case: Case) -> list[Finding]:
     later load filled the module.
     """
     found = [loaded for loaded in case.facts.get("loads_unmatched", []) if _failed(loaded)]
-    return [_finding(loaded) for loaded in found][:1] if case.steps else []
+    return [_finding(case, loaded) for loaded in found][:1] if case.steps else []
 
 
 def _failed(loaded: dict[str, Any]) -> bool:
@@ -36,20 +37,17 @@ def _failed(loaded: dict[str, Any]) -> bool:
     return bool(loaded["how"] == "wrapper" or (few and 2 * loaded["would_match"] >= loaded["own"]))
 
 
-def _finding(loaded: dict[str, Any]) -> Finding:
+def _finding(case: Case, loaded: dict[str, Any]) -> Finding:
     part = loaded["part"]
-    return Finding(
-        rule="state-not-loaded",
-        severity="error",
-        title=(
+    return case.finding(
+        (
             f"{loaded['matched']} of {loaded['given']} keys were loaded into {loaded['type']}: {loaded['would_match']} others "
             f"differ only by {part!r} in their names, and strict=False leaves them out"
         ),
-        advice=(
+        (
             f"Save the state of the module inside of the wrapper, or take {part!r} out of the keys on one side; and load with "
             "strict=True, or look at the missing_keys that load_state_dict returns."
         ),
-        step=0,
         source=place(loaded["line"]),
         evidence={
             "matched": loaded["matched"],
@@ -64,7 +62,7 @@ def _finding(loaded: dict[str, Any]) -> Finding:
     )
 
 
-@rule("checkpoint-keys-filtered-out")
+@rule("checkpoint-keys-filtered-out", severity="error")
 def filtered_out(case: Case) -> list[Finding]:
     """A program keeps those keys of a checkpoint that the model has as well (`if k in own`), and nothing is kept: the names
     differ, by what a wrapper puts in front or otherwise, so that the model goes on with its random weights.
@@ -73,26 +71,21 @@ def filtered_out(case: Case) -> list[Finding]:
     the model would be filled if that part of the names were changed. Silent when a later load filled the model.
     """
     return [
-        _filtered_finding(fact)
+        _filtered_finding(case, fact)
         for fact in case.facts.get("loads_filtered", [])
         if fact["kept"] == 0 or (fact["would_match"] >= 2 and 2 * fact["would_match"] >= fact["own"])
     ][: 1 if case.steps else 0]
 
 
-def _filtered_finding(fact: dict[str, Any]) -> Finding:
+def _filtered_finding(case: Case, fact: dict[str, Any]) -> Finding:
     part = fact["part"]
-    return Finding(
-        rule="checkpoint-keys-filtered-out",
-        severity="error",
-        title=(
+    return case.finding(
+        (
             f"{fact['kept']} of {fact['given'] or 'the'} keys of {fact['source']} pass this filter: the model keeps its random weights"
             + (f" ({fact['would_match']} keys differ by {part!r} only)" if part else "")
         ),
-        advice=(
-            f"Take {part!r} out of the keys on one side first. " if part else "Rename the keys to those of the model. "
-        )
+        (f"Take {part!r} out of the keys on one side first. " if part else "Rename the keys to those of the model. ")
         + "And look at how many keys are left before they are loaded.",
-        step=0,
         source=place(fact["line"]),
         evidence={
             "given": fact["given"],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import PASSING, consumers, made_by, producer
 from tensonde.diagnose.products import multiplied
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.weighing import summed_elsewhere
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -40,7 +41,7 @@ def _at(op: OpRecord) -> str:
     return op.site + ":out"
 
 
-@rule("probabilities-into-logit-loss")
+@rule("probabilities-into-logit-loss", severity="error", phase="forward")
 def twice_normalised(case: Case) -> list[Finding]:
     """A loss that applies (log-)softmax or sigmoid itself is given values that went through softmax or sigmoid already.
 
@@ -54,19 +55,14 @@ def twice_normalised(case: Case) -> list[Finding]:
             continue
         inner = "softmax" if loss.op == "cross_entropy" else "sigmoid"
         found.append(
-            Finding(
-                rule="probabilities-into-logit-loss",
-                severity="error",
-                title=f"{op.op} before {loss.op}, which applies {inner} itself",
-                advice=(
+            case.finding(
+                f"{op.op} before {loss.op}, which applies {inner} itself",
+                (
                     f"Give {loss.op} the raw logits: take {op.op} out of the model's output (keep it for "
                     "predictions only)."
                 ),
                 step=trace.step,
-                phase="forward",
-                site=_at(op),
-                op=op.op,
-                source=op.source,
+                at=op,
                 evidence={
                     "loss": loss.op,
                     "loss_line": str(loss.source),
@@ -79,7 +75,7 @@ def twice_normalised(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("log-probabilities-expected")
+@rule("log-probabilities-expected", severity="error", phase="forward")
 def not_log_probabilities(case: Case) -> list[Finding]:
     """nll_loss or kl_div is given values that are no log-probabilities, which are never above 0: softmax without log, raw
     logits; and for kl_div whatever has not one value below 0."""
@@ -102,14 +98,11 @@ def not_log_probabilities(case: Case) -> list[Finding]:
         if highest <= 1e-3 or not bare or op is None:
             continue
         found.append(
-            Finding(
-                rule="log-probabilities-expected",
-                severity="error",
-                title=f"{loss.op} expects log-probabilities and is given the output of {op.op} (up to {highest:.3g})",
-                advice="Use log_softmax before it"
+            case.finding(
+                f"{loss.op} expects log-probabilities and is given the output of {op.op} (up to {highest:.3g})",
+                "Use log_softmax before it"
                 + (", or cross_entropy on the raw logits." if loss.op == "nll_loss" else "."),
                 step=trace.step,
-                phase="forward",
                 site=_at(op),
                 op=op.op,
                 source=loss.source if op.op not in ("softmax", "sigmoid", "Softmax") else op.source,
@@ -120,7 +113,7 @@ def not_log_probabilities(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("rectified-logits")
+@rule("rectified-logits", severity="warning", phase="forward")
 def rectified_logits(case: Case) -> list[Finding]:
     """The logits that a classification loss gets have gone through ReLU: no class can get a logit below 0, and
     classes whose logit is 0 get no gradient.
@@ -130,16 +123,11 @@ def rectified_logits(case: Case) -> list[Finding]:
         op = made_by(trace, loss.inputs[0])
         if op is not None and op.op in ("relu", "relu_", "relu6"):
             found.append(
-                Finding(
-                    rule="rectified-logits",
-                    severity="warning",
-                    title=f"ReLU on the logits that {loss.op} gets",
-                    advice="Take the activation off the last layer.",
+                case.finding(
+                    f"ReLU on the logits that {loss.op} gets",
+                    "Take the activation off the last layer.",
                     step=trace.step,
-                    phase="forward",
-                    site=_at(op),
-                    op=op.op,
-                    source=op.source,
+                    at=op,
                     evidence={"loss": loss.op, "zero": op.outputs[0].stats.get("zero") if op.outputs else None},
                     confidence=0.85,
                 )
@@ -147,7 +135,7 @@ def rectified_logits(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("softmax-over-wrong-dimension")
+@rule("softmax-over-wrong-dimension", severity="error", phase="forward")
 def wrong_dimension(case: Case) -> list[Finding]:
     """softmax is taken over a dimension that is not the one used as classes, or as weights, afterwards.
 
@@ -173,18 +161,10 @@ def wrong_dimension(case: Case) -> list[Finding]:
         why = _mismatch(trace, op, out, dim)
         if why:
             found.append(
-                Finding(
-                    rule="softmax-over-wrong-dimension",
-                    severity="error",
-                    title=(
-                        f"{op.op} over dimension {dim} of {list(out.shape)}{': the batch' if dim == 0 else ''}; {why}"
-                    ),
-                    advice=f"Take it over dimension {dims - 1 if 'sums' in why or dims == 2 else 1}.",
-                    step=0,
-                    phase="forward",
-                    site=_at(op),
-                    op=op.op,
-                    source=op.source,
+                case.finding(
+                    (f"{op.op} over dimension {dim} of {list(out.shape)}{': the batch' if dim == 0 else ''}; {why}"),
+                    f"Take it over dimension {dims - 1 if 'sums' in why or dims == 2 else 1}.",
+                    at=op,
                     evidence={"dim": dim, "shape": list(out.shape), "why": why},
                     confidence=0.93,
                 )
@@ -237,7 +217,7 @@ def _feeds_product_with_targets(trace: Trace, op: OpRecord, out: TensorFact) -> 
     return False
 
 
-@rule("single-class-softmax")
+@rule("single-class-softmax", severity="error", phase="forward")
 def single_class(case: Case) -> list[Finding]:
     """softmax (or cross_entropy) over a dimension of size 1 is 1 whatever comes in: the loss is 0 and there is no
     gradient.
@@ -265,19 +245,14 @@ def single_class(case: Case) -> list[Finding]:
         else:
             continue
         found.append(
-            Finding(
-                rule="single-class-softmax",
-                severity="error",
-                title=f"{size}: constant, without gradient",
-                advice=(
+            case.finding(
+                f"{size}: constant, without gradient",
+                (
                     "Use binary_cross_entropy_with_logits for one output, or give the last layer one output for "
                     "each class."
                 ),
                 step=trace.step,
-                phase="forward",
-                site=_at(op),
-                op=op.op,
-                source=op.source,
+                at=op,
                 evidence={"shape": list(op.inputs[0].shape)},
                 confidence=0.93,
             )
@@ -285,7 +260,7 @@ def single_class(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("loss-broadcasts")
+@rule("loss-broadcasts", severity="error", phase="forward")
 def broadcasting(case: Case) -> list[Finding]:
     """Predictions and targets of different shapes, (N, 1) and (N,), are broadcast to (N, N): every prediction is
     compared with every target, and the best that can be learnt is the mean. Seen in the losses of torch, in a
@@ -306,10 +281,8 @@ def broadcasting(case: Case) -> list[Finding]:
             continue
         product = op.op == "mul"
         return [
-            Finding(
-                rule="loss-broadcasts",
-                severity="error",
-                title=(
+            case.finding(
+                (
                     f"{op.op} broadcasts {list(a.shape)} against {list(b.shape)}: every "
                     + (
                         "sample is multiplied with every other"
@@ -317,13 +290,10 @@ def broadcasting(case: Case) -> list[Finding]:
                         else "prediction is compared with every target"
                     )
                 ),
-                advice="Give both the same shape: squeeze(-1) the "
+                "Give both the same shape: squeeze(-1) the "
                 + ("(N, 1) or unsqueeze(-1) the (N,)." if product else "predictions or unsqueeze(-1) the targets."),
                 step=trace.step,
-                phase="forward",
-                site=_at(op),
-                op=op.op,
-                source=op.source,
+                at=op,
                 evidence={"shapes": [list(a.shape), list(b.shape)]},
                 confidence=0.95 if op.op in _ELEMENTWISE_LOSSES else 0.88,
             )

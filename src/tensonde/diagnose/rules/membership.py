@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import common, parameters, place, some, stepping
 from tensonde.model.finding import Finding
 
@@ -25,7 +26,7 @@ def _left_out(case: Case) -> dict[str, dict[str, Any]]:
     return found
 
 
-@rule("module-not-registered")
+@rule("module-not-registered", severity="error")
 def hidden_modules(case: Case) -> list[Finding]:
     """A module runs inside another one that does not know it as a child: it is kept in a plain list, tuple or dict.
 
@@ -39,19 +40,13 @@ def hidden_modules(case: Case) -> list[Finding]:
     first = next(iter(hidden.values()))
     holder = owners[0].rsplit(".", 1)[0] if "." in owners[0] else owners[0]
     return [
-        Finding(
-            rule="module-not-registered",
-            severity="error",
-            title=(
-                f"{some(owners)} ({first['owner_type']}) hidden in a plain Python list or dict ({holder}): never "
-                "trained"
-            ),
-            advice=(
+        case.finding(
+            (f"{some(owners)} ({first['owner_type']}) hidden in a plain Python list or dict ({holder}): never trained"),
+            (
                 "Keep them in nn.ModuleList or nn.ModuleDict (or assign each as an attribute), so that "
                 f"model.parameters() and the optimizer see them; {len(hidden)} parameters get gradients but are in "
                 "no optimizer."
             ),
-            step=0,
             site=f"{owners[0]}:out",
             source=place(first["made"]),
             evidence={"parameters": list(hidden)[:20], "in_optimizer": False, "registered": False, **first["left_out"]},
@@ -60,21 +55,18 @@ def hidden_modules(case: Case) -> list[Finding]:
     ]
 
 
-@rule("tensor-not-registered")
+@rule("tensor-not-registered", severity="error")
 def strangers(case: Case) -> list[Finding]:
     """A module keeps a tensor that wants and gets a gradient, and that is no `nn.Parameter`: `parameters()` does
     not give it, so no optimizer holds it; nothing ever changes it, and a checkpoint leaves it out. What is computed from a
     parameter (`nn.Parameter(x) * 0.02`, `nn.Parameter(x).to(device)`) is none either.
     """
     return [
-        Finding(
-            rule="tensor-not-registered",
-            severity="error",
-            title=f"{stranger['name']} of {stranger['module']} ({stranger['type']}) wants a gradient but is no nn.Parameter: never trained",
-            advice=f"Compute first, then wrap: self.{stranger['name']} = nn.Parameter(x * 0.02), nothing around it."
+        case.finding(
+            f"{stranger['name']} of {stranger['module']} ({stranger['type']}) wants a gradient but is no nn.Parameter: never trained",
+            f"Compute first, then wrap: self.{stranger['name']} = nn.Parameter(x * 0.02), nothing around it."
             if stranger.get("computed")
             else f"self.{stranger['name']} = nn.Parameter(...); if it is a constant, register_buffer without a gradient.",
-            step=0,
             site=f"{stranger['module']}:out",
             source=place(stranger["line"]),
             evidence={"shape": stranger["shape"], "in_optimizer": False, "parameter": False, "gradient": True},
@@ -85,7 +77,7 @@ def strangers(case: Case) -> list[Finding]:
     ][:3]
 
 
-@rule("optimizer-holds-old-parameters")
+@rule("optimizer-holds-old-parameters", severity="error")
 def stale_parameters(case: Case) -> list[Finding]:
     """An optimizer holds parameters that belong to no module that runs, while parameters of the same shapes, which
     do run and get gradients, are in no optimizer: a module or model was replaced (or made anew) after the
@@ -98,18 +90,15 @@ def stale_parameters(case: Case) -> list[Finding]:
         matched = [name for name, fact in missing.items() if tuple(fact["shape"]) in unknown]
         if matched and len(matched) >= len(missing) / 2:
             found.append(
-                Finding(
-                    rule="optimizer-holds-old-parameters",
-                    severity="error",
-                    title=(
+                case.finding(
+                    (
                         f"{optimizer['type']} holds {len(unknown)} parameters that no module uses any more; "
                         f"{some(matched)} are not trained"
                     ),
-                    advice=(
+                    (
                         "Build the optimizer after the last change to the model's modules, or add the new "
                         "parameters with add_param_group."
                     ),
-                    step=0,
                     site=f"{matched[0]}:value",
                     source=place(optimizer["made"]),
                     evidence={"unused_in_optimizer": len(unknown), "parameters": matched[:20]},
@@ -119,7 +108,7 @@ def stale_parameters(case: Case) -> list[Finding]:
     return found
 
 
-@rule("parameter-not-in-optimizer")
+@rule("parameter-not-in-optimizer", severity="error")
 def left_out(case: Case) -> list[Finding]:
     """A parameter requires a gradient and gets one that is not zero, nothing changes it, and no optimizer holds it.
 
@@ -139,16 +128,13 @@ def left_out(case: Case) -> list[Finding]:
     names = list(missing)
     first = missing[names[0]]
     return [
-        Finding(
-            rule="parameter-not-in-optimizer",
-            severity="error",
-            title=f"{some(owners)} get gradients but are in no optimizer: never updated",
-            advice=(
+        case.finding(
+            f"{some(owners)} get gradients but are in no optimizer: never updated",
+            (
                 f"Pass these parameters to the optimizer as well (all of {within}, or model.parameters()); "
                 "if they are frozen on purpose, set requires_grad_(False)."
                 + (" They are made in forward, after the optimizer was built." if made_later else "")
             ),
-            step=0,
             site=f"{names[0]}:grad",
             source=place(_doubled(case) or active[0]["made"]),
             evidence={
@@ -179,18 +165,15 @@ def _made_in_forward(case: Case) -> set[str]:
     return {f"{made['parent']}.{made['type']}" for made in case.facts.get("made_in_forward", [])}
 
 
-@rule("layer-made-in-forward")
+@rule("layer-made-in-forward", severity="error")
 def made_in_forward(case: Case) -> list[Finding]:
     """A module with parameters is made anew in the forward pass of step after step: it starts from random weights
     each time.
     """
     return [
-        Finding(
-            rule="layer-made-in-forward",
-            severity="error",
-            title=f"{made['parent']} makes a new {made['type']} in every forward: its weights are random, never learnt",
-            advice="Make the layer once in __init__ and call it in forward.",
-            step=0,
+        case.finding(
+            f"{made['parent']} makes a new {made['type']} in every forward: its weights are random, never learnt",
+            "Make the layer once in __init__ and call it in forward.",
             site=f"{made['parent']}:out",
             source=place(made["line"]),
             evidence={"made": made["count"], "steps": made["steps"]},
@@ -207,7 +190,7 @@ _WITH_PARAMETERS = frozenset(
 )  # fmt: skip
 
 
-@rule("freeze-without-effect")
+@rule("freeze-without-effect", severity="warning")
 def freeze_without_effect(case: Case) -> list[Finding]:
     """`module.requires_grad = False` sets an attribute of the module that nobody reads; its parameters are trained
     as before.
@@ -223,12 +206,9 @@ def freeze_without_effect(case: Case) -> list[Finding]:
         ]
         if inside:
             found.append(
-                Finding(
-                    rule="freeze-without-effect",
-                    severity="warning",
-                    title=f"{name}.requires_grad = False freezes nothing: {len(inside)} parameters are still trained",
-                    advice=f"Call {name}.requires_grad_(False), or set it on each parameter.",
-                    step=0,
+                case.finding(
+                    f"{name}.requires_grad = False freezes nothing: {len(inside)} parameters are still trained",
+                    f"Call {name}.requires_grad_(False), or set it on each parameter.",
                     site=f"{name}:out",
                     source=place(case.facts.get("freezes")) or place(module["made"]),
                     evidence={"parameters": inside[:20]},
@@ -238,7 +218,7 @@ def freeze_without_effect(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("last-layer-frozen")
+@rule("last-layer-frozen", severity="warning")
 def last_layer_frozen(case: Case) -> list[Finding]:
     """The last layer does not require a gradient although an optimizer holds it, and layers before it are trained.
     Freezing on purpose goes from the front; a frozen random last layer is an accident, such as freezing after the
@@ -266,15 +246,9 @@ def last_layer_frozen(case: Case) -> list[Finding]:
     ):
         return []
     return [
-        Finding(
-            rule="last-layer-frozen",
-            severity="warning",
-            title=(
-                f"{last['owner']} ({last['owner_type']}), the last layer, is frozen while {some(trained, 2)} are "
-                "trained"
-            ),
-            advice="Set requires_grad_(True) on it, or freeze by name more narrowly.",
-            step=0,
+        case.finding(
+            (f"{last['owner']} ({last['owner_type']}), the last layer, is frozen while {some(trained, 2)} are trained"),
+            "Set requires_grad_(True) on it, or freeze by name more narrowly.",
             site=f"{name}:value",
             source=place(facts.get("freezes")) or place(last["made"]),
             evidence={"requires_grad": False, "in_optimizer": True},
@@ -283,7 +257,7 @@ def last_layer_frozen(case: Case) -> list[Finding]:
     ]
 
 
-@rule("parameters-share-memory")
+@rule("parameters-share-memory", severity="error", phase="optimizer")
 def shared_memory(case: Case) -> list[Finding]:
     """Two parameters of an optimizer lie in the same memory, as after `a.weight.data = b.weight.data`: each gets a
     gradient of its own, and the optimizer changes the same numbers twice a step. Weights are tied by one parameter.
@@ -294,13 +268,9 @@ def shared_memory(case: Case) -> list[Finding]:
             continue
         if shared["line"] or name > shared["with"][0]:
             return [
-                Finding(
-                    rule="parameters-share-memory",
-                    severity="error",
-                    title=f"{name} and {some(shared['with'])} are two parameters in one memory: each step changes it twice",
-                    advice="Tie weights by one parameter: `a.weight = b.weight`, not `a.weight.data = b.weight.data`.",
-                    step=0,
-                    phase="optimizer",
+                case.finding(
+                    f"{name} and {some(shared['with'])} are two parameters in one memory: each step changes it twice",
+                    "Tie weights by one parameter: `a.weight = b.weight`, not `a.weight.data = b.weight.data`.",
                     site=f"{name}:value",
                     source=place(shared["line"]) or place(fact["made"]),
                     evidence={"parameters": [name, *shared["with"]][:10], "shape": fact["shape"]},

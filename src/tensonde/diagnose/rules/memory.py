@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 
-@rule("graph-kept-alive")
+@rule("graph-kept-alive", severity="error", phase="forward")
 def kept_graphs(case: Case) -> list[Finding]:
     """Autograd graphs pile up: of forward passes that no backward pass ever uses (an evaluation with gradients
     whose results are summed or collected), of steps long past, or of losses whose backward pass has run, as in a
@@ -25,12 +26,10 @@ def kept_graphs(case: Case) -> list[Finding]:
     what = f" in {holder['name']}" if holder else ""
     count = wasted if wasted >= 8 else max(seen for _, seen in old)
     return [
-        Finding(
-            rule="graph-kept-alive",
-            severity="error",
-            title=f"{count} autograd graphs are kept alive{what}: memory grows with every batch",
-            advice="Add .item() or .detach() to what is summed or collected, and evaluate under torch.no_grad().",
-            phase="forward",
+        case.finding(
+            f"{count} autograd graphs are kept alive{what}: memory grows with every batch",
+            "Add .item() or .detach() to what is summed or collected, and evaluate under torch.no_grad().",
+            step=None,
             source=place(graphs.get("line")),
             evidence={
                 "graphs_never_used": wasted,
@@ -51,27 +50,25 @@ def _memory(rss: list[list[int]]) -> dict[str, int]:
     return {f"memory_mb_at_step_{step}": megabytes for step, megabytes in (settled[0], settled[-1])}
 
 
-@rule("state-loaded-into-itself")
+@rule("state-loaded-into-itself", severity="error", phase="optimizer")
 def loaded_itself(case: Case) -> list[Finding]:
     """A state is loaded into the very module that it belongs to, which changes nothing. `state_dict()` gives the
     module's own tensors, not copies: a "best" state that was kept without a copy is always the latest one, and a target
     network that is loaded from itself stays as it began.
     """
     return [
-        Finding(
-            rule="state-loaded-into-itself",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"The state that is loaded into {loaded['type']} holds its own tensors: nothing is restored"
                 if loaded["kept"]
                 else f"{loaded['type']} is loaded from itself: nothing changes"
             ),
-            advice=(
+            (
                 "Keep a copy: copy.deepcopy(model.state_dict()), or clone() each tensor."
                 if loaded["kept"]
                 else "Load the state of the other model."
             ),
-            phase="optimizer",
+            step=None,
             source=place(loaded["kept"] or loaded["line"]),
             evidence={"times": loaded["count"], "loaded_at": loaded["line"]["line"]},
             confidence=0.95,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place, some
 from tensonde.model.finding import Finding
 
 
-@rule("trained-in-eval-mode")
+@rule("trained-in-eval-mode", severity="error", phase="forward")
 def trained_in_eval(case: Case) -> list[Finding]:
     """A model with dropout or batch norm is stepped while it is in eval mode: `train()` was not called (again) after an
     evaluation. The line is that of the only `train()`, which comes before the loop instead of inside, or of the `eval()` which
@@ -24,16 +25,14 @@ def trained_in_eval(case: Case) -> list[Finding]:
         since = root["first_eval_step"]
         early = root.get("train_line") if right else None
         found.append(
-            Finding(
-                rule="trained-in-eval-mode",
-                severity="error" if right else "warning",
-                title=(
+            case.finding(
+                (
                     f"{name} is trained in eval mode from step {since} on: {some(root['sensitive'].values(), 2)} do "
                     "not train"
                 ),
-                advice="Call model.train() at the start of each epoch, after every evaluation.",
+                "Call model.train() at the start of each epoch, after every evaluation.",
+                severity="error" if right else "warning",
                 step=since,
-                phase="forward",
                 site=f"{name}:out",
                 source=place(early) or place(root.get("eval_line")) or place(root["made"]),
                 evidence={
@@ -48,7 +47,7 @@ def trained_in_eval(case: Case) -> list[Finding]:
     return found
 
 
-@rule("evaluated-in-train-mode")
+@rule("evaluated-in-train-mode", severity="warning", phase="forward")
 def evaluated_in_train(case: Case) -> list[Finding]:
     """A model with dropout or batch norm is evaluated now and then, always in train mode: `eval()` is
     missing. The line is where the evaluation begins. Silent where calls without gradients are part of every step (targets, fakes), and with several optimizers.
@@ -69,15 +68,13 @@ def evaluated_in_train(case: Case) -> list[Finding]:
         if steps > 0.3 * case.steps or case.steps < 8:
             continue
         found.append(
-            Finding(
-                rule="evaluated-in-train-mode",
-                severity="warning",
-                title=(
+            case.finding(
+                (
                     f"{name} is evaluated in train mode: {some(sorted(set(root['sensitive'].values())), 2)} is "
                     "active in evaluation"
                 ),
-                advice="Call model.eval() before the evaluation and model.train() after it.",
-                phase="forward",
+                "Call model.eval() before the evaluation and model.train() after it.",
+                step=None,
                 site=f"{name}:out",
                 source=place(line) or place(root["made"]),
                 evidence={
@@ -91,7 +88,7 @@ def evaluated_in_train(case: Case) -> list[Finding]:
     return found
 
 
-@rule("dropout-active-in-eval")
+@rule("dropout-active-in-eval", severity="error", phase="forward")
 def dropout_in_eval(case: Case) -> list[Finding]:
     """Dropout is applied while the module that applies it is in eval mode: a functional call without
     `training=self.training`, or attention with a fixed `dropout_p`."""
@@ -105,12 +102,10 @@ def dropout_in_eval(case: Case) -> list[Finding]:
             else "training=self.training"
         )
         found.append(
-            Finding(
-                rule="dropout-active-in-eval",
-                severity="error",
-                title=f"{noise['op']} (p={noise['p']:g}) in {noise['module']} ({noise['type']}) is active in eval mode",
-                advice=f"Pass {fix}, or use nn.Dropout.",
-                phase="forward",
+            case.finding(
+                f"{noise['op']} (p={noise['p']:g}) in {noise['module']} ({noise['type']}) is active in eval mode",
+                f"Pass {fix}, or use nn.Dropout.",
+                step=None,
                 site=f"{noise['module']}:out",
                 op=noise["op"],
                 source=place(noise["line"]),
@@ -121,7 +116,7 @@ def dropout_in_eval(case: Case) -> list[Finding]:
     return found[:5]
 
 
-@rule("dropout-left-in-train-mode")
+@rule("dropout-left-in-train-mode", severity="warning", phase="forward")
 def dropout_module_left(case: Case) -> list[Finding]:
     """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, so that
     `eval()` does not reach it. One that is registered was set so by the program itself, as for Monte-Carlo dropout: that
@@ -133,14 +128,13 @@ def dropout_module_left(case: Case) -> list[Finding]:
             fact = case.facts.get("modules", {}).get(noise["module"], {})
             hidden = fact.get("hidden") or not noise.get("registered", True)
             found.append(
-                Finding(
-                    rule="dropout-left-in-train-mode",
-                    severity="warning" if hidden else "info",
-                    title=f"{noise['module']} ({noise['type']}) stays in train mode when the model is in eval mode",
-                    advice="Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
+                case.finding(
+                    f"{noise['module']} ({noise['type']}) stays in train mode when the model is in eval mode",
+                    "Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
                     if hidden
                     else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
-                    phase="forward",
+                    severity="warning" if hidden else "info",
+                    step=None,
                     site=f"{noise['module']}:out",
                     source=place(fact.get("made")) or place(noise["line"]),
                     evidence={
@@ -155,17 +149,13 @@ def dropout_module_left(case: Case) -> list[Finding]:
     return found[:3]
 
 
-@rule("dropout-rate-extreme")
+@rule("dropout-rate-extreme", severity="warning", phase="forward")
 def extreme_dropout(case: Case) -> list[Finding]:
     """A dropout layer drops nine values of ten or more: its rate was probably meant as the share to keep."""
     return [
-        Finding(
-            rule="dropout-rate-extreme",
-            severity="warning",
-            title=f"{name} ({module['type']}) drops {module['settings']['p']:.0%} of its input",
-            advice="p is the probability to drop, not to keep.",
-            step=0,
-            phase="forward",
+        case.finding(
+            f"{name} ({module['type']}) drops {module['settings']['p']:.0%} of its input",
+            "p is the probability to drop, not to keep.",
             site=f"{name}:out",
             source=place(module["made"]),
             evidence={"p": module["settings"]["p"]},
@@ -176,25 +166,21 @@ def extreme_dropout(case: Case) -> list[Finding]:
     ][:1]
 
 
-@rule("batch-norm-momentum")
+@rule("batch-norm-momentum", severity="warning", phase="forward")
 def norm_momentum(case: Case) -> list[Finding]:
     """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running
     statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it.
     """
     return [
-        Finding(
-            rule="batch-norm-momentum",
-            severity="warning",
-            title=(
+        case.finding(
+            (
                 f"{name} ({module['type']}) has momentum {module['settings']['momentum']:g}: its statistics are "
                 "those of the last batch"
             ),
-            advice=(
+            (
                 f"Use momentum={1 - module['settings']['momentum']:.3g}: torch weighs the new batch by it, not the "
                 "old statistics."
             ),
-            step=0,
-            phase="forward",
             site=f"{name}:out",
             source=place(module["made"]),
             evidence={"momentum": module["settings"]["momentum"]},
@@ -205,7 +191,7 @@ def norm_momentum(case: Case) -> list[Finding]:
     ][:1]
 
 
-@rule("batch-norm-never-updated")
+@rule("batch-norm-never-updated", severity="error", phase="forward")
 def norm_never_updated(case: Case) -> list[Finding]:
     """Batch norm with a momentum of 0 never changes its running statistics: eval mode normalises with the mean 0 and the
     variance 1 that they begin with (momentum=None, a plain average, is another matter). Silent where no model is ever
@@ -214,13 +200,9 @@ def norm_never_updated(case: Case) -> list[Finding]:
     evaluated = any(root.get("eval_mode_seen") for root in case.facts.get("roots", {}).values())
     loaded = any(fact["loaded"] for fact in case.facts.get("parameters", {}).values())
     return [
-        Finding(
-            rule="batch-norm-never-updated",
-            severity="error",
-            title=f"{name} ({module['type']}) has momentum 0: its running statistics stay at mean 0 and variance 1",
-            advice="Use momentum=0.1 (the default); eval mode normalises with these statistics.",
-            step=0,
-            phase="forward",
+        case.finding(
+            f"{name} ({module['type']}) has momentum 0: its running statistics stay at mean 0 and variance 1",
+            "Use momentum=0.1 (the default); eval mode normalises with these statistics.",
             site=f"{name}:out",
             source=place(module["made"]),
             evidence={"momentum": module["settings"]["momentum"]},
@@ -236,7 +218,7 @@ def norm_never_updated(case: Case) -> list[Finding]:
     ][:1]
 
 
-@rule("frozen-batch-norm-drifts")
+@rule("frozen-batch-norm-drifts", severity="warning", phase="forward")
 def frozen_norm_drifts(case: Case) -> list[Finding]:
     """A part is frozen as a whole (none of its parameters wants a gradient, and none changes), and its batch norms, which have
     statistics from before, are in train mode while something else is trained: these statistics move to the new data, so that
@@ -256,20 +238,17 @@ def frozen_norm_drifts(case: Case) -> list[Finding]:
         own = part.get("variable") or {}
         name = own.get("name") or part["branch"]
         found.append(
-            Finding(
-                rule="frozen-batch-norm-drifts",
-                severity="warning",
-                title=(
+            case.finding(
+                (
                     f"{name} is frozen, and the running statistics of its batch norm ({some(part['norms'], 2)}) "
                     "change: it is in train mode"
                 ),
-                advice=(
+                (
                     f"Call {name}.eval()"
                     + ("" if own else " after each train()")
                     + ": freezing parameters does not freeze statistics."
                 ),
                 step=part["since"],
-                phase="forward",
                 site=f"{part['branch']}:out",
                 source=place(own.get("line"))
                 or place(case.facts.get("train_call"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import PASSING, made_by
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
@@ -14,7 +15,7 @@ from tensonde.model.trace import OpRecord
 _THROUGH = (PASSING - {"getitem"}) | {"clamp", "clamp_", "clamp_min"}
 
 
-@rule("softmax-on-several-labels")
+@rule("softmax-on-several-labels", severity="error", phase="forward")
 def several_labels(case: Case) -> list[Finding]:
     """binary_cross_entropy gets the output of softmax, whose values sum to 1 over the labels of a sample, while the targets
     sum to more than 1 for a sample on average: samples have several labels at once, and softmax makes them compete. Such
@@ -38,16 +39,13 @@ def several_labels(case: Case) -> list[Finding]:
         if target.stats.get("min", -1.0) < 0 or target.stats.get("max", 2.0) > 1 or labels < 1.05:
             continue
         return [
-            Finding(
-                rule="softmax-on-several-labels",
-                severity="error",
-                title=(
+            case.finding(
+                (
                     f"softmax before {loss.op}, whose targets have {labels:.3g} labels a sample on average: the labels compete "
                     "for a sum of 1"
                 ),
-                advice="Use sigmoid (or binary_cross_entropy_with_logits on the raw scores): labels are independent here.",
+                "Use sigmoid (or binary_cross_entropy_with_logits on the raw scores): labels are independent here.",
                 step=trace.step,
-                phase="forward",
                 site=f"{op.site}:out",
                 op=op.op,
                 source=_chosen(case, op),

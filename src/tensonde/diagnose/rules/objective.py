@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import isfinite
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.divergence import diverged
 from tensonde.diagnose.flow import PASSING, ancestors, consumers, made_by, parameters_behind, producer
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -23,7 +24,7 @@ _CUTS = frozenset(("data", "detach", "detach_"))
 _LAYERS = frozenset(("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"))
 
 
-@rule("loss-maximised")
+@rule("loss-maximised", severity="error", phase="optimizer")
 def maximised(case: Case) -> list[Finding]:
     """An optimizer makes a loss larger that is best when it is small: it was made with `maximize=True`, or the loss is
     the negative of such a function, and the values get worse and worse.
@@ -46,23 +47,19 @@ def maximised(case: Case) -> list[Finding]:
     if len(losses) < 10 or end < 1.2 * first:
         return []
     return [
-        Finding(
-            rule="loss-maximised",
-            severity="error",
-            title=(
+        case.finding(
+(
                 f"{op.op} is made larger: " + ("its negative is minimised" if negative else "maximize=True")
                 + f", from {first:.3g} to {end:.3g}"
             ),
-            advice="Minimise it: "
+"Minimise it: "
             + ("take the minus sign off the loss." if negative else "leave maximize=True to rewards."),
-            step=0,
-            phase="optimizer",
-            site="loss:value",
-            op=op.op,
-            source=last.source if negative else place(stepping[0]["made"]),
-            evidence={"first": first, "last": end, "maximize": climbs, "negative": negative},
-            confidence=0.93,
-        )
+site="loss:value",
+op=op.op,
+source=last.source if negative else place(stepping[0]["made"]),
+evidence={"first": first, "last": end, "maximize": climbs, "negative": negative},
+confidence=0.93,
+)
     ]  # fmt: skip
 
 
@@ -70,7 +67,7 @@ SUMMED = 256
 """Values in a sum, at least."""
 
 
-@rule("loss-summed")
+@rule("loss-summed", severity="warning", phase="forward")
 def summed(case: Case) -> list[Finding]:
     """The training diverges, and its loss is a sum over many values: gradients grow with their number, and with it what
     a learning rate means. Said beside the learning rate, for either of the two is what must change.
@@ -88,13 +85,10 @@ def summed(case: Case) -> list[Finding]:
         return []
     module = case.facts.get("modules", {}).get(op.module, {})
     return [
-        Finding(
-            rule="loss-summed",
-            severity="warning",
-            title=f"The loss is a sum over {count} values: its gradients are {count} times those of a mean",
-            advice='Use reduction="mean", or a learning rate as many times smaller.',
+        case.finding(
+            f"The loss is a sum over {count} values: its gradients are {count} times those of a mean",
+            'Use reduction="mean", or a learning rate as many times smaller.',
             step=growth.step,
-            phase="forward",
             site=f"{op.site}:out",
             op=op.op,
             source=place(module.get("made")) if module.get("library") else op.source,
@@ -104,7 +98,7 @@ def summed(case: Case) -> list[Finding]:
     ]
 
 
-@rule("sample-without-gradient")
+@rule("sample-without-gradient", severity="error", phase="backward")
 def unreachable_sample(case: Case) -> list[Finding]:
     """A random sample is made of a part's outputs with the graph cut (`.data`, `detach()`, or `sample()` of a
     distribution where `rsample()` is meant) and goes into a layer on the way to the loss. The part gets no gradient
@@ -130,17 +124,13 @@ def unreachable_sample(case: Case) -> list[Finding]:
             continue
         called = {"data": ".data", "normal": "sample()"}.get(made.op, "detach()")
         return [
-            Finding(
-                rule="sample-without-gradient",
-                severity="error",
-                title=f"A random sample that goes into {op.module or op.site} is cut from the graph by {called}",
-                advice=(
+            case.finding(
+                f"A random sample that goes into {op.module or op.site} is cut from the graph by {called}",
+                (
                     "Use rsample(): it lets the gradient through."
                     if made.op == "normal"
                     else f"Take {called} away: mean + std * noise lets the gradient through."
                 ),
-                step=0,
-                phase="backward",
                 site=f"{made.module}:out" if made.module else f"{made.site}:out",
                 op=made.op,
                 source=made.source,

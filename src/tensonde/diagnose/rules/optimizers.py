@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import parameters, place, stepping
 from tensonde.model.finding import Finding
 
 
-@rule("weights-reset")
+@rule("weights-reset", severity="error")
 def weights_reset(case: Case) -> list[Finding]:
     """All weight matrices of an optimizer are given random values again (`nn.init`, `reset_parameters()`) after it has
     stepped, more than once, and it goes on stepping: what was learnt until then is lost each time. A run for each fold or
@@ -21,11 +22,10 @@ def weights_reset(case: Case) -> list[Finding]:
         if reset["times"] < 2 or reset["matrices"] < reset["of"] or optimizer["steps"] <= reset["last_after_steps"]:
             continue
         found.append(
-            Finding(
-                rule="weights-reset",
-                severity="error",
-                title=f"All weights of {optimizer['type']} are initialised again {reset['times']} times while it trains them",
-                advice="Initialise once, before the training loop.",
+            case.finding(
+                f"All weights of {optimizer['type']} are initialised again {reset['times']} times while it trains them",
+                "Initialise once, before the training loop.",
+                step=None,
                 site=None,
                 source=place(reset["line"]),
                 evidence={
@@ -39,7 +39,7 @@ def weights_reset(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("optimizer-never-steps")
+@rule("optimizer-never-steps", severity="error")
 def never_steps(case: Case) -> list[Finding]:
     """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped. Steps
     that a gradient scaler skips are another matter (`scaler-skips-all`). Silent where parameters change all the same: the
@@ -58,14 +58,13 @@ def never_steps(case: Case) -> list[Finding]:
     for k, optimizer in enumerate(facts.get("optimizers", [])):
         if backwards >= 10 and optimizer["steps"] == 0 and optimizer["had_gradients"] and k in alone:
             found.append(
-                Finding(
-                    rule="optimizer-never-steps",
-                    severity="error",
-                    title=(
+                case.finding(
+                    (
                         f"{optimizer['type']} is never stepped: {backwards} backward passes changed nothing in its "
                         f"{optimizer['parameters']} parameters"
                     ),
-                    advice="Call optimizer.step() after backward().",
+                    "Call optimizer.step() after backward().",
+                    step=None,
                     source=place(optimizer["made"]),
                     evidence={"backwards": backwards, "steps": 0},
                     confidence=0.9,
@@ -74,7 +73,7 @@ def never_steps(case: Case) -> list[Finding]:
     return found
 
 
-@rule("nothing-updates-parameters")
+@rule("nothing-updates-parameters", severity="warning", phase="optimizer")
 def nothing_updates(case: Case) -> list[Finding]:
     """Backward passes give parameters gradients in every step, which are cleared again, and nothing ever changes a parameter:
     there is no optimizer, and the script's own update is missing or its learning rate is 0.
@@ -92,13 +91,9 @@ def nothing_updates(case: Case) -> list[Finding]:
     if not held or not all(fact["owner_training"] for fact in held):
         return []
     return [
-        Finding(
-            rule="nothing-updates-parameters",
-            severity="warning",
-            title=f"No parameter ever changes: {looked} steps computed gradients for {len(held)} parameters and used none",
-            advice="Update the parameters after backward(), with an optimizer or p -= lr * p.grad; check that lr is not 0.",
-            step=0,
-            phase="optimizer",
+        case.finding(
+            f"No parameter ever changes: {looked} steps computed gradients for {len(held)} parameters and used none",
+            "Update the parameters after backward(), with an optimizer or p -= lr * p.grad; check that lr is not 0.",
             source=place(by_hand["backward_line"]),
             evidence={"steps": looked, "parameters": len(held), "optimizers": 0},
             confidence=0.8,
@@ -113,7 +108,7 @@ def _renewed(case: Case) -> list[dict[str, Any]]:
     ]
 
 
-@rule("optimizer-made-every-step")
+@rule("optimizer-made-every-step", severity="error", phase="optimizer")
 def made_every_step(case: Case) -> list[Finding]:
     """A new optimizer is made for every step on the same parameters: what it remembers (momentum, Adam's moments) starts
     from zero each time, so that Adam becomes sign descent and momentum has no effect.
@@ -121,13 +116,9 @@ def made_every_step(case: Case) -> list[Finding]:
     Plain SGD remembers nothing and is not meant, nor are inner loops that take several steps with each.
     """
     return [
-        Finding(
-            rule="optimizer-made-every-step",
-            severity="error",
-            title=f"A new {made['type']} is made for every step: {made['count']} of them, none remembers anything",
-            advice="Make the optimizer once, before the loop.",
-            step=0,
-            phase="optimizer",
+        case.finding(
+            f"A new {made['type']} is made for every step: {made['count']} of them, none remembers anything",
+            "Make the optimizer once, before the loop.",
             source=place(made["line"]),
             evidence={"made": made["count"], "steps": made["steps"]},
             confidence=0.93,
@@ -140,7 +131,7 @@ def made_every_step(case: Case) -> list[Finding]:
 FIRST_STEPS = 5
 
 
-@rule("learning-rate-zero")
+@rule("learning-rate-zero", severity="error")
 def learning_rate_zero(case: Case) -> list[Finding]:
     """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt. Where a scheduler
     turns a rate above 0 into that, it is the scheduler that is named."""
@@ -161,11 +152,10 @@ def learning_rate_zero(case: Case) -> list[Finding]:
             series = [value for _, value in case.series(f"lr/{g}")]
             if len(series) >= least and all(value == 0 for value in series) and group["parameters"]:
                 found.append(
-                    Finding(
-                        rule="learning-rate-zero",
-                        severity="error",
-                        title=f"The learning rate of {optimizer['type']} is 0 in all {len(series)} steps",
-                        advice="Give the optimizer a learning rate above 0, or look at the scheduler that sets it.",
+                    case.finding(
+                        f"The learning rate of {optimizer['type']} is 0 in all {len(series)} steps",
+                        "Give the optimizer a learning rate above 0, or look at the scheduler that sets it.",
+                        step=None,
                         source=place(scheduler["made"]) if scheduler else place(optimizer["made"]),
                         evidence={
                             "group": g,
@@ -179,7 +169,7 @@ def learning_rate_zero(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("weight-decay-dominates")
+@rule("weight-decay-dominates", severity="error")
 def weight_decay(case: Case) -> list[Finding]:
     """Weight decay pulls harder than the gradient from the start, and the weights shrink towards zero.
 
@@ -204,18 +194,13 @@ def weight_decay(case: Case) -> list[Finding]:
             momentum = group.get("momentum")
             swapped = isinstance(momentum, float) and 0 < momentum < 0.05 and decay >= 0.1
             found.append(
-                Finding(
-                    rule="weight-decay-dominates",
-                    severity="error",
-                    title=(
-                        f"weight_decay={decay:g} of {optimizer['type']} outweighs the gradient: weights decay towards 0"
-                    ),
-                    advice=(
+                case.finding(
+                    (f"weight_decay={decay:g} of {optimizer['type']} outweighs the gradient: weights decay towards 0"),
+                    (
                         f"momentum={momentum:g} and weight_decay={decay:g} look exchanged: swap them."
                         if swapped
                         else "Use a far smaller weight decay (1e-4 to 1e-2 is usual)."
                     ),
-                    step=0,
                     site=f"{name}:value",
                     source=place(optimizer["made"]),
                     evidence={
@@ -256,7 +241,7 @@ def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
     return found if matrices and len(found) >= 0.6 * matrices else []
 
 
-@rule("betas-exchanged")
+@rule("betas-exchanged", severity="warning", phase="optimizer")
 def betas(case: Case) -> list[Finding]:
     """Adam with a first beta of 0.99 and more, above the second: the two look exchanged."""
     for optimizer in stepping(case):
@@ -264,13 +249,9 @@ def betas(case: Case) -> list[Finding]:
             given = group.get("betas")
             if isinstance(given, list) and len(given) == 2 and given[0] >= 0.99 and given[0] > given[1]:
                 return [
-                    Finding(
-                        rule="betas-exchanged",
-                        severity="warning",
-                        title=f"betas=({given[0]:g}, {given[1]:g}) of {optimizer['type']} look exchanged",
-                        advice="The first is of the mean (0.9), the second of the square (0.999).",
-                        step=0,
-                        phase="optimizer",
+                    case.finding(
+                        f"betas=({given[0]:g}, {given[1]:g}) of {optimizer['type']} look exchanged",
+                        "The first is of the mean (0.9), the second of the square (0.999).",
                         source=place(optimizer["made"]),
                         evidence={"betas": given},
                         confidence=0.85,

@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.causes import Cause, backward_cause, forward_cause
 from tensonde.diagnose.divergence import Divergence, diverged, optimizer_line
 from tensonde.diagnose.explosion import Explosion, exploded
@@ -28,7 +29,7 @@ from tensonde.diagnose.path import (
     inserted_at,
     spoilt_before,
 )
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role, SourceLine
@@ -39,7 +40,7 @@ LATER = 20
 """Good steps after a bad one that was left out, from which on it is taken for known."""
 
 
-@rule("nan-origin")
+@rule("nan-origin", severity="error")
 def origins(case: Case) -> list[Finding]:
     """NaN or Inf reached the loss, a gradient or a weight: the op that made it, from the trace of that step.
 
@@ -175,14 +176,12 @@ def _forward(
             evidence["mask"] = {"op": made.op, "source": str(made.source), "code": made.source.code}
             advice = f"The -inf comes from {made.op} at {made.source}. {advice}"
             break
-    return Finding(
-        rule="nan-origin",
+    return case.finding(
+        f"{cause.what}{_where(op)} gives {_gives(out)}",
+        advice,
         severity="warning" if survived else "error",
-        title=f"{cause.what}{_where(op)} gives {_gives(out)}",
-        advice=advice,
         step=trace.step,
         phase="forward",
-        rank=case.rank.rank,
         site=f"{site}:out",
         op=op.op,
         source=source,
@@ -207,20 +206,15 @@ def _amplified(case: Case, trace: Trace, op: OpRecord, overflow: OpRecord) -> Fi
     """Ordinary numbers became huge here; that they overflow later is only a matter of what is done with them."""
     given = max((fact.stats.get("absmax", 0.0) for fact in op.inputs), default=0.0)
     made = max((fact.stats.get("absmax", 0.0) for fact in op.outputs), default=0.0)
-    return Finding(
-        rule="nan-origin",
-        severity="error",
-        title=f"{op.op} of up to {given:.4g}{_where(op)} gives {made:.3g}, which then overflows in {overflow.op}",
-        advice=(
+    return case.finding(
+        f"{op.op} of up to {given:.4g}{_where(op)} gives {made:.3g}, which then overflows in {overflow.op}",
+        (
             "Bound what goes into it (clamp or tanh on a log-scale, an eps under a fraction), or stay in log space; look "
             "at why its argument has grown."
         ),
         step=trace.step,
         phase="forward",
-        rank=case.rank.rank,
-        site=f"{op.site}:out",
-        op=op.op,
-        source=op.source,
+        at=op,
         evidence={
             **_inputs(op, known={}),
             "in.absmax": given,
@@ -239,14 +233,11 @@ def _backward(case: Case, trace: Trace, op: OpRecord, cause: Cause) -> Finding:
     rows = [int(op.gradient[key]) for key in sorted(op.gradient) if key.startswith("in.bad_row.")]
     if rows:
         evidence["samples"] = rows
-    return Finding(
-        rule="nan-origin",
-        severity="error",
-        title=f"{cause.what}{_where(op)}: its gradient is {_gives(made)} although the loss is finite",
-        advice=cause.advice,
+    return case.finding(
+        f"{cause.what}{_where(op)}: its gradient is {_gives(made)} although the loss is finite",
+        cause.advice,
         step=trace.step,
         phase="backward",
-        rank=case.rank.rank,
         site=f"{op.site}:grad_in",
         op=op.op,
         source=op.source,
@@ -343,17 +334,15 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
         if made:
             source = SourceLine(made["file"], made["line"], made["code"])
             evidence["used_at"] = str(op.source)
-    return Finding(
-        rule="nan-in-data",
-        severity="error",
-        title=f"{what} in the data{place}, before any layer ran",
-        advice=(
+    return case.finding(
+        f"{what} in the data{place}, before any layer ran",
+        (
             "Clean or drop these samples where the dataset is built (np.isfinite), or test each batch "
             "before the model sees it."
         ),
+        rule="nan-in-data",
         step=trace.step,
         phase="data",
-        rank=case.rank.rank,
         site=site,
         op=op.op,
         source=source,
@@ -370,16 +359,12 @@ def _is_maker(event: Mapping[str, Any], trace: Trace, fact: TensorFact) -> bool:
 def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding:
     """A parameter or buffer was bad before it was first used."""
     op = origin.op
-    return Finding(
+    return case.finding(
+        f"{fact.name} holds {_gives(fact.stats)} from the start",
+        ("Initialise it: torch.empty and torch.Tensor(n) give memory as it was; a loaded checkpoint may be bad, too."),
         rule="nan-in-weights",
-        severity="error",
-        title=f"{fact.name} holds {_gives(fact.stats)} from the start",
-        advice=(
-            "Initialise it: torch.empty and torch.Tensor(n) give memory as it was; a loaded checkpoint may be bad, too."
-        ),
         step=trace.step,
         phase="forward",
-        rank=case.rank.rank,
         site=f"{fact.name}:value",
         op=op.op,
         source=op.source,
@@ -404,17 +389,15 @@ def _ran_away(case: Case, growth: Divergence) -> Finding:
 
 def _thrown(case: Case, growth: Divergence, leap: Leap) -> Finding:
     """The loss leapt while the weights were as before, and no trace tells by what."""
-    return Finding(
-        rule="divergence",
-        severity="error",
-        title=(
+    return case.finding(
+        (
             f"The loss leaps from at most {leap.before:.3g} to {leap.value:.3g} at step {leap.step} while the weights are as before, "
             "and its gradients throw them off"
         ),
-        advice="Look at the batch and the targets of this step; clip the gradients so that one batch cannot do this.",
+        "Look at the batch and the targets of this step; clip the gradients so that one batch cannot do this.",
+        rule="divergence",
         step=leap.step,
         phase="forward",
-        rank=case.rank.rank,
         site="loss:value",
         source=backward_line(case),
         evidence=growth.evidence,
@@ -431,18 +414,16 @@ def _divergence(case: Case, growth: Divergence) -> Finding:
         if growth.rate is not None
         else ""
     )
-    return Finding(
-        rule="divergence",
-        severity="error",
-        title=f"The training diverges: the learning rate is too large{rate}"
+    return case.finding(
+        f"The training diverges: the learning rate is too large{rate}"
         + (f", raised from {change.before:g} at step {change.step}" if (change := growth.raised) else ""),
-        advice=(
+        (
             "Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is "
             "only where the growth ends."
         ),
+        rule="divergence",
         step=growth.step,
         phase="optimizer",
-        rank=case.rank.rank,
         site=growth.site,
         source=growth.source,
         evidence=growth.evidence,
@@ -451,20 +432,18 @@ def _divergence(case: Case, growth: Divergence) -> Finding:
 
 
 def _explosion(case: Case, explosion: Explosion) -> Finding:
-    return Finding(
-        rule="exploding-gradients",
-        severity="error",
-        title=(
+    return case.finding(
+        (
             f"Gradients explode in {explosion.weight}: norm {explosion.gradient:.3g}, {explosion.times:.0f} times the weight's. "
             f"One step changes it by {explosion.change:.0%}, and the next pass overflows"
         ),
-        advice=(
+        (
             "Clip the gradients between backward() and step() (torch.nn.utils.clip_grad_norm_): a weight that is applied "
             "many times in a pass needs it. A gated layer (LSTM, GRU), shorter sequences or a smaller learning rate help, too."
         ),
+        rule="exploding-gradients",
         step=explosion.step,
         phase="optimizer",
-        rank=case.rank.rank,
         site=f"{explosion.weight}:grad",
         source=explosion.source,
         evidence=explosion.evidence,
@@ -494,19 +473,17 @@ def _without_trace(case: Case, harmed: set[int]) -> list[Finding]:
         gradient = [row for row in case.digests(f"{name}:grad", ("step", "absmax", "nan")) if row["step"] == first]
         own, why = dividing_line(case, first=first == 0) if growth is None else (None, "")
         return [
-            Finding(
-                rule="nan-in-optimizer",
-                severity="error",
-                title=f"The optimizer makes {name} non-finite although its gradient is finite",
-                advice=(
+            case.finding(
+                f"The optimizer makes {name} non-finite although its gradient is finite",
+                (
                     f"Look at the division here: {why}."
                     if own
                     else "Look at the learning rate, eps (0 divides by 0 in Adam), betas and the optimizer's "
                     "state; lower the learning rate or clip."
                 ),
+                rule="nan-in-optimizer",
                 step=first,
                 phase="optimizer",
-                rank=case.rank.rank,
                 site=hit.site,
                 source=own or optimizer_line(case),
                 evidence={

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import PASSING, producer
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -16,7 +17,7 @@ SHARE = 0.3
 """Of the targets must be padding, in most batches."""
 
 
-@rule("padding-mask-inverted")
+@rule("padding-mask-inverted", severity="error", phase="forward")
 def inverted(case: Case) -> list[Finding]:
     """Attention hides the real tokens and keeps the padding: the mask is the wrong way round.
 
@@ -40,17 +41,13 @@ def inverted(case: Case) -> list[Finding]:
         if at_padding == hides:
             continue
         return [
-            Finding(
-                rule="padding-mask-inverted",
-                severity="error",
-                title=f"Attention in {op.module or 'the program'} hides every real token and keeps the padding: the mask is inverted",
-                advice=(
+            case.finding(
+                f"Attention in {op.module or 'the program'} hides every real token and keeps the padding: the mask is inverted",
+                (
                     f"Make the mask True for padding (tokens == {pad}): where it is True, nothing is seen."
                     if hides
                     else f"Make the mask True for real tokens (tokens != {pad}): where it is True, attention looks."
                 ),
-                step=0,
-                phase="forward",
                 site=f"{op.module}:out" if op.module else f"{op.site}:out",
                 op=op.op,
                 source=made.source,
@@ -97,7 +94,7 @@ def _compared(trace: Trace, fact: TensorFact, tokens: dict[int, object]) -> tupl
     return None
 
 
-@rule("padding-in-loss")
+@rule("padding-in-loss", severity="error", phase="forward")
 def counted(case: Case) -> list[Finding]:
     """Padding is a large part of what the loss counts: the most frequent target of most batches is the id that an
     embedding of as many tokens as there are classes knows as padding, and cross_entropy does not ignore it. The
@@ -122,13 +119,9 @@ def counted(case: Case) -> list[Finding]:
             share = sum(row[1] for row in padded) / sum(row[0] for row in padded)
             made = modules.get(op.module, {})
             return [
-                Finding(
-                    rule="padding-in-loss",
-                    severity="error",
-                    title=f"{share:.0%} of the targets of {op.op} are padding ({pad}), and all of it counts in the loss",
-                    advice=f"Pass ignore_index={pad} to {op.op}.",
-                    step=0,
-                    phase="forward",
+                case.finding(
+                    f"{share:.0%} of the targets of {op.op} are padding ({pad}), and all of it counts in the loss",
+                    f"Pass ignore_index={pad} to {op.op}.",
                     site=f"{op.site}:out",
                     op=op.op,
                     source=place(made.get("made")) if made.get("library") else op.source,

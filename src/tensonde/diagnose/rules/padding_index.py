@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 
-@rule("padding-index-is-a-word")
+@rule("padding-index-is-a-word", severity="error", phase="forward")
 def is_a_word(case: Case) -> list[Finding]:
     """An embedding keeps the row of its `padding_idx` at zero and never trains it, and the rows of ids that it is given show that
     another id is the padding: it stands in runs of differing length at one end, and nowhere else, in every batch. The
@@ -24,16 +25,12 @@ def is_a_word(case: Case) -> list[Finding]:
             continue
         fact = case.facts.get("modules", {}).get(seen["module"], {})
         found.append(
-            Finding(
-                rule="padding-index-is-a-word",
-                severity="error",
-                title=(
+            case.finding(
+                (
                     f"padding_idx={seen['padding_idx']} of {seen['module']} is a word ({seen['inside']} of {seen['rows']} rows have it "
                     f"between others), and {other} is the padding: the word's vector stays zero"
                 ),
-                advice=f"Pass padding_idx={other}, or none.",
-                step=0,
-                phase="forward",
+                f"Pass padding_idx={other}, or none.",
                 site=f"{seen['module']}:out",
                 source=place(fact.get("made")),
                 evidence={

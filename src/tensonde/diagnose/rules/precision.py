@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line, parameters, place
 from tensonde.model.finding import Finding
 
 _LOW = ("bfloat16", "float16")
 
 
-@rule("update-rounds-away")
+@rule("update-rounds-away", severity="error", phase="optimizer")
 def underflow(case: Case) -> list[Finding]:
     """Most weights with a gradient are bit for bit the same after the step: the update is smaller than the
     weights' resolution.
@@ -40,23 +41,19 @@ def underflow(case: Case) -> list[Finding]:
     share = unchanged / total
     source = (place(module.get("cast")) if coarse else None) or (place(optimizer["made"]) if optimizer else None)
     return [
-        Finding(
-            rule="update-rounds-away",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"{share:.0%} of the weights do not change in a step: updates are below the resolution of "
                 f"{fact['dtype']}"
                 if coarse
                 else f"{share:.0%} of the weights do not change in a step: the update is too small for them"
             ),
-            advice=(
+            (
                 "Keep the weights in float32 and compute in bfloat16 with torch.autocast, or use an optimizer "
                 "with float32 master weights."
                 if coarse
                 else "Raise the learning rate; look at gradient scaling and clipping before the step."
             ),
-            step=0,
-            phase="optimizer",
             site=f"{worst[1]}:value",
             source=source,
             evidence={
@@ -70,7 +67,7 @@ def underflow(case: Case) -> list[Finding]:
     ]
 
 
-@rule("clipped-while-scaled")
+@rule("clipped-while-scaled", severity="error", phase="optimizer")
 def clip_scaled(case: Case) -> list[Finding]:
     """Gradients are clipped while they still carry the loss scale: `unscale_` was not called, so the limit means
     something tens of thousands of times smaller, and every step is clipped.
@@ -81,13 +78,9 @@ def clip_scaled(case: Case) -> list[Finding]:
         return []
     scale, limit = clip["scale"], clip["limit"]
     return [
-        Finding(
-            rule="clipped-while-scaled",
-            severity="error",
-            title=f"{clip['kind']} clips gradients that are still scaled by {scale:g}: unscale_ is missing",
-            advice="Call scaler.unscale_(optimizer) after backward() and before clipping.",
-            step=0,
-            phase="optimizer",
+        case.finding(
+            f"{clip['kind']} clips gradients that are still scaled by {scale:g}: unscale_ is missing",
+            "Call scaler.unscale_(optimizer) after backward() and before clipping.",
             op=clip["kind"],
             source=place(clip["line"]),
             evidence={
@@ -102,20 +95,16 @@ def clip_scaled(case: Case) -> list[Finding]:
     ]
 
 
-@rule("step-on-scaled-gradients")
+@rule("step-on-scaled-gradients", severity="error", phase="optimizer")
 def step_scaled(case: Case) -> list[Finding]:
     """The loss was scaled, and the optimizer is stepped directly, without the scaler and without `unscale_`."""
     clip = case.facts.get("clipping", {})
     if clip.get("steps_on_scaled_gradients", 0) < 2:
         return []
     return [
-        Finding(
-            rule="step-on-scaled-gradients",
-            severity="error",
-            title=f"The optimizer steps on gradients that are still scaled by {clip['scale']:g}",
-            advice="Call scaler.step(optimizer) and scaler.update() instead of optimizer.step().",
-            step=0,
-            phase="optimizer",
+        case.finding(
+            f"The optimizer steps on gradients that are still scaled by {clip['scale']:g}",
+            "Call scaler.step(optimizer) and scaler.update() instead of optimizer.step().",
             source=place(clip["step_line"]),
             evidence={"scale": clip["scale"], "steps": clip["steps_on_scaled_gradients"]},
             confidence=0.95,
@@ -123,7 +112,7 @@ def step_scaled(case: Case) -> list[Finding]:
     ]
 
 
-@rule("clip-without-effect")
+@rule("clip-without-effect", severity="warning", phase="optimizer")
 def clip_idle(case: Case) -> list[Finding]:
     """Gradients are clipped when no backward pass has run since the last optimizer step: before backward() or
     after step(), where clipping has no effect on the update.
@@ -133,13 +122,9 @@ def clip_idle(case: Case) -> list[Finding]:
     if looked < 4 or clip["without_backward"] < 0.9 * looked:
         return []
     return [
-        Finding(
-            rule="clip-without-effect",
-            severity="warning",
-            title=f"{clip['kind']} is called where it has no effect: not between backward() and step()",
-            advice="Clip after backward() and before optimizer.step().",
-            step=0,
-            phase="optimizer",
+        case.finding(
+            f"{clip['kind']} is called where it has no effect: not between backward() and step()",
+            "Clip after backward() and before optimizer.step().",
             op=clip["kind"],
             source=place(clip["line"]),
             evidence={"calls": looked, "without_backward_before": clip["without_backward"]},
@@ -148,7 +133,7 @@ def clip_idle(case: Case) -> list[Finding]:
     ]
 
 
-@rule("scaler-skips-all")
+@rule("scaler-skips-all", severity="error", phase="optimizer")
 def skips(case: Case) -> list[Finding]:
     """The gradient scaler skips (nearly) every optimizer step because gradients are never finite."""
     skipped = len(case.series("skipped"))
@@ -156,15 +141,13 @@ def skips(case: Case) -> list[Finding]:
         return []
     optimizer = next(iter(case.facts.get("optimizers", [])), None)
     return [
-        Finding(
-            rule="scaler-skips-all",
-            severity="error",
-            title=f"The gradient scaler skips {skipped} of {case.steps} steps: gradients are never finite",
-            advice=(
+        case.finding(
+            f"The gradient scaler skips {skipped} of {case.steps} steps: gradients are never finite",
+            (
                 "Look for the first op with Inf or NaN in backward; a smaller init_scale helps only if it is the "
                 "scale that overflows."
             ),
-            phase="optimizer",
+            step=None,
             source=place(optimizer["made"]) if optimizer else None,
             evidence={"skipped": skipped, "steps": case.steps},
             confidence=0.85,
@@ -172,7 +155,7 @@ def skips(case: Case) -> list[Finding]:
     ]
 
 
-@rule("clip-limit-tiny")
+@rule("clip-limit-tiny", severity="warning", phase="optimizer")
 def clip_tiny(case: Case) -> list[Finding]:
     """Clipping cuts gradients to less than a thousandth of their norm at nearly every step, and the optimizer
     (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale.
@@ -190,13 +173,9 @@ def clip_tiny(case: Case) -> list[Finding]:
     ):
         return []
     return [
-        Finding(
-            rule="clip-limit-tiny",
-            severity="warning",
-            title=f"{clip['kind']} cuts gradients of norm {norm:.3g} down to {limit:g}",
-            advice="Clip near the usual norm of the gradients, so that only outliers are cut.",
-            step=0,
-            phase="optimizer",
+        case.finding(
+            f"{clip['kind']} cuts gradients of norm {norm:.3g} down to {limit:g}",
+            "Clip near the usual norm of the gradients, so that only outliers are cut.",
             op=clip["kind"],
             source=place(clip["line"]),
             evidence={"limit": limit, "median_norm": norm, "calls": clip["calls"]},
@@ -205,7 +184,7 @@ def clip_tiny(case: Case) -> list[Finding]:
     ]
 
 
-@rule("float16-without-scaling")
+@rule("float16-without-scaling", severity="error", phase="backward")
 def unscaled(case: Case) -> list[Finding]:
     """The forward pass runs in float16 by autocast, no scaler is used, and a large part of the gradients is
     exactly zero: what is below 6e-8 is lost.
@@ -227,13 +206,9 @@ def unscaled(case: Case) -> list[Finding]:
         return []
     first = next(op for op in trace.ops if op.autocast == "float16")
     return [
-        Finding(
-            rule="float16-without-scaling",
-            severity="error",
-            title=f"float16 without loss scaling: {lost[0][1]:.0%} of the gradient of {lost[0][0]} is lost to zero",
-            advice="Use torch.amp.GradScaler around backward and step, or autocast to bfloat16.",
-            step=0,
-            phase="backward",
+        case.finding(
+            f"float16 without loss scaling: {lost[0][1]:.0%} of the gradient of {lost[0][0]} is lost to zero",
+            "Use torch.amp.GradScaler around backward and step, or autocast to bfloat16.",
             site=f"{lost[0][0]}:grad",
             source=backward_line(case) or first.source,
             evidence={

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from math import prod
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import PASSING, made_by, parameters_behind
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
@@ -25,7 +26,7 @@ BEYOND = 0.5
 """Targets this much beyond the range, as a share of its width, are no rounding or noise around it."""
 
 
-@rule("norm-over-one-value")
+@rule("norm-over-one-value", severity="error", phase="forward")
 def one_value(case: Case) -> list[Finding]:
     """A normalisation over a single value: (x - mean) / std of one number is 0 whatever comes in, so only the layer's
     bias comes out and nothing before it gets a gradient. As in `single-class-softmax`, the size alone tells."""
@@ -35,13 +36,9 @@ def one_value(case: Case) -> list[Finding]:
         if size != 1 or not op.inputs[0].requires_grad:
             continue
         return [
-            Finding(
-                rule="norm-over-one-value",
-                severity="error",
-                title=f"{op.op} over a single value{_in(op)}: 0 whatever comes in, and no gradient before it",
-                advice="Normalise over more than one value (the features of a sample, not each on its own), or leave it out.",
-                step=0,
-                phase="forward",
+            case.finding(
+                f"{op.op} over a single value{_in(op)}: 0 whatever comes in, and no gradient before it",
+                "Normalise over more than one value (the features of a sample, not each on its own), or leave it out.",
                 site=f"{op.site}:out",
                 op=op.op,
                 source=_made(case, op) or op.source,
@@ -75,7 +72,7 @@ def _in(op: OpRecord) -> str:
     return f" in {op.module}" if op.module else ""
 
 
-@rule("output-cannot-reach-targets")
+@rule("output-cannot-reach-targets", severity="error", phase="forward")
 def out_of_reach(case: Case) -> list[Finding]:
     """A distance (mean squared error and the like) between the output of a bounded activation and targets that lie far
     outside of its range: a tanh never gives 30, a ReLU never gives -3. The activation saturates, and the loss stays at the
@@ -93,13 +90,10 @@ def out_of_reach(case: Case) -> list[Finding]:
         if op is None or not gap:
             continue
         return [
-            Finding(
-                rule="output-cannot-reach-targets",
-                severity="error",
-                title=f"{op.op}{_in(op)} gives the output, and the targets of {loss.op} go {gap}",
-                advice="Leave the activation off the last layer, or scale: the targets into its range, or its output to theirs.",
+            case.finding(
+                f"{op.op}{_in(op)} gives the output, and the targets of {loss.op} go {gap}",
+                "Leave the activation off the last layer, or scale: the targets into its range, or its output to theirs.",
                 step=trace.step,
-                phase="forward",
                 site=f"{op.site}:out",
                 op=op.op,
                 source=_made(case, op) or op.source,
@@ -131,7 +125,7 @@ def _gap(op: OpRecord, target: TensorFact) -> str:
     return f"down to {low:.4g}, below its {least:g}" if low < least - margin else ""
 
 
-@rule("target-not-detached")
+@rule("target-not-detached", severity="error", phase="forward")
 def moving_target(case: Case) -> list[Finding]:
     """A loss compares a network's output with a bootstrapped target, data + factor * output of the same network (as
     reward + gamma * q(next)), and the target needs a gradient: the network is trained to move its own target. A
@@ -151,17 +145,13 @@ def moving_target(case: Case) -> list[Finding]:
             if not shared:
                 continue
             return [
-                Finding(
-                    rule="target-not-detached",
-                    severity="error",
-                    title="The target is computed by the network that is trained on it, and its gradient is not stopped",
-                    advice="Compute the target under torch.no_grad() or detach() it; a target network that lags behind is "
-                    "steadier still.",
-                    step=0,
-                    phase="forward",
-                    site=f"{op.site}:out",
-                    op=op.op,
-                    source=op.source,
+                case.finding(
+                    "The target is computed by the network that is trained on it, and its gradient is not stopped",
+                    (
+                        "Compute the target under torch.no_grad() or detach() it; a target network that lags behind is "
+                        "steadier still."
+                    ),
+                    at=op,
                     evidence={
                         "loss": f"{loss.op} {loss.source or ''}".strip(),
                         "shared_parameters": sorted(shared)[:8],
@@ -206,7 +196,7 @@ def _elements(fact: TensorFact) -> int:
     return prod(fact.shape)
 
 
-@rule("constant-output-is-best")
+@rule("constant-output-is-best", severity="warning", phase="forward")
 def constant_is_best(case: Case) -> list[Finding]:
     """Every term of the loss is a distance of two outputs that are both trained (two views of one sample), and no term
     has anything else in it: data, negatives, a variance to keep up. One constant for everything makes it zero, and that is
@@ -230,17 +220,13 @@ def constant_is_best(case: Case) -> list[Finding]:
         return []
     first = terms[0]
     return [
-        Finding(
-            rule="constant-output-is-best",
-            severity="warning",
-            title=f"{first.op} pulls two trained outputs together and nothing in the loss keeps them apart: a constant is best",
-            advice="detach() one side (with a predictor on the other), or add what a constant does badly at: negatives, "
-            "a variance term, labels.",
-            step=0,
-            phase="forward",
-            site=f"{first.site}:out",
-            op=first.op,
-            source=first.source,
+        case.finding(
+            f"{first.op} pulls two trained outputs together and nothing in the loss keeps them apart: a constant is best",
+            (
+                "detach() one side (with a predictor on the other), or add what a constant does badly at: negatives, "
+                "a variance term, labels."
+            ),
+            at=first,
             evidence={"terms": [f"{term.op} {term.source or ''}".strip() for term in terms[:8]]},
             confidence=0.85,
         )
@@ -281,7 +267,7 @@ def _terms(trace: Trace, loss: OpRecord) -> list[OpRecord]:
     return []
 
 
-@rule("target-is-input")
+@rule("target-is-input", severity="error", phase="forward")
 def target_is_input(case: Case) -> list[Finding]:
     """The targets of cross_entropy are, in every batch, the very numbers that the model was given, and the model looks at
     each position (and at those before it) directly: to repeat what it sees is all that it learns. A language model's
@@ -298,13 +284,9 @@ def target_is_input(case: Case) -> list[Finding]:
         if seen is None:
             continue
         return [
-            Finding(
-                rule="target-is-input",
-                severity="error",
-                title="The targets are the inputs, position by position: the model learns to copy",
-                advice="Shift them by one: inputs ids[:, :-1], targets ids[:, 1:].",
-                step=0,
-                phase="forward",
+            case.finding(
+                "The targets are the inputs, position by position: the model learns to copy",
+                "Shift them by one: inputs ids[:, :-1], targets ids[:, 1:].",
                 site=f"{loss.site}:out",
                 op=loss.op,
                 source=_target_line(case) or loss.source,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import PASSING, producer
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -42,7 +43,7 @@ class Term:
     factor: float
 
 
-@rule("terms-reduced-differently")
+@rule("terms-reduced-differently", severity="error", phase="forward")
 def reduced_differently(case: Case) -> list[Finding]:
     """A loss adds two terms of which one is averaged over all values of the batch and the other one is a divergence that is summed
     over it, without a weight: the sum is larger by batch size times features, and the averaged term has no say. In a
@@ -131,16 +132,12 @@ def _divergence(trace: Trace, fact: TensorFact, batch: int) -> bool:
 def _finding(case: Case, mean: Term, other: Term, values: tuple[int, ...], summed: TensorFact) -> Finding:
     made = case.facts.get("modules", {}).get(mean.op.module, {})
     sizes = [term.op.outputs[0].stats.get("absmax", 0.0) * abs(term.factor) for term in (mean, other)]
-    return Finding(
-        rule="terms-reduced-differently",
-        severity="error",
-        title=(
+    return case.finding(
+        (
             f"{mean.op.op} is averaged over {list(values)}, and what is added to it is summed over {list(summed.shape)}: the sum "
             "outweighs it"
         ),
-        advice="Reduce both alike: sum both (reduction='sum'), or sum over the features of a sample and average over the batch in both.",
-        step=0,
-        phase="forward",
+        "Reduce both alike: sum both (reduction='sum'), or sum over the features of a sample and average over the batch in both.",
         site=f"{mean.op.site}:out",
         op=mean.op.op,
         source=(place(made.get("made")) if made.get("library") else None) or mean.op.source,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 JUMP = 2.0
 
 
-@rule("schedule-not-resumed")
+@rule("schedule-not-resumed", severity="error", phase="optimizer")
 def not_resumed(case: Case) -> list[Finding]:
     """An optimizer is given the state of an earlier run, with the small learning rate that its schedule had come to. Its
     scheduler is a new one that counts from 0 (it has counted its own steps and no others): at its first step, or when it is made, the
@@ -25,7 +26,7 @@ def not_resumed(case: Case) -> list[Finding]:
         jump = [rate for rate in fact["rates"][:2] if rate >= JUMP * fact["lr"]]
         fresh = [s for s in case.facts.get("schedulers", []) if s["optimizer"] == fact["optimizer"] and _fresh(s)]
         if jump and fresh:
-            found.append(_finding(fact, fresh[0], jump[0]))
+            found.append(_finding(case, fact, fresh[0], jump[0]))
     return found[:1]
 
 
@@ -34,16 +35,14 @@ def _fresh(scheduler: dict[str, Any]) -> bool:
     return bool(scheduler["steps"] >= 1 and scheduler["numbers"].get("last_epoch") == scheduler["steps"])
 
 
-def _finding(fact: dict[str, Any], scheduler: dict[str, Any], rate: float) -> Finding:
-    return Finding(
-        rule="schedule-not-resumed",
-        severity="error",
-        title=(
+def _finding(case: Case, fact: dict[str, Any], scheduler: dict[str, Any], rate: float) -> Finding:
+    return case.finding(
+        (
             f"{scheduler['type']} begins again when the training is resumed: the learning rate jumps from {fact['lr']:.3g} back to "
             f"{rate:.3g}"
         ),
-        advice="Save scheduler.state_dict() with the optimizer's, and load it into the new scheduler after the optimizer's.",
-        phase="optimizer",
+        "Save scheduler.state_dict() with the optimizer's, and load it into the new scheduler after the optimizer's.",
+        step=None,
         site="lr_scheduler",
         source=place(fact["line"]) or place(scheduler["made"]),
         evidence={

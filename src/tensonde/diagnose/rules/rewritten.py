@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 
-@rule("dataset-rewrites-its-data")
+@rule("dataset-rewrites-its-data", severity="error", phase="data")
 def rewrites(case: Case) -> list[Finding]:
     """`__getitem__` takes a sample out of what the data set keeps and changes it in place (`img = self.images[i]; img -= mean`),
     and the values that are kept were others after each pass: an index gives a view, not a copy, so each epoch normalises what
@@ -23,15 +24,13 @@ def rewrites(case: Case) -> list[Finding]:
             continue
         seen.add(str(rewritten["line"]))
         found.append(
-            Finding(
-                rule="dataset-rewrites-its-data",
-                severity="error",
-                title=(
+            case.finding(
+                (
                     f"{rewritten['dataset']}.__getitem__ writes into {rewritten['attribute']}, which it keeps: the same index "
                     "gives other values in each epoch"
                 ),
-                advice="Compute a new tensor (img = (img - mean) / std), or clone the sample before changing it.",
-                phase="data",
+                "Compute a new tensor (img = (img - mean) / std), or clone the sample before changing it.",
+                step=None,
                 source=place(rewritten["line"]),
                 evidence={
                     "attribute": rewritten["attribute"],

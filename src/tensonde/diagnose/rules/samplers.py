@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
@@ -10,7 +11,7 @@ PART = 4
 """A data set may count its samples several times over."""
 
 
-@rule("sampler-weights-too-few")
+@rule("sampler-weights-too-few", severity="error", phase="data")
 def too_few_weights(case: Case) -> list[Finding]:
     """A WeightedRandomSampler has far fewer weights than its data set has samples (a quarter at most), as when it is given one weight
     for each class. It draws numbers below the number of its weights: only the first few samples of the data set are
@@ -21,15 +22,13 @@ def too_few_weights(case: Case) -> list[Finding]:
         if not drawn or not length or not loader["steps"] or drawn["weights"] * PART > length:
             continue
         found.append(
-            Finding(
-                rule="sampler-weights-too-few",
-                severity="error",
-                title=(
+            case.finding(
+                (
                     f"WeightedRandomSampler has {drawn['weights']} weights for {length} samples: only the first "
                     f"{drawn['weights']} are ever drawn"
                 ),
-                advice="Give one weight for each sample: class_weights[labels], not one for each class.",
-                phase="data",
+                "Give one weight for each sample: class_weights[labels], not one for each class.",
+                step=None,
                 source=place(drawn["line"]) or place(loader["made"]),
                 evidence={
                     "weights": drawn["weights"],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
@@ -18,7 +19,7 @@ SAMPLES = 32
 LOOKS = 3
 
 
-@rule("evaluated-on-another-scale")
+@rule("evaluated-on-another-scale", severity="error", phase="data")
 def another_scale(case: Case) -> list[Finding]:
     """In eval mode, again and again, a model is given inputs whose features (or channels) lie far from all that it was
     trained on: means many standard deviations away, and a spread several times larger or smaller for most of them, while the
@@ -42,17 +43,16 @@ def another_scale(case: Case) -> list[Finding]:
         row = away[0]
         means, spread = _usual(trained)
         found.append(
-            Finding(
-                rule="evaluated-on-another-scale",
-                severity="error",
-                title=(
+            case.finding(
+                (
                     f"{root} is evaluated on inputs of another scale than it is trained on: mean {_size(row['mean'])} and "
                     f"spread {median(row['std']):.3g} instead of {_size(means)} and {median(spread):.3g}"
                 ),
-                advice="Prepare both in the same way: normalise the evaluation's inputs with mean and deviation of the "
-                "training's.",
+                (
+                    "Prepare both in the same way: normalise the evaluation's inputs with mean and deviation of the "
+                    "training's."
+                ),
                 step=row["step"],
-                phase="data",
                 site=f"{root}:in",
                 source=place(row["line"]),
                 evidence={

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself, place
 from tensonde.model.finding import Finding
 
@@ -17,7 +18,7 @@ def _base(case: Case, schedulers: list[dict[str, Any]]) -> float:
     return max(rates, default=0.0)
 
 
-@rule("warmup-longer-than-training")
+@rule("warmup-longer-than-training", severity="error", phase="optimizer")
 def warmup(case: Case) -> list[Finding]:
     """The learning rate rises through the whole training and ends far below the rate that was asked for."""
     schedulers = case.facts.get("schedulers", [])
@@ -32,17 +33,13 @@ def warmup(case: Case) -> list[Finding]:
     long = {n: given for n, given in scheduler["names"].items() if given["value"] > len(rates) and given["line"]}
     name, given = max(long.items(), key=lambda pair: pair[1]["value"]) if long else ("", None)
     return [
-        Finding(
-            rule="warmup-longer-than-training",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"The warm-up of {scheduler['type']} never ends: the learning rate gets to {rates[-1] / base:.1%} "
                 f"of {base:g} in {len(rates)} steps"
             ),
-            advice=f"Make the warm-up a small part of the {len(rates)} steps"
+            f"Make the warm-up a small part of the {len(rates)} steps"
             + (f" ({name} is {given['value']:g})." if given else "."),
-            step=0,
-            phase="optimizer",
             site="lr_scheduler",
             source=place(given["line"]) if given else place(scheduler["made"]),
             evidence={
@@ -57,7 +54,7 @@ def warmup(case: Case) -> list[Finding]:
     ]
 
 
-@rule("learning-rate-collapses")
+@rule("learning-rate-collapses", severity="error", phase="optimizer")
 def collapse(case: Case) -> list[Finding]:
     """A schedule takes the learning rate below a thousandth of its start for more than half of the training: it
     was made for fewer steps (epochs) than it is stepped, as when a schedule in epochs is stepped at every batch. One that
@@ -74,20 +71,18 @@ def collapse(case: Case) -> list[Finding]:
     scheduler = max(schedulers, key=lambda s: s["steps"])
     watched = scheduler.get("watched")
     if watched:
-        return [_watching(scheduler, watched, peak, rates, low)]
+        return [_watching(case, scheduler, watched, peak, rates, low)]
     return [
-        Finding(
-            rule="learning-rate-collapses",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"{scheduler['type']} takes the learning rate to {rates[-1]:.1e} ({rates[-1] / peak:.0e} of its "
                 f"peak): {low} of {len(rates)} steps hardly move"
             ),
-            advice=(
+            (
                 "Step the scheduler as often as its numbers mean (once an epoch, or once a batch with numbers in "
                 "batches)."
             ),
-            phase="optimizer",
+            step=None,
             site="lr_scheduler",
             source=place(scheduler["line"]) or place(scheduler["made"]),
             evidence={
@@ -102,14 +97,14 @@ def collapse(case: Case) -> list[Finding]:
     ]
 
 
-def _watching(scheduler: dict[str, Any], watched: dict[str, Any], peak: float, rates: list[float], low: int) -> Finding:
+def _watching(
+    case: Case, scheduler: dict[str, Any], watched: dict[str, Any], peak: float, rates: list[float], low: int
+) -> Finding:
     first, last, least = watched["first"], watched.get("last", watched["first"]), watched["mode"] == "min"
     against = last > first if least else last < first
     moved = "rose" if last > first else "fell"
-    return Finding(
-        rule="learning-rate-collapses",
-        severity="error",
-        title=(
+    return case.finding(
+        (
             f"{scheduler['type']} takes the learning rate to {rates[-1]:.1e} ({rates[-1] / peak:.0e} of its peak)"
             + (
                 f": in mode {watched['mode']!r} it waits for the value to {'fall' if least else 'rise'}, which {moved} "
@@ -118,11 +113,11 @@ def _watching(scheduler: dict[str, Any], watched: dict[str, Any], peak: float, r
                 else ": its patience is too short for this value"
             )
         ),
-        advice=f"For a value that is best when it is {'large' if least else 'small'}, pass mode="
+        f"For a value that is best when it is {'large' if least else 'small'}, pass mode="
         f"{'max' if least else 'min'!r}; else give it more patience."
         if against
         else "Give it more patience, a factor nearer to 1, and a min_lr.",
-        phase="optimizer",
+        step=None,
         site="lr_scheduler",
         source=place(scheduler["made"]) or place(scheduler["line"]),
         evidence={"peak_lr": peak, "last_lr": rates[-1], "steps_below_a_thousandth": low, "watched": watched},
@@ -130,7 +125,7 @@ def _watching(scheduler: dict[str, Any], watched: dict[str, Any], peak: float, r
     )
 
 
-@rule("schedule-starts-over")
+@rule("schedule-starts-over", severity="warning", phase="optimizer")
 def starts_over(case: Case) -> list[Finding]:
     """A cosine schedule has come to its end and goes on: the learning rate climbs back to its start, again and again.
 
@@ -146,18 +141,16 @@ def starts_over(case: Case) -> list[Finding]:
         ups = sum(1 for a, b in pairwise(rates) if a < 0.5 * peak <= b)
         if peak > 0 and ups >= 2:
             return [
-                Finding(
-                    rule="schedule-starts-over",
-                    severity="warning",
-                    title=(
+                case.finding(
+                    (
                         f"CosineAnnealingLR with T_max={period:g} is stepped {scheduler['steps']} times: the learning "
                         f"rate climbs back up {ups} times"
                     ),
-                    advice=(
+                    (
                         "Step it once an epoch if T_max is in epochs, or make T_max epochs * len(loader); for restarts "
                         "on purpose use CosineAnnealingWarmRestarts."
                     ),
-                    phase="optimizer",
+                    step=None,
                     site="lr_scheduler",
                     source=place(scheduler["line"]) or place(scheduler["made"]),
                     evidence={"T_max": period, "scheduler_steps": scheduler["steps"], "climbs": ups},
@@ -167,19 +160,15 @@ def starts_over(case: Case) -> list[Finding]:
     return []
 
 
-@rule("scheduler-before-optimizer")
+@rule("scheduler-before-optimizer", severity="warning", phase="optimizer")
 def order(case: Case) -> list[Finding]:
     """`scheduler.step()` is called before the first `optimizer.step()`: the first value of the schedule is
     skipped, and every other is one step early.
     """
     return [
-        Finding(
-            rule="scheduler-before-optimizer",
-            severity="warning",
-            title=f"{scheduler['type']}.step() is called before optimizer.step(): the first learning rate is skipped",
-            advice="Call scheduler.step() after optimizer.step().",
-            step=0,
-            phase="optimizer",
+        case.finding(
+            f"{scheduler['type']}.step() is called before optimizer.step(): the first learning rate is skipped",
+            "Call scheduler.step() after optimizer.step().",
             site="lr_scheduler",
             source=place(scheduler["line"]),
             evidence={"scheduler_steps": scheduler["steps"]},
@@ -200,7 +189,7 @@ def _scaled(case: Case) -> bool:
     return any(s["enabled"] for s in case.facts.get("clipping", {}).get("scalers", []))
 
 
-@rule("scheduler-never-steps")
+@rule("scheduler-never-steps", severity="warning")
 def never(case: Case) -> list[Finding]:
     """A scheduler was made, the training ran for several epochs to its end, and the scheduler was never stepped."""
     optimizers = case.facts.get("optimizers", [])
@@ -213,13 +202,10 @@ def never(case: Case) -> list[Finding]:
         steps = optimizers[scheduler["optimizer"]]["steps"] if scheduler["optimizer"] is not None else 0
         if steps >= 50 and (passes != 1) and ended_by_itself(case):
             found.append(
-                Finding(
-                    rule="scheduler-never-steps",
-                    severity="warning",
-                    title=(
-                        f"{scheduler['type']} is never stepped: the learning rate stays as it was for all {steps} steps"
-                    ),
-                    advice="Call scheduler.step() after each optimizer step or epoch, as its numbers mean.",
+                case.finding(
+                    (f"{scheduler['type']} is never stepped: the learning rate stays as it was for all {steps} steps"),
+                    "Call scheduler.step() after each optimizer step or epoch, as its numbers mean.",
+                    step=None,
                     site="lr_scheduler",
                     source=place(scheduler["made"]),
                     evidence={"optimizer_steps": steps, "scheduler_steps": 0},
@@ -229,7 +215,7 @@ def never(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("scheduler-of-another-optimizer")
+@rule("scheduler-of-another-optimizer", severity="warning")
 def other_optimizer(case: Case) -> list[Finding]:
     """A scheduler is stepped whose optimizer never is, while another optimizer is: the schedule has no effect."""
     optimizers = case.facts.get("optimizers", [])
@@ -240,13 +226,10 @@ def other_optimizer(case: Case) -> list[Finding]:
         idle = k is None or optimizers[k]["steps"] == 0
         if scheduler["steps"] >= 1 and idle and busy:
             found.append(
-                Finding(
-                    rule="scheduler-of-another-optimizer",
-                    severity="warning",
-                    title=f"{scheduler['type']} schedules an optimizer that is never stepped",
-                    advice=(
-                        "Make the scheduler with the optimizer that is stepped (after the last time it is made anew)."
-                    ),
+                case.finding(
+                    f"{scheduler['type']} schedules an optimizer that is never stepped",
+                    ("Make the scheduler with the optimizer that is stepped (after the last time it is made anew)."),
+                    step=None,
                     site="lr_scheduler",
                     source=place(scheduler["made"]),
                     evidence={"scheduler_steps": scheduler["steps"]},

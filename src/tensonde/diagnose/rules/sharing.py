@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import ancestors, made_by
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place, some
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, Trace
 
 
-@rule("one-layer-held-several-times")
+@rule("one-layer-held-several-times", severity="error", phase="forward")
 def held_several_times(case: Case) -> list[Finding]:
     """A list of layers (ModuleList, Sequential) is one layer, held several times: `[nn.Linear(8, 8)] * 3` makes a single
     layer, and its weights are those of all places. A comprehension (`[nn.Linear(8, 8) for _ in range(3)]`) makes three.
@@ -25,18 +26,15 @@ def held_several_times(case: Case) -> list[Finding]:
         again = _same_input(case.first, fact["part"])
         sure = fact["multiplied"] is not None or again > 1
         found.append(
-            Finding(
-                rule="one-layer-held-several-times",
-                severity="error" if sure else "info",
-                title=(
+            case.finding(
+                (
                     f"{fact['times']} of {fact['of']} entries of {fact['container']} ({fact['type']}) are one and the same "
                     f"{fact['part_type']}: they share their weights"
                 ),
-                advice="Make each one: [Layer(...) for _ in range(n)] (or copy.deepcopy(layer)); a list times n repeats the one."
+                "Make each one: [Layer(...) for _ in range(n)] (or copy.deepcopy(layer)); a list times n repeats the one."
                 if sure
                 else "If each place needs weights of its own, make a layer for each.",
-                step=0,
-                phase="forward",
+                severity="error" if sure else "info",
                 site=f"{fact['part']}:out",
                 source=place(fact["multiplied"]) or place(fact["line"]),
                 evidence={
@@ -58,7 +56,7 @@ def _same_input(trace: Trace | None, name: str) -> int:
     return max((given.count(one) for one in given), default=0)
 
 
-@rule("batch-norm-shared-by-layers")
+@rule("batch-norm-shared-by-layers", severity="error", phase="forward")
 def shared_norm(case: Case) -> list[Finding]:
     """One batch norm normalises the outputs of several layers that follow each other. In train mode each call uses the
     statistics of its own batch, and nothing shows; its running statistics are a mixture of all of them that fits none, and eval
@@ -111,16 +109,12 @@ def _shared_finding(case: Case, statistics: str, users: list[tuple[OpRecord, str
     name = users[0][0].module or statistics.rpartition(".")[0]
     fact: dict[str, Any] = case.facts.get("modules", {}).get(name, {})
     layers = [weight.rpartition(".")[0] for weight in weights]
-    return Finding(
-        rule="batch-norm-shared-by-layers",
-        severity="error",
-        title=(
+    return case.finding(
+        (
             f"{name} ({fact.get('type', 'batch norm')}) normalises the outputs of {len(layers)} layers ({some(layers)}): its running "
             "statistics fit none of them in eval mode"
         ),
-        advice="Make a batch norm of its own for each layer.",
-        step=0,
-        phase="forward",
+        "Make a batch norm of its own for each layer.",
         site=f"{name}:out",
         op="batch_norm",
         source=place(fact.get("made")) or users[0][0].source,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, Trace
 
@@ -12,7 +13,7 @@ _RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 _ELEMENTWISE = frozenset(("contiguous", "clone", "detach", "dropout", "relu", "tanh", "sigmoid", "gelu", "float", "to"))
 
 
-@rule("state-viewed-across-samples")
+@rule("state-viewed-across-samples", severity="error", phase="forward")
 def viewed_across(case: Case) -> list[Finding]:
     """The state of a recurrent layer is (layers x directions, batch, features), whatever batch_first is, and its output
     (time, batch, features) without batch_first. view(batch, ...) of it moves no data: each row then holds values of several
@@ -32,21 +33,16 @@ def viewed_across(case: Case) -> list[Finding]:
         if batch < 2 or ahead < 2 or ahead == batch or not after or after[0] != batch or _keeps(after, batch, features):
             continue
         return [
-            Finding(
-                rule="state-viewed-across-samples",
-                severity="error",
-                title=(
+            case.finding(
+                (
                     f"{op.op} turns {list(before)} of {layer.op} ({batch} samples, in the second dimension) into {list(after)}: "
                     "each row mixes samples"
                 ),
-                advice=(
+                (
                     "Bring the batch to the front first: h.transpose(0, 1).reshape(batch, -1), or torch.cat((h[-2], h[-1]), 1)."
                 ),
                 step=trace.step,
-                phase="forward",
-                site=f"{op.site}:out",
-                op=op.op,
-                source=op.source,
+                at=op,
                 evidence={
                     "from": list(before),
                     "to": list(after),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place, some
 from tensonde.model.finding import Finding
 
 
-@rule("statistics-never-updated")
+@rule("statistics-never-updated", severity="error", phase="forward")
 def never_updated(case: Case) -> list[Finding]:
     """A model is evaluated in eval mode with batch norms whose running mean is still 0 and variance 1, as they were made, though
     the model's weights are updated while another one trains: a moving average of the parameters, which leaves the
@@ -21,20 +22,17 @@ def never_updated(case: Case) -> list[Finding]:
             continue
         averaged = norms["made"] if norms["type"] == "AveragedModel" else None
         found.append(
-            Finding(
-                rule="statistics-never-updated",
-                severity="error",
-                title=(
+            case.finding(
+                (
                     f"{norms['root']} is evaluated with running statistics that were never updated (mean 0, variance 1): "
                     f"{some(norms['norms'], 2)}"
                 ),
-                advice=(
+                (
                     "Call torch.optim.swa_utils.update_bn before the evaluation, or pass use_buffers=True."
                     if averaged
                     else "Copy the buffers as well: for a, b in zip(averaged.buffers(), model.buffers()): a.copy_(b)"
                 ),
                 step=norms["step"],
-                phase="forward",
                 site=f"{norms['norms'][0]}:out",
                 source=place(averaged) or place(norms["update_line"]) or place(norms["made"]) or place(norms["called"]),
                 evidence={

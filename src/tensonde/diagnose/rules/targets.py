@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import PASSING, consumers, made_by, producer
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
@@ -18,7 +19,7 @@ _MIXING = frozenset(("add", "radd", "add_", "sub", "rsub", "sub_", "lerp", "addc
 _SCALING = frozenset(("mul", "rmul", "mul_", "div", "truediv", "div_", "neg"))
 
 
-@rule("target-is-fresh-noise")
+@rule("target-is-fresh-noise", severity="error", phase="forward")
 def fresh_noise(case: Case) -> list[Finding]:
     """The target of a distance (mean squared error and the like) is noise that was just drawn and that goes nowhere else,
     while the model's input had other noise of the same shape mixed into it: the noise was drawn twice. Nothing that the
@@ -39,16 +40,11 @@ def fresh_noise(case: Case) -> list[Finding]:
             if other is None:
                 continue
             return [
-                Finding(
-                    rule="target-is-fresh-noise",
-                    severity="error",
-                    title=f"The target of {loss.op} is noise that the model's input has no part of: it was drawn twice",
-                    advice="Draw the noise once: what is added to the input is what the output has to be compared with.",
+                case.finding(
+                    f"The target of {loss.op} is noise that the model's input has no part of: it was drawn twice",
+                    "Draw the noise once: what is added to the input is what the output has to be compared with.",
                     step=trace.step,
-                    phase="forward",
-                    site=f"{drawn.site}:out",
-                    op=drawn.op,
-                    source=drawn.source,
+                    at=drawn,
                     evidence={
                         "target_drawn_at": str(drawn.source or ""),
                         "input_noise_drawn_at": str(other.source or ""),
@@ -137,7 +133,7 @@ _BY_POSITION = frozenset(
 _RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
 
 
-@rule("sees-its-target")
+@rule("sees-its-target", severity="error", phase="forward")
 def sees_its_target(case: Case) -> list[Finding]:
     """The targets are, in every batch, the model's own inputs shifted by one, and every layer that mixes positions lets
     each one see those after it: attention without a mask, a recurrent layer that runs both ways. The answer at a
@@ -168,22 +164,16 @@ def sees_its_target(case: Case) -> list[Finding]:
     first = spread.open[0]
     both = first.op in _RECURRENT
     return [
-        Finding(
-            rule="sees-its-target",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"{first.op} in {first.module or first.site} "
                 + ("runs in both directions" if both else "has no mask")
                 + ": each position sees the next input, which is its target"
             ),
-            advice="Take bidirectional=True away."
+            "Take bidirectional=True away."
             if both
             else "Pass a causal mask (is_causal=True, or nn.Transformer.generate_square_subsequent_mask(length)).",
-            step=0,
-            phase="forward",
-            site=f"{first.site}:out",
-            op=first.op,
-            source=first.source,
+            at=first,
             evidence={
                 "batches": shifted["looked_at"],
                 "targets_are_inputs_shifted": shifted["same"],

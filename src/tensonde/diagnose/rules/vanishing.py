@@ -6,8 +6,9 @@ from itertools import pairwise
 from math import isfinite
 from statistics import fmean, median
 
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.flow import ancestors
-from tensonde.diagnose.rule import Case, rule
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, Trace
@@ -22,7 +23,7 @@ CHAIN = 4
 """Squashing activations in a row, at least."""
 
 
-@rule("gradient-vanishes")
+@rule("gradient-vanishes", severity="error", phase="backward")
 def vanishes(case: Case) -> list[Finding]:
     """Layer by layer towards the input, gradients get smaller by a factor at every sigmoid or tanh (a sigmoid passes on a
     quarter at most), until those of the first layers are a hundred thousand times smaller than the largest, in step after
@@ -54,16 +55,12 @@ def vanishes(case: Case) -> list[Finding]:
     fact = case.facts.get("modules", {}).get(act.module, {})
     first, last = early[0], max(sizes, key=lambda entry: entry[2])
     return [
-        Finding(
-            rule="gradient-vanishes",
-            severity="error",
-            title=(
+        case.finding(
+            (
                 f"Gradients vanish on their way through {len(between)} times {act.op.rstrip('_')}: that of {first[1]} is "
                 f"{first[2] / last[2]:.0e} of that of {last[1]}, and the loss does not fall"
             ),
-            advice="Use ReLU or GELU between the layers, a normalisation before each activation, or residual connections.",
-            step=0,
-            phase="backward",
+            "Use ReLU or GELU between the layers, a normalisation before each activation, or residual connections.",
             site=f"{act.module}:out" if fact.get("library") else f"{act.site}:out",
             op=act.op,
             source=(place(fact.get("made")) if fact.get("library") else None) or act.source,
