@@ -6,8 +6,8 @@ from itertools import pairwise
 from math import isfinite
 from statistics import fmean, median
 
+from tensonde.diagnose.analysis.flow import ancestors
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import ancestors
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding

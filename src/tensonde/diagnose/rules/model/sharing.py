@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensonde.diagnose.analysis.flow import ancestors, made_by
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import ancestors, made_by
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place, some
 from tensonde.model.finding import Finding

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import hypot
 from typing import Any
 
+from tensonde.diagnose.analysis.flow import ancestors, made_by
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import ancestors, made_by
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.rules.vanishing import layers_and_squashing, stuck
+from tensonde.diagnose.rules.gradients.vanishing import layers_and_squashing, stuck
 from tensonde.diagnose.told import parameters, place, some
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine

@@ -12,13 +12,12 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
-from tensonde.diagnose.case import Case
-from tensonde.diagnose.causes import Cause, backward_cause, forward_cause
-from tensonde.diagnose.divergence import Divergence, diverged, optimizer_line
-from tensonde.diagnose.explosion import Explosion, exploded
-from tensonde.diagnose.leap import TIMES, Leap, batch_finding, calm_before, leaps, odd_values, traced
-from tensonde.diagnose.own_optimizer import dividing_line
-from tensonde.diagnose.path import (
+from tensonde.diagnose.analysis.causes import Cause, backward_cause, forward_cause
+from tensonde.diagnose.analysis.divergence import Divergence, diverged, optimizer_line
+from tensonde.diagnose.analysis.explosion import Explosion, exploded
+from tensonde.diagnose.analysis.leap import TIMES, Leap, batch_finding, calm_before, leaps, odd_values, traced
+from tensonde.diagnose.analysis.own_optimizer import dividing_line
+from tensonde.diagnose.analysis.path import (
     Origin,
     amplifier,
     backward_origin,
@@ -29,6 +28,7 @@ from tensonde.diagnose.path import (
     inserted_at,
     spoilt_before,
 )
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding

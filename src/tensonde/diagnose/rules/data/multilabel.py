@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+from tensonde.diagnose.analysis.flow import PASSING, made_by
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import PASSING, made_by
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod, sqrt
 
+from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, producer, users
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import PASSING, consumers, made_by, producer, users
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import parameters
 from tensonde.model.finding import Finding

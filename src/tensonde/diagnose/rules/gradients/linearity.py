@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import PASSING, consumers, made_by
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
 from tensonde.model.finding import Finding

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, producer
+from tensonde.diagnose.analysis.products import multiplied
+from tensonde.diagnose.analysis.weighing import summed_elsewhere
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import PASSING, consumers, made_by, producer
-from tensonde.diagnose.products import multiplied
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.weighing import summed_elsewhere
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from tensonde.diagnose.analysis.flow import made_by, parameters_behind
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import made_by, parameters_behind
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.rules import precision
+from tensonde.diagnose.rules.numbers import precision
 from tensonde.diagnose.told import gradient_rows, parameters, place, some
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine

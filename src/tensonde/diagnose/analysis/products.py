@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.flow import consumers, made_by, producer
+from tensonde.diagnose.analysis.flow import consumers, made_by, producer
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
 _UNARY = frozenset(("neg", "clamp", "clamp_min", "clamp_max", "exp", "abs", "contiguous", "nan_to_num"))

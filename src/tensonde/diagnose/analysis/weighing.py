@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.flow import PASSING, made_by, users
+from tensonde.diagnose.analysis.flow import PASSING, made_by, users
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
 PRODUCTS = frozenset(("matmul", "bmm", "mm", "dot", "einsum", "baddbmm"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import isfinite
 from statistics import median
 
+from tensonde.diagnose.analysis.divergence import Raise, grown_weight, raised
+from tensonde.diagnose.analysis.leap import BEFORE, MANY, Leap, batch_finding, calm_before, leaps, odd_values, traced
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.divergence import Raise, grown_weight, raised
-from tensonde.diagnose.leap import BEFORE, MANY, Leap, batch_finding, calm_before, leaps, odd_values, traced
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding

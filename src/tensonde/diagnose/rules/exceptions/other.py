@@ -1,4 +1,4 @@
-"""The exception that ended a training, where no family of `rules/exception_*.py` knows its cause."""
+"""The exception that ended a training, where no family of `rules/exceptions/` knows its cause."""
 
 from __future__ import annotations
 

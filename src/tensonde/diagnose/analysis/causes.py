@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tensonde.diagnose.path import INSERTING, Origin, bad, count
+from tensonde.diagnose.analysis.path import INSERTING, Origin, bad, count
 from tensonde.model.trace import OpRecord, TensorFact
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028e38, "float64": 1.7977e308}

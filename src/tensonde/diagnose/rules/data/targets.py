@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
+from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, producer
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import PASSING, consumers, made_by, producer
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tensonde.diagnose.analysis.flow import ancestors, parameters_behind
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import ancestors, parameters_behind
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line, common, gradient_rows, parameters, place, some
 from tensonde.model.finding import Finding

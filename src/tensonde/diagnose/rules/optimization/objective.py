@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import isfinite
 
+from tensonde.diagnose.analysis.divergence import diverged
+from tensonde.diagnose.analysis.flow import PASSING, ancestors, consumers, made_by, parameters_behind, producer
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.divergence import diverged
-from tensonde.diagnose.flow import PASSING, ancestors, consumers, made_by, parameters_behind, producer
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tensonde.diagnose.analysis.flow import PASSING, producer
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import PASSING, producer
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import isfinite
 
+from tensonde.diagnose.analysis.flow import parameters_behind
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.flow import parameters_behind
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.rules import blocked
+from tensonde.diagnose.rules.gradients import blocked
 from tensonde.diagnose.told import gradient_rows, parameters, place, some, stepping
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
