@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tensonde.model.facts import Facts, ModuleFact, OptimizerFact, facts_in
 from tensonde.model.finding import Finding, Severity
 from tensonde.model.site import Site, SourceLine
 from tensonde.model.trace import OpRecord, Trace
@@ -70,9 +71,28 @@ class Case:
             caused_by=caused_by,
         )
 
+    @property
+    def facts(self) -> Facts:
+        """As far as they can be understood."""
+        return self._facts[0]
+
+    @property
+    def damage(self) -> list[Exception]:
+        """Why some facts could not be understood."""
+        return self._facts[1]
+
     @cached_property
-    def facts(self) -> dict[str, Any]:
-        return self.rank.facts
+    def _facts(self) -> tuple[Facts, list[Exception]]:
+        return facts_in(self.rank.facts)
+
+    def module(self, name: str | None) -> ModuleFact:
+        """The module of this name; one without facts where it is not known."""
+        return self.facts.modules.get(name or "") or ModuleFact()
+
+    @property
+    def stepping(self) -> list[OptimizerFact]:
+        """Optimizers that step."""
+        return [optimizer for optimizer in self.facts.optimizers if optimizer.steps]
 
     @cached_property
     def traces(self) -> list[Trace]:

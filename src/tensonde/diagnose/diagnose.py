@@ -27,12 +27,18 @@ def diagnose(recording: Recording) -> list[Finding]:
     """
     findings: list[Finding] = []
     failed: list[tuple[Rule, Exception]] = []
+    damage: list[Exception] = []
     for rank in recording.ranks:
         case = Case(rank)
+        damage += case.damage
         for known in RULES:
             own = with_unseen_steps(_checked(known, case, failed), rank)
             base = len(findings)
             findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
+    if damage and os.environ.get("TENSONDE_STRICT") == "1":
+        raise damage[0]
+    if damage:
+        log.warning("%s", misunderstood(f"the facts that {recording.name} recorded", damage[0]))
     if failed:
         known, problem = failed[0]
         told = misunderstood(f"what {recording.name} recorded", problem)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import to_builtins
+
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import backward_line
+from tensonde.diagnose.told import backward_line, line_of
 from tensonde.model.finding import Finding
-from tensonde.model.site import SourceLine
 
 Event = Mapping[str, Any]
 
@@ -67,7 +68,7 @@ def raised(case: Case) -> dict[str, Any] | None:
             line = backward_line(case)
             return {
                 **event,
-                "scaling": case.facts.get("clipping") or {},
+                "scaling": to_builtins(case.facts.clipping),
                 "backward": {"file": line.file, "line": line.line, "code": line.code} if line else None,
             }
     return None
@@ -83,10 +84,6 @@ def explanation(event: Event) -> tuple[str, Cause] | None:
         if cause is not None:
             return name, cause
     return None
-
-
-def line_of(entry: Mapping[str, Any] | None) -> SourceLine | None:
-    return SourceLine(str(entry["file"]), int(entry["line"]), str(entry.get("code", ""))) if entry else None
 
 
 def cause_finding(case: Case, event: Event, cause: Cause) -> Finding:

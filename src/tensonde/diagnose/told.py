@@ -9,9 +9,9 @@ from tensonde.diagnose.case import Case
 from tensonde.model.site import SourceLine
 
 
-def place(given: Mapping[str, Any] | None) -> SourceLine | None:
-    """A line as the facts have it."""
-    return SourceLine(given["file"], given["line"], given.get("code", "")) if given else None
+def line_of(entry: Mapping[str, Any] | None) -> SourceLine | None:
+    """A line as it stands in an event."""
+    return SourceLine(str(entry["file"]), int(entry["line"]), str(entry.get("code", ""))) if entry else None
 
 
 def some(names: Iterable[str], most: int = 3) -> str:
@@ -35,11 +35,6 @@ def common(names: Iterable[str]) -> str:
     return ".".join(shared)
 
 
-def parameters(case: Case) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = case.facts.get("parameters", {})
-    return found
-
-
 def ended_by_itself(case: Case) -> bool:
     """The training came to its own end: not stopped early by the user, an exception or a kill."""
     session = case.rank.session
@@ -55,8 +50,3 @@ def backward_line(case: Case) -> SourceLine | None:
     """Where the training calls `backward()`."""
     loss = case.sites.get("loss:value")
     return loss.source if loss is not None else None
-
-
-def stepping(case: Case) -> list[dict[str, Any]]:
-    """Optimizers that step."""
-    return [o for o in case.facts.get("optimizers", []) if o["steps"]]

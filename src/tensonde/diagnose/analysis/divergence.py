@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.told import place
+from tensonde.model.facts import OptimizerFact
 from tensonde.model.site import Kind, Role, SourceLine
 
 GROWTH = 1e3
@@ -27,7 +27,7 @@ class Divergence:
     weights: float
     site: str | None
     rate: float | None
-    optimizer: Mapping[str, Any] | None
+    optimizer: OptimizerFact | None
     source: SourceLine | None
     evidence: Mapping[str, Any]
     raised: Raise | None = None
@@ -60,13 +60,13 @@ def raised(case: Case, step: int, within: int = 50) -> Raise | None:
 
 def _raised_by(case: Case, rate: float) -> SourceLine | None:
     """The line that sets the rate: the only one, or the one with this very number; else the schedule."""
-    told: list[dict[str, Any]] = case.facts.get("rates_set") or []
-    exact = [line for line in told if line.get("value") == rate]
+    told = case.facts.rates_set
+    exact = [line for line in told if line.value == rate]
     lines = exact if len(exact) == 1 else told if len(told) == 1 else []
     if lines:
-        return place(lines[0])
-    busy = [scheduler for scheduler in case.facts.get("schedulers") or () if scheduler["steps"]]
-    return place(busy[0]["made"]) if len(busy) == 1 and not told else None
+        return lines[0].source
+    busy = [scheduler for scheduler in case.facts.schedulers if scheduler.steps]
+    return busy[0].made if len(busy) == 1 and not told else None
 
 
 def grown_weight(case: Case, first: int, last: int) -> float:
@@ -108,16 +108,14 @@ def diverged(case: Case, end: int) -> Divergence | None:
     return Divergence(left, weights, f"{site}:value" if site else None, rate, optimizer, source, evidence, change)
 
 
-def _optimizer(case: Case) -> Mapping[str, Any] | None:
-    known = case.facts.get("optimizers")
-    first = known[0] if isinstance(known, list) and known else None
-    return first if isinstance(first, Mapping) else None
+def _optimizer(case: Case) -> OptimizerFact | None:
+    return next(iter(case.facts.optimizers), None)
 
 
 def optimizer_line(case: Case) -> SourceLine | None:
     """Where the optimizer is built, as far as the facts tell."""
-    given = (_optimizer(case) or {}).get("source")
-    return place(given) if isinstance(given, Mapping) else None
+    optimizer = _optimizer(case)
+    return optimizer.made if optimizer is not None else None
 
 
 def _fastest(case: Case, end: int, begin: int = 0) -> tuple[str | None, float]:

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any
 
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.told import parameters, place
+from tensonde.model.facts import ParameterFact
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, Trace
 
@@ -43,7 +43,7 @@ def exploded(case: Case, trace: Trace, layer: OpRecord | None) -> Explosion | No
     huge values out of ordinary ones: with weights of its own, it is a recurrent layer.
     None when gradients are clipped, or the optimizer does not go by their size."""
     losses = dict(case.series("loss"))
-    if (case.facts.get("clipping") or {}).get("calls") or not isfinite(losses.get(trace.step - 1, float("nan"))):
+    if case.facts.clipping.calls or not isfinite(losses.get(trace.step - 1, float("nan"))):
         return None
     found = [one for name in _recurrent(trace, layer) if (one := _gradient(case, name, trace.step - 1)) is not None]
     return max(found, key=lambda one: one.times, default=None)
@@ -56,16 +56,16 @@ def _recurrent(trace: Trace, layer: OpRecord | None) -> list[str]:
 
 
 def _gradient(case: Case, name: str, step: int) -> Explosion | None:
-    fact = parameters(case).get(name) or {}
-    optimizers = [case.facts["optimizers"][k] for k in fact.get("optimizers") or ()]
-    if len(fact.get("shape") or ()) < 2 or len(optimizers) != 1 or optimizers[0]["type"] != "SGD":
+    fact = case.facts.parameters.get(name) or ParameterFact()
+    optimizers = [case.facts.optimizers[k] for k in fact.optimizers]
+    if len(fact.shape) < 2 or len(optimizers) != 1 or optimizers[0].type != "SGD":
         return None
     gradients = {row["step"]: row["norm"] for row in case.digests(f"{name}:grad", ("step", "norm"))}
     values = {row["step"]: row["norm"] for row in case.digests(f"{name}:value", ("step", "norm"))}
     begun = {weight.name: weight.before.get("norm", 0.0) for weight in case.first.weights} if case.first else {}
     before = values.get(step - 1) or begun.get(name) or values.get(step) or 0.0
     gradient = gradients.get(step, 0.0)
-    rates = [group.get("lr") for group in optimizers[0]["groups"]]
+    rates = [group.get("lr") for group in optimizers[0].groups]
     rate = max((rate for rate in rates if isinstance(rate, int | float)), default=0.0)
     if (
         not (before and isfinite(before) and isfinite(gradient))
@@ -84,5 +84,5 @@ def _gradient(case: Case, name: str, step: int) -> Explosion | None:
         "clipped": False,
         "grad.norms": earlier,
     }
-    line = place(optimizers[0].get("step_line"))
+    line = optimizers[0].step_line
     return Explosion(name, step, gradient, gradient / before, rate * gradient / before, line, evidence)

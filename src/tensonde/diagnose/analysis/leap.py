@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from tensonde.diagnose.case import Case
-from tensonde.diagnose.told import place
+from tensonde.diagnose.told import line_of
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -182,8 +182,8 @@ def _held(case: Case, step: int, odd: OddValues) -> tuple[SourceLine | None, str
     batch = next((e for e in reversed(case.events) if e.get("kind") == "batch" and e.get("step") == step), None)
     if batch is None:
         return odd.op.source, f"{odd.op.site}:in", evidence
-    made = batch.get("source") or next(
-        (loader["made"] for loader in case.facts.get("loaders", []) if loader["dataset"] == batch.get("dataset")), None
+    made = line_of(batch.get("source")) or next(
+        (loader.made for loader in case.facts.loaders if loader.dataset == batch.get("dataset")), None
     )
     evidence |= {"dataset": batch.get("dataset", ""), "dataset_indices": list(batch.get("indices") or ())[:16]}
-    return place(made) or odd.op.source, "dataset:value", {**evidence, "used_at": str(odd.op.source)}
+    return made or odd.op.source, "dataset:value", {**evidence, "used_at": str(odd.op.source)}

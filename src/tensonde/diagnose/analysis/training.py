@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from tensonde.model.facts import LeftOut, ParameterFact, facts_in
 from tensonde.model.site import Kind, Role, Site
 from tensonde.store.reader import Rank
 
@@ -34,10 +35,9 @@ def parameter_states(rank: Rank) -> list[ParameterState]:
     }
     grads = {site.name: site for site in rank.sites.values() if site.kind is Kind.PARAMETER and site.role is Role.GRAD}
     rows = _by_site(rank, [*values.values(), *grads.values()])
-    told = rank.facts.get("parameters")
-    facts: dict[str, Any] = told if isinstance(told, dict) else {}
+    facts = facts_in(rank.facts)[0].parameters
     still = _rates_are_zero(rank)
-    return [_state(name, site, grads.get(name), rows, facts.get(name) or {}, still) for name, site in values.items()]
+    return [_state(name, site, grads.get(name), rows, facts.get(name), still) for name, site in values.items()]
 
 
 def _rates_are_zero(rank: Rank) -> bool:
@@ -54,17 +54,24 @@ def _by_site(rank: Rank, sites: list[Site]) -> dict[int, list[dict[str, Any]]]:
 
 
 def _state(
-    name: str, value: Site, grad: Site | None, rows: dict[int, list[dict[str, Any]]], fact: dict[str, Any], still: bool
+    name: str,
+    value: Site,
+    grad: Site | None,
+    rows: dict[int, list[dict[str, Any]]],
+    fact: ParameterFact | None,
+    still: bool,
 ) -> ParameterState:
     """`still`: all learning rates are 0."""
     given = rows.get(grad.id, []) if grad is not None else []
     seen = rows.get(value.id, [])
-    left_out = fact.get("left_out") or {}  # by every optimizer: its gradient is looked at, not digested
-    gradient = bool(given) or bool(left_out.get("gradients"))
-    zero = gradient and all(row["absmax"] == 0 for row in given) and not left_out.get("nonzero")
+    left_out = (
+        fact.left_out if fact else None
+    ) or LeftOut()  # by every optimizer: its gradient is looked at, not digested
+    gradient = bool(given) or bool(left_out.gradients)
+    zero = gradient and all(row["absmax"] == 0 for row in given) and not left_out.nonzero
     changed = any(_differs(a, b) for a, b in pairwise(seen))
-    trainable = bool(fact.get("requires_grad", value.trainable))
-    in_optimizer = bool(fact.get("optimizers", value.trainable))
+    trainable = fact.requires_grad if fact else bool(value.trainable)
+    in_optimizer = bool(fact.optimizers) if fact else bool(value.trainable)
     why = ""
     if not trainable:
         why = ""

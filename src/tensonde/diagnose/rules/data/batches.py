@@ -7,13 +7,15 @@ from typing import Any
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place, some
+from tensonde.diagnose.told import some
+from tensonde.model.facts import LoaderFact, ValueTargets
 from tensonde.model.finding import Finding
+from tensonde.model.site import SourceLine
 
 
-def _trained_loader(case: Case) -> dict[str, Any] | None:
-    loaders = [loader for loader in case.facts.get("loaders", []) if loader["steps"]]
-    return max(loaders, key=lambda loader: loader["steps"], default=None)
+def _trained_loader(case: Case) -> LoaderFact | None:
+    loaders = [loader for loader in case.facts.loaders if loader.steps]
+    return max(loaders, key=lambda loader: loader.steps, default=None)
 
 
 @rule("data-not-shuffled", severity="error")
@@ -21,7 +23,7 @@ def not_shuffled(case: Case) -> list[Finding]:
     """Nearly every training batch holds one class only, and the batches together hold several: the data come sorted by
     class. Shuffled batches of four or more would hardly ever be pure. Silent where a sampler of the user's own chooses.
     """
-    labels = [row for row in case.facts.get("batches", {}).get("labels", []) if row[0] >= 4]
+    labels = [row for row in case.facts.batches.labels if row[0] >= 4]
     if len(labels) < 6:
         return []
     pure = [row for row in labels if row[1] >= 0.95 * row[0]]
@@ -32,21 +34,21 @@ def not_shuffled(case: Case) -> list[Finding]:
         return []
     loader = _trained_loader(case)
     if loader is not None and (
-        loader["own_batch_sampler"] or loader["sampler"] not in ("SequentialSampler", "RandomSampler")
+        loader.own_batch_sampler or loader.sampler not in ("SequentialSampler", "RandomSampler")
     ):
         return []
-    sequential = loader is not None and loader["sampler"] == "SequentialSampler"
+    sequential = loader is not None and loader.sampler == "SequentialSampler"
     return [
         case.finding(
             f"{len(pure)} of {len(labels)} batches hold a single class: the data are sorted and not shuffled",
             "Use DataLoader(..., shuffle=True)." if sequential else "Shuffle the samples before making batches.",
             site="data",
-            source=place(loader["made"]) if sequential and loader else place(case.facts["batches"]["label_line"]),
+            source=loader.made if sequential and loader else case.facts.batches.label_line,
             evidence={
                 "batches": len(labels),
                 "with_one_class": len(pure),
                 "classes": len(classes),
-                "sampler": loader["sampler"] if loader else None,
+                "sampler": loader.sampler if loader else None,
             },
             confidence=0.93,
         )
@@ -60,10 +62,10 @@ def constant_labels(case: Case) -> list[Finding]:
     with targets that are numbers, where a loader gives them and they are all the same: a cast to whole numbers does that.
     Targets that the program makes itself (the ones of a GAN) are meant to be constant.
     """
-    values = case.facts.get("batches", {}).get("value_targets") or {}
-    if values.get("constant") and values["batches"] >= 10 and values["elements"] >= 50:
+    values = case.facts.batches.value_targets
+    if values.constant and values.batches >= 10 and values.elements >= 50:
         return [_constant_values(case, values)]
-    labels = case.facts.get("batches", {}).get("labels", [])
+    labels = case.facts.batches.labels
     if len(labels) < 10 or sum(row[0] for row in labels) < 50:
         return []
     if any(row[1] != row[0] for row in labels) or len({row[2] for row in labels}) != 1:
@@ -74,24 +76,22 @@ def constant_labels(case: Case) -> list[Finding]:
             f"All labels of {len(labels)} batches are class {labels[0][2]}",
             "Look at how labels are made; if the data are sorted, shuffle them before they are split.",
             site="data",
-            source=place(loader.get("data_line") or loader["made"])
-            if loader
-            else place(case.facts["batches"]["label_line"]),
+            source=(loader.data_line or loader.made) if loader else case.facts.batches.label_line,
             evidence={"batches": len(labels), "labels": sum(row[0] for row in labels)},
             confidence=0.8,
         )
     ]
 
 
-def _constant_values(case: Case, values: dict[str, Any]) -> Finding:
+def _constant_values(case: Case, values: ValueTargets) -> Finding:
     loader = _trained_loader(case)
-    made = values.get("line") or ((loader.get("data_line") or loader["made"]) if loader else None)
+    made = values.line or ((loader.data_line or loader.made) if loader else None)
     return case.finding(
-        f"All {values['elements']} targets of {values['batches']} batches are {values['value']:g}",
+        f"All {values.elements} targets of {values.batches} batches are {values.value or 0:g}",
         "Look at how the targets are made: a cast to int (or a comparison) may have taken all difference from them.",
         site="data",
-        source=place(made),
-        evidence={name: values[name] for name in ("batches", "elements", "value")},
+        source=made,
+        evidence={"batches": values.batches, "elements": values.elements, "value": values.value},
         confidence=0.85,
     )
 
@@ -102,18 +102,18 @@ def constant_inputs(case: Case) -> list[Finding]:
     the data set keeps one buffer that all of them are (or that holds just their values), it fills that anew for each
     sample and returns it without a copy, so that each is the last one; the finding names where it is returned.
     """
-    inputs = [
-        row for row in case.facts.get("batches", {}).get("inputs", []) if row["index"] == 0 and row["shape"][0] >= 4
-    ]
-    labels = case.facts.get("batches", {}).get("labels", [])
+    inputs = [row for row in case.facts.batches.inputs if row.index == 0 and row.shape[0] >= 4]
+    labels = case.facts.batches.labels
     varied = any(row[1] < row[0] for row in labels)
-    if len(inputs) < 3 or not all(row["same_rows"] for row in inputs) or not varied:
+    if len(inputs) < 3 or not all(row.same_rows for row in inputs) or not varied:
         return []
     loader = _trained_loader(case)
-    shared = case.facts["batches"].get("shared") or {}
-    buffer = shared.get("buffer")
-    why = f": {shared['dataset']} gives the same memory for all of them" if shared else ""
-    made = (shared.get("line") or loader.get("sample_line") or loader["made"]) if loader else shared.get("line")
+    shared = case.facts.batches.shared
+    buffer = shared.buffer if shared else None
+    why = f": {shared.dataset} gives the same memory for all of them" if shared else ""
+    made = shared.line if shared else None
+    if loader is not None:
+        made = made or loader.sample_line or loader.made
     return [
         case.finding(
             f"All samples of every batch are the same while their labels differ{why}"
@@ -122,13 +122,13 @@ def constant_inputs(case: Case) -> list[Finding]:
             "the last one for all."
             if shared
             else "Look at how a sample is made from its index.",
-            site=f"{inputs[0]['root']}:in",
-            source=place(made),
+            site=f"{inputs[0].root}:in",
+            source=made,
             evidence={
                 "batches": len(inputs),
-                "shape": inputs[0]["shape"],
-                "absmax": inputs[0]["absmax"],
-                **{name: shared[name] for name in ("dataset", "buffer", "kept_in") if shared.get(name)},
+                "shape": inputs[0].shape,
+                "absmax": inputs[0].absmax,
+                **{name: held for name in ("dataset", "buffer", "kept_in") if (held := getattr(shared, name, None))},
             },
             confidence=0.95 if shared else 0.9,
         )
@@ -148,26 +148,34 @@ def out_of_step(case: Case) -> list[Finding]:
     if len(losses) < 20 or sum(losses[-tenth:]) < 0.75 * tenth * _chance(case, sum(losses[:tenth]) / tenth):
         return []
     evidence = {"first_loss": losses[0], "last_loss": losses[-1]}
-    pair = case.facts.get("orders_apart")
+    pair = case.facts.orders_apart
     if pair:
-        return [_apart(case, " and ".join(pair["names"]), pair["line"], {**evidence, "other": pair["other"]["line"]})]
-    loaders = [
-        loader
-        for loader in case.facts.get("loaders", [])
-        if loader["sampler"] == "RandomSampler" and loader.get("holds") and len(loader["holds"]) == 1
-    ]
+        return [
+            _apart(
+                case,
+                " and ".join(pair.names),
+                pair.line,
+                {**evidence, "other": pair.other.line if pair.other else None},
+            )
+        ]
+    loaders = [loader for loader in case.facts.loaders if loader.sampler == "RandomSampler" and _kept(loader)]
     for inputs in loaders:
         for labels in loaders:
             if (
-                inputs["holds"][0].startswith("float")
-                and labels["holds"][0].startswith("int")
-                and inputs["length"] == labels["length"]
-                and inputs["passes"] == labels["passes"]
-                and inputs.get("iterated")
-                and inputs["iterated"] == labels.get("iterated")
+                _kept(inputs).startswith("float")
+                and _kept(labels).startswith("int")
+                and inputs.length == labels.length
+                and inputs.passes == labels.passes
+                and inputs.iterated
+                and inputs.iterated == labels.iterated
             ):
-                return [_apart(case, "the loaders of inputs and of labels", inputs["iterated"], evidence)]
+                return [_apart(case, "the loaders of inputs and of labels", inputs.iterated, evidence)]
     return []
+
+
+def _kept(loader: LoaderFact) -> str:
+    """The dtype of a data set of one tensor."""
+    return loader.holds[0] if loader.holds and len(loader.holds) == 1 else ""
 
 
 def _chance(case: Case, first: float) -> float:
@@ -178,12 +186,12 @@ def _chance(case: Case, first: float) -> float:
     return first
 
 
-def _apart(case: Case, what: str, line: dict[str, Any], evidence: dict[str, Any]) -> Finding:
+def _apart(case: Case, what: str, line: SourceLine | None, evidence: dict[str, Any]) -> Finding:
     return case.finding(
         f"{what} are shuffled each in an order of its own: labels do not belong to their inputs any more",
         "Draw one permutation and index both with it, or keep both in one data set and shuffle that.",
         site="data",
-        source=place(line),
+        source=line,
         evidence=evidence,
         confidence=0.93,
     )
@@ -196,26 +204,26 @@ def same_batch(case: Case) -> list[Finding]:
     through the loader and feeds something else. Training on one batch on purpose takes it from the loader once, and
     is not meant; nor is a loader whose data set is one batch.
     """
-    batches = case.facts.get("batches", {})
+    batches = case.facts.batches
     if constant_inputs(case):
         return []
-    trained = [name for name, root in case.facts.get("roots", {}).items() if sum(root["trained"].values())]
+    trained = [name for name, root in case.facts.roots.items() if sum(root.trained.values())]
     loader = _trained_loader(case)
-    if loader is None or len(trained) != 1 or not loader["length"] or not loader["batch_size"]:
+    if loader is None or len(trained) != 1 or not loader.length or not loader.batch_size:
         return []
-    seen = batches.get("repeats", {}).get(trained[0])
-    if not seen or seen["looked_at"] < 10 or seen["differ"] or loader["length"] <= loader["batch_size"]:
+    seen = batches.repeats.get(trained[0])
+    if not seen or seen.looked_at < 10 or seen.differ or loader.length <= loader.batch_size:
         return []
-    anew = loader["passes"] >= 0.8 * loader["steps"]
-    if not anew and loader["steps"] < 3 * loader["passes"]:
+    anew = loader.passes >= 0.8 * loader.steps
+    if not anew and loader.steps < 3 * loader.passes:
         return []
-    if not anew and loader["passes"] == 1 and loader["steps"] > 2 * loader["length"] / loader["batch_size"]:
+    if not anew and loader.passes == 1 and loader.steps > 2 * loader.length / loader.batch_size:
         return []  # taken once, and kept
     return [
         case.finding(
             (
-                f"The model sees the same batch in all {seen['looked_at']} steps that were compared, of a data set of "
-                f"{loader['length']}"
+                f"The model sees the same batch in all {seen.looked_at} steps that were compared, of a data set of "
+                f"{loader.length}"
             ),
             (
                 "Make the iterator once, outside of the loop (`for x, y in loader:`): a new one begins at the first "
@@ -225,13 +233,13 @@ def same_batch(case: Case) -> list[Finding]:
             ),
             step=1,
             site=f"{trained[0]}:in",
-            source=place(loader.get("iterated")) if anew else place(batches.get("call_line")),
+            source=loader.iterated if anew else batches.call_line,
             evidence={
-                "steps_compared": seen["looked_at"],
+                "steps_compared": seen.looked_at,
                 "different": 0,
-                "passes": loader["passes"],
-                "steps": loader["steps"],
-                "length": loader["length"],
+                "passes": loader.passes,
+                "steps": loader.steps,
+                "length": loader.length,
             },
             confidence=0.93,
         )
@@ -246,18 +254,18 @@ def workers(case: Case) -> list[Finding]:
     undoes that.
     """
     found = []
-    for loader in case.facts.get("loaders", []):
-        if not loader["workers"] or not loader["steps"]:
+    for loader in case.facts.loaders:
+        if not loader.workers or not loader.steps:
             continue
-        start = loader["worker_init"]
-        repeats = loader["workers"] > 1 or loader["passes"] > 1
-        if start is None and loader["generators"] and repeats:
-            kept = loader["generators"][0]
+        start = loader.worker_init
+        repeats = loader.workers > 1 or loader.passes > 1
+        if start is None and loader.generators and repeats:
+            kept = loader.generators[0]
             found.append(
                 case.finding(
                     (
-                        f"{loader['workers']} workers draw the same random numbers: each has a copy of "
-                        f"{kept['holder']}.{kept['name']} ({kept['type']})"
+                        f"{loader.workers} workers draw the same random numbers: each has a copy of "
+                        f"{kept.holder}.{kept.name} ({kept.type})"
                     ),
                     (
                         "Draw from torch's or numpy's global generator, or make the generator in worker_init_fn "
@@ -265,28 +273,28 @@ def workers(case: Case) -> list[Finding]:
                     ),
                     step=1,
                     site="data",
-                    source=place(kept["line"]) or place(loader["made"]),
+                    source=kept.line or loader.made,
                     evidence={
-                        "workers": loader["workers"],
-                        "generator": f"{kept['holder']}.{kept['name']}",
-                        "passes": loader["passes"],
+                        "workers": loader.workers,
+                        "generator": f"{kept.holder}.{kept.name}",
+                        "passes": loader.passes,
                         "worker_init_fn": None,
                     },
                     confidence=0.9,
                 )
             )
-        elif start is not None and start["seeds"] and not start["uses_worker"] and loader["workers"] > 1:
+        elif start is not None and start.seeds and not start.uses_worker and loader.workers > 1:
             found.append(
                 case.finding(
                     (
-                        f"worker_init_fn gives all {loader['workers']} workers the same seed: they draw the same "
+                        f"worker_init_fn gives all {loader.workers} workers the same seed: they draw the same "
                         "random numbers"
                     ),
                     "Seed from torch.initial_seed(), which differs for each worker and epoch.",
                     step=1,
                     site="data",
-                    source=place(start["line"]),
-                    evidence={"workers": loader["workers"], "uses_worker_id": False},
+                    source=start.line,
+                    evidence={"workers": loader.workers, "uses_worker_id": False},
                     confidence=0.9,
                 )
             )
@@ -300,10 +308,10 @@ def tiny_batches(case: Case) -> list[Finding]:
     """
     norms = [
         (name, module)
-        for name, module in case.facts.get("modules", {}).items()
-        if module["type"] in _NORMS and module["settings"].get("track_running_stats", True)
+        for name, module in case.facts.modules.items()
+        if module.type in _NORMS and module.settings.get("track_running_stats", True)
     ]
-    sizes = {int(size): count for size, count in case.facts.get("batches", {}).get("sizes", {}).items()}
+    sizes = {int(size): count for size, count in case.facts.batches.sizes.items()}
     if not norms or sum(sizes.values()) < 3:
         return []
     loader = _trained_loader(case)
@@ -325,12 +333,12 @@ def tiny_batches(case: Case) -> list[Finding]:
     return [
         case.finding(
             (
-                f"{some([name for name, *_ in hit])} ({hit[0][1]['type']}) trained with batches of {size}: eval "
+                f"{some([name for name, *_ in hit])} ({hit[0][1].type}) trained with batches of {size}: eval "
                 "mode will not match"
             ),
             "Use larger batches, or GroupNorm/InstanceNorm, which do not depend on the batch.",
             site=f"{hit[0][0]}:out",
-            source=place(loader["made"]) if loader and loader["batch_size"] == size else place(hit[0][1]["made"]),
+            source=loader.made if loader and loader.batch_size == size else hit[0][1].made,
             evidence={"batch_size": size, "layers": [name for name, *_ in hit][:10], "values_per_channel": hit[0][2]},
             confidence=0.9,
         )

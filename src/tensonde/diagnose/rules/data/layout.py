@@ -5,7 +5,6 @@ from __future__ import annotations
 from tensonde.diagnose.analysis.flow import consumers
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 
@@ -80,17 +79,17 @@ def batch_first(case: Case) -> list[Finding]:
     first dimension is as long as the batch of the loss, its second is not. It then runs along the batch and mixes
     samples.
     """
-    labels = {row[0] for row in case.facts.get("batches", {}).get("labels", [])}
-    trained = [loader for loader in case.facts.get("loaders", []) if loader["steps"]]
+    labels = {row[0] for row in case.facts.batches.labels}
+    trained = [loader for loader in case.facts.loaders if loader.steps]
     batch = next(iter(labels)) if len(labels) == 1 else None
     if batch is None and trained and not labels:
-        batch = trained[0]["batch_size"]
+        batch = trained[0].batch_size
     if not batch or batch < 2:
         return []
     found = []
-    for name, module in case.facts.get("modules", {}).items():
-        kind = module["type"]
-        if kind not in _SEQUENCE or module["settings"].get("batch_first", kind.startswith("TransformerEncoder")):
+    for name, module in case.facts.modules.items():
+        kind = module.type
+        if kind not in _SEQUENCE or module.settings.get("batch_first", kind.startswith("TransformerEncoder")):
             continue
         site = case.sites.get(f"{name}:out[0]") or case.sites.get(f"{name}:out")
         if site is None or len(site.shape) != 3 or site.shape[0] != batch or site.shape[1] == batch:
@@ -100,7 +99,7 @@ def batch_first(case: Case) -> list[Finding]:
                 f"{name} ({kind}) takes the batch of {batch} for time: batch_first is False",
                 "Pass batch_first=True, or transpose the input to (time, batch, features).",
                 site=f"{name}:out",
-                source=place(module["made"]),
+                source=module.made,
                 evidence={"output": list(site.shape), "batch": batch, "batch_first": False},
                 confidence=0.85,
             )
@@ -117,7 +116,7 @@ def normalised_over_batch(case: Case) -> list[Finding]:
     A product that sums over the batch (a correlation of features) is another matter, and so is a weight.
     """
     trace = case.first
-    sizes = {int(size) for size in case.facts.get("batches", {}).get("sizes", {})}
+    sizes = {int(size) for size in case.facts.batches.sizes}
     for op in trace.ops if trace is not None else ():
         if op.op != "normalize" or not op.outputs or not op.inputs or op.inputs[0].name:
             continue

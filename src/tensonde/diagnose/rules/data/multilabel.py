@@ -7,7 +7,6 @@ from math import prod
 from tensonde.diagnose.analysis.flow import PASSING, made_by
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord
@@ -64,6 +63,6 @@ def several_labels(case: Case) -> list[Finding]:
 
 def _chosen(case: Case, op: OpRecord) -> SourceLine | None:
     """Where softmax was chosen: the line that made the module, if it is one."""
-    module = case.facts.get("modules", {}).get(op.module)
-    made = place(module["made"]) if module is not None and module["type"] == "Softmax" else None
+    module = case.facts.modules.get(op.module)
+    made = module.made if module is not None and module.type == "Softmax" else None
     return made or op.source

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tensonde.diagnose.analysis.flow import PASSING, producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
@@ -101,12 +100,11 @@ def counted(case: Case) -> list[Finding]:
     model learns to say padding, and the loss falls for that alone.
     """
     trace = case.first
-    modules = case.facts.get("modules", {})
-    rows = case.facts.get("batches", {}).get("labels", [])
+    rows = case.facts.batches.labels
     tables = {
-        (fact["settings"]["num_embeddings"], fact["settings"]["padding_idx"])
-        for fact in modules.values()
-        if fact["type"] == "Embedding" and isinstance(fact["settings"].get("padding_idx"), int)
+        (fact.settings["num_embeddings"], fact.settings["padding_idx"])
+        for fact in case.facts.modules.values()
+        if fact.type == "Embedding" and isinstance(fact.settings.get("padding_idx"), int)
     }
     for op in trace.ops if trace is not None and len(rows) >= 5 else ():
         if op.op not in ("cross_entropy", "nll_loss") or not op.inputs or len(op.inputs[0].shape) < 2:
@@ -117,14 +115,14 @@ def counted(case: Case) -> list[Finding]:
             if size != op.inputs[0].shape[1] or ignored == pad or len(padded) < 0.8 * len(rows):
                 continue
             share = sum(row[1] for row in padded) / sum(row[0] for row in padded)
-            made = modules.get(op.module, {})
+            made = case.module(op.module)
             return [
                 case.finding(
                     f"{share:.0%} of the targets of {op.op} are padding ({pad}), and all of it counts in the loss",
                     f"Pass ignore_index={pad} to {op.op}.",
                     site=f"{op.site}:out",
                     op=op.op,
-                    source=place(made.get("made")) if made.get("library") else op.source,
+                    source=made.made if made.library else op.source,
                     evidence={"padding": pad, "share": share, "ignore_index": ignored, "batches": len(rows)},
                     confidence=0.9,
                 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 
@@ -18,24 +17,24 @@ def rewrites(case: Case) -> list[Finding]:
     (a count of visits), where a cache is filled, and with workers, which write into copies."""
     found = []
     seen = set()
-    for loader in case.facts.get("loaders", []):
-        rewritten = loader.get("rewritten")
-        if not rewritten or rewritten["changed"] < 2 or not loader["steps"] or str(rewritten["line"]) in seen:
+    for loader in case.facts.loaders:
+        rewritten = loader.rewritten
+        if not rewritten or rewritten.changed < 2 or not loader.steps or str(rewritten.line) in seen:
             continue
-        seen.add(str(rewritten["line"]))
+        seen.add(str(rewritten.line))
         found.append(
             case.finding(
                 (
-                    f"{rewritten['dataset']}.__getitem__ writes into {rewritten['attribute']}, which it keeps: the same index "
+                    f"{rewritten.dataset}.__getitem__ writes into {rewritten.attribute}, which it keeps: the same index "
                     "gives other values in each epoch"
                 ),
                 "Compute a new tensor (img = (img - mean) / std), or clone the sample before changing it.",
                 step=None,
-                source=place(rewritten["line"]),
+                source=rewritten.line,
                 evidence={
-                    "attribute": rewritten["attribute"],
-                    "passes_compared": rewritten["compared"],
-                    "values_had_changed": rewritten["changed"],
+                    "attribute": rewritten.attribute,
+                    "passes_compared": rewritten.compared,
+                    "values_had_changed": rewritten.changed,
                 },
                 confidence=0.95,
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 PART = 4
@@ -17,24 +16,24 @@ def too_few_weights(case: Case) -> list[Finding]:
     for each class. It draws numbers below the number of its weights: only the first few samples of the data set are
     ever seen, and they are learnt by heart."""
     found = []
-    for loader in case.facts.get("loaders", []):
-        drawn, length = loader.get("weighted"), loader.get("length")
-        if not drawn or not length or not loader["steps"] or drawn["weights"] * PART > length:
+    for loader in case.facts.loaders:
+        drawn, length = loader.weighted, loader.length
+        if not drawn or not length or not loader.steps or drawn.weights * PART > length:
             continue
         found.append(
             case.finding(
                 (
-                    f"WeightedRandomSampler has {drawn['weights']} weights for {length} samples: only the first "
-                    f"{drawn['weights']} are ever drawn"
+                    f"WeightedRandomSampler has {drawn.weights} weights for {length} samples: only the first "
+                    f"{drawn.weights} are ever drawn"
                 ),
                 "Give one weight for each sample: class_weights[labels], not one for each class.",
                 step=None,
-                source=place(drawn["line"]) or place(loader["made"]),
+                source=drawn.line or loader.made,
                 evidence={
-                    "weights": drawn["weights"],
+                    "weights": drawn.weights,
                     "samples": length,
-                    "draws_in_a_pass": drawn["draws"],
-                    "dataset": loader["dataset"],
+                    "draws_in_a_pass": drawn.draws,
+                    "dataset": loader.dataset,
                 },
                 confidence=0.96,
             )

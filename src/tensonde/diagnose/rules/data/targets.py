@@ -143,17 +143,17 @@ def sees_its_target(case: Case) -> list[Finding]:
     One masked or causal layer, or a recurrent one that runs forward, is enough for silence (an encoder may see all that its
     decoder must not), and so is any mask: what it hides is not looked at.
     """
-    shifted = case.facts.get("batches", {}).get("shifted") or {}
+    shifted = case.facts.batches.shifted
     trace = case.first
-    if trace is None or shifted.get("looked_at", 0) < 4 or shifted["same"] < shifted["looked_at"]:
+    if trace is None or shifted.looked_at < 4 or shifted.same < shifted.looked_at:
         return []
-    length = shifted["length"]
+    length = shifted.length
     given = {
         fact.id
         for call in trace.calls
-        if call.parent is None and call.module == shifted["root"] and call.grad_enabled
+        if call.parent is None and call.module == shifted.root and call.grad_enabled
         for fact in call.inputs
-        if list(fact.shape) == shifted["shape"]
+        if list(fact.shape) == shifted.shape
     }
     if not given:
         return []
@@ -175,8 +175,8 @@ def sees_its_target(case: Case) -> list[Finding]:
             else "Pass a causal mask (is_causal=True, or nn.Transformer.generate_square_subsequent_mask(length)).",
             at=first,
             evidence={
-                "batches": shifted["looked_at"],
-                "targets_are_inputs_shifted": shifted["same"],
+                "batches": shifted.looked_at,
+                "targets_are_inputs_shifted": shifted.same,
                 "length": length,
                 "layers": [op.site for op in spread.open[:8]],
             },

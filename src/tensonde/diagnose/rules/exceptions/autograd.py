@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 
-from tensonde.diagnose.exceptions import Cause, Event, code, family, line_of, message
+from tensonde.diagnose.exceptions import Cause, Event, code, family, message
+from tensonde.diagnose.told import line_of
 
 _AGAIN = "found by running the root's forward again after the exception"
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tensonde.diagnose.exceptions import Cause, Event, family, innermost, line_of, message
+from tensonde.diagnose.exceptions import Cause, Event, family, innermost, message
+from tensonde.diagnose.told import line_of
 
 _DTYPE = re.compile(r"dtype|scalar type|same type|can't be cast|not implemented for '(\w+)'|Found dtype", re.IGNORECASE)
 _LOSSES_WITH_CLASSES = ("cross_entropy", "nll_loss", "multi_margin_loss")

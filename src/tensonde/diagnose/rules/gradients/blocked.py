@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
 
 from tensonde.diagnose.analysis.flow import made_by, parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.rules.numbers import precision
-from tensonde.diagnose.told import gradient_rows, parameters, place, some
+from tensonde.diagnose.told import gradient_rows, some
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, Trace
@@ -35,8 +34,8 @@ class Block:
 def zero_gradients(case: Case) -> list[str]:
     """Trained parameters that got a gradient in every known step, and never one that is not 0."""
     found = []
-    for name, fact in parameters(case).items():
-        if fact["optimizers"] and fact["requires_grad"]:
+    for name, fact in case.facts.parameters.items():
+        if fact.optimizers and fact.requires_grad:
             rows = gradient_rows(case, name)
             if len(rows) >= STEPS and all(row["absmax"] == 0 for row in rows):
                 found.append(name)
@@ -91,9 +90,9 @@ def all_zero(case: Case) -> list[Finding]:
     if max(map(abs, losses[-5:])) < 1e-7 or precision.unscaled(case):
         return []
     zero = zero_gradients(case)
-    if not any(len(parameters(case)[name]["shape"]) >= 2 for name in zero):
+    if not any(len(case.facts.parameters[name].shape) >= 2 for name in zero):
         return []
-    trained = [n for n, f in parameters(case).items() if f["optimizers"] and f["requires_grad"]]
+    trained = [n for n, f in case.facts.parameters.items() if f.optimizers and f.requires_grad]
     found = block(case.first, zero)
     if found is not None:
         return [_blocked(case, found, zero, trained)]
@@ -103,7 +102,7 @@ def all_zero(case: Case) -> list[Finding]:
 def _blocked(case: Case, found: Block, zero: list[str], trained: list[str]) -> Finding:
     op = found.op
     name = op.op.rstrip("_")
-    fact = case.facts.get("modules", {}).get(op.module, {})
+    fact = case.module(op.module)
     where = f" in {op.module} ({op.module_type})" if op.module else ""
     behind = [n for n in trained if n in found.behind]
     off = found.kind == "off"
@@ -123,9 +122,9 @@ def _blocked(case: Case, found: Block, zero: list[str], trained: list[str]) -> F
             "with a slope on both sides (LeakyReLU, GELU, Softplus).",
             "zero": "What it is multiplied by is all zeros: look where that comes from.",
         }[found.kind],
-        site=f"{op.module}:out" if fact.get("library") else f"{op.site}:out",
+        site=f"{op.module}:out" if fact.library else f"{op.site}:out",
         op=op.op,
-        source=source or (place(fact.get("made")) if fact.get("library") else op.source),
+        source=source or (fact.made if fact.library else op.source),
         evidence={
             "parameters": behind[:20],
             "zero_gradients": len(zero),
@@ -144,16 +143,16 @@ def _start(case: Case, found: Block) -> SourceLine | None:
     given = next((fact for fact in found.op.inputs if fact.requires_grad), None)
     layer = made_by(trace, given) if trace is not None and given is not None else None
     names = [fact.name for fact in layer.inputs if fact.name] if layer is not None else []
-    filled = [parameters(case).get(name, {}).get("filled") for name in reversed(names)]
-    return place(next((line for line in filled if line), None))
+    known = [case.facts.parameters[name] for name in reversed(names) if name in case.facts.parameters]
+    return next((fact.filled for fact in known if fact.filled), None)
 
 
 def _ends(case: Case, zero: list[str], trained: list[str]) -> Finding:
     module, share = _last_alive(case)
-    fact = case.facts.get("modules", {}).get(module or "", {})
+    fact = case.module(module or "")
     return case.finding(
         (
-            f"{module} ({fact.get('type', '')}) gives 0 for every sample and passes no gradient: nothing is trained"
+            f"{module} ({fact.type}) gives 0 for every sample and passes no gradient: nothing is trained"
             if module and share == 1.0
             else f"The gradient dies at {module}: all parameters get exactly zero"
             if module
@@ -166,7 +165,7 @@ def _ends(case: Case, zero: list[str], trained: list[str]) -> Finding:
             else "Look for an op there with no gradient: a dead ReLU, clamp, round, sign, a comparison."
         ),
         site=f"{module}:out" if module else None,
-        source=place(fact.get("made")),
+        source=fact.made,
         evidence={"parameters": len(zero), "of": len(trained), "zero_share_of_output": share, "steps": case.steps},
         confidence=0.93 if module else 0.8,
     )
@@ -174,7 +173,7 @@ def _ends(case: Case, zero: list[str], trained: list[str]) -> Finding:
 
 def _last_alive(case: Case) -> tuple[str | None, float | None]:
     """The module that gets a gradient and, going back, is the first before which there is none."""
-    modules: dict[str, Any] = case.facts.get("modules", {})
+    modules = case.facts.modules
     alive = []
     for name in modules:
         rows = case.digests(f"{name}:grad", ("step", "absmax"))

@@ -8,7 +8,7 @@ from tensonde.diagnose.analysis.flow import parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.rules.gradients import blocked
-from tensonde.diagnose.told import gradient_rows, parameters, place, some, stepping
+from tensonde.diagnose.told import gradient_rows, some
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 
@@ -58,14 +58,14 @@ Found = tuple[list[str], str, int, SourceLine | None]
 
 
 def _optimizer_line(case: Case) -> SourceLine | None:
-    active = stepping(case)
-    return place(active[0]["made"]) if len(active) == 1 else None
+    active = case.stepping
+    return active[0].made if len(active) == 1 else None
 
 
 def _seen_dead(case: Case) -> Found | None:
     found = []
-    for name, module in case.facts.get("modules", {}).items():
-        if module["type"] not in _MODULES:
+    for name, module in case.facts.modules.items():
+        if module.type not in _MODULES:
             continue
         rows = case.digests(f"{name}:out", ("step", "count", "zero"))
         late = [row for row in rows if row["step"] >= case.steps / 2]
@@ -76,15 +76,15 @@ def _seen_dead(case: Case) -> Found | None:
     if not found:
         return None
     name, module, since = found[0]
-    source = (_optimizer_line(case) if since else None) or place(module["made"])
-    return [name for name, *_ in found], module["type"], since, source
+    source = (_optimizer_line(case) if since else None) or module.made
+    return [name for name, *_ in found], module.type, since, source
 
 
 def _without_gradient(case: Case) -> Found | None:
     died: dict[str, int] = {}
     alive: set[str] = set()
-    for name, fact in parameters(case).items():
-        if not fact["optimizers"] or not fact["requires_grad"]:
+    for name, fact in case.facts.parameters.items():
+        if not fact.optimizers or not fact.requires_grad:
             continue
         rows = gradient_rows(case, name)
         last = max((k for k, row in enumerate(rows) if row["absmax"] != 0), default=-1)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from math import hypot
-from typing import Any
 
 from tensonde.diagnose.analysis.flow import ancestors, made_by
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.rules.gradients.vanishing import layers_and_squashing, stuck
-from tensonde.diagnose.told import parameters, place, some
+from tensonde.diagnose.told import some
+from tensonde.model.facts import DivisionFact
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -44,9 +44,9 @@ def too_small(case: Case) -> list[Finding]:
     first, last = layers[0][0].inputs[0], layers[-1][0].outputs[0]
     if len(small) < LAYERS or 2 * len(small) < len(layers) or _size(first) < TINY or _size(last) > LEFT * _size(first):
         return []
-    known = parameters(case)
+    known = case.facts.parameters
     facts = [known[name] for name, _ in small if name in known]
-    if not facts or any(fact["loaded"] for fact in facts):
+    if not facts or any(fact.loaded for fact in facts):
         return []
     return [
         case.finding(
@@ -55,13 +55,13 @@ def too_small(case: Case) -> list[Finding]:
                 "small, and the loss does not fall"
             ),
             "Initialise by the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
-            site=f"{facts[0]['owner']}:out",
-            source=place(facts[0]["filled"]) or place(facts[0]["made"]),
+            site=f"{facts[0].owner}:out",
+            source=facts[0].filled or facts[0].made,
             evidence={
                 "size_of_output_by_input": {name: float(f"{gain:.2g}") for name, gain in gains[:12]},
                 "input": float(f"{_size(first):.3g}"),
                 "output": float(f"{_size(last):.3g}"),
-                "initialised_with": facts[0].get("recipe"),
+                "initialised_with": facts[0].recipe,
             },
             confidence=0.9,
         )
@@ -86,27 +86,27 @@ def scaled_away(case: Case) -> list[Finding]:
     divided by that number (1/255), so it was scaled to 1 before. Less exact a match counts where the loss stays where it was.
     """
     trace = case.first
-    rows = [row for row in case.facts.get("batches", {}).get("inputs", []) if len(row["shape"]) >= 2]
+    rows = [row for row in case.facts.batches.inputs if len(row.shape) >= 2]
     if trace is None or not rows or any(op.op in _NORMS for op in trace.ops):
         return []
     still = stuck([value for _, value in case.series("loss")])
-    most = max(row["absmax"] for row in rows)
-    scalings = [d for d in case.facts.get("divisions") or () if (0.3 if still else 0.97) <= most * d["by"] <= 1.001]
+    most = max(row.absmax for row in rows)
+    scalings = [d for d in case.facts.divisions if (0.3 if still else 0.97) <= most * d.by <= 1.001]
     layer = _first_layer(trace, most)
     if not 0 < most < TINY or not scalings or layer is None:
         return []
-    by, weight = scalings[0]["by"], next(fact for fact in layer.inputs[1:] if fact.name and len(fact.shape) >= 2)
+    by, weight = scalings[0].by, next(fact for fact in layer.inputs[1:] if fact.name and len(fact.shape) >= 2)
     return [
         case.finding(
-            f"Inputs of {layer.module or rows[0]['root']} reach {most:.2g}, which is 1/{by:g}: they are divided by {by:g} twice",
+            f"Inputs of {layer.module or rows[0].root} reach {most:.2g}, which is 1/{by:g}: they are divided by {by:g} twice",
             f"Divide by {by:g} in one place only (ToTensor and the like do it as well).",
             severity="error" if still else "warning",
-            site=f"{layer.module or rows[0]['root']}:in",
+            site=f"{layer.module or rows[0].root}:in",
             source=_second(case, scalings),
             evidence={
                 "input_absmax": most,
                 "weight_absmax": weight.stats.get("absmax"),
-                "divided_at": [str(place(d["line"])) for d in scalings[:8]],
+                "divided_at": [str(d.line) for d in scalings[:8]],
                 "batches": len(rows),
                 "loss_falls": not still,
             },
@@ -126,9 +126,9 @@ def _first_layer(trace: Trace, most: float) -> OpRecord | None:
     return None
 
 
-def _second(case: Case, scalings: list[dict[str, Any]]) -> SourceLine | None:
+def _second(case: Case, scalings: list[DivisionFact]) -> SourceLine | None:
     """Where the second scaling is: in what the model is called with, else the last one that is not in a data set."""
-    called = (case.facts["batches"].get("call_line") or {}).get("code", "")
-    near = [d for d in scalings if d["function"] and f"{d['function']}(" in called]
-    outside = [d for d in scalings if d["function"] != "__getitem__"]
-    return place((near or outside or scalings)[-1]["line"])
+    called = case.facts.batches.call_line.code if case.facts.batches.call_line else ""
+    near = [d for d in scalings if d.function and f"{d.function}(" in called]
+    outside = [d for d in scalings if d.function != "__getitem__"]
+    return (near or outside or scalings)[-1].line

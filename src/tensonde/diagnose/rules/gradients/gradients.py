@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from tensonde.diagnose.analysis.flow import ancestors, parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import backward_line, common, gradient_rows, parameters, place, some
+from tensonde.diagnose.told import backward_line, common, gradient_rows, some
+from tensonde.model.facts import OptimizerFact, ParameterFact
 from tensonde.model.finding import Finding
+from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, Trace
 
 
 def _without_gradient(case: Case) -> list[str]:
     """Parameters in an optimizer that was stepped, used in the forward pass, that never had a gradient."""
-    stepped = {k for k, o in enumerate(case.facts.get("optimizers", [])) if o["looked_at"] >= 2 and o["had_gradients"]}
-    reached = set(case.facts.get("reached") or ())
+    stepped = {k for k, o in enumerate(case.facts.optimizers) if o.looked_at >= 2 and o.had_gradients}
+    reached = set(case.facts.reached)
     found = []
-    for name, fact in parameters(case).items():
-        if not fact["requires_grad"] or not stepped.intersection(fact["optimizers"]) or name in reached:
+    for name, fact in case.facts.parameters.items():
+        if not fact.requires_grad or not stepped.intersection(fact.optimizers) or name in reached:
             continue
         if _used(case, name, fact) and not gradient_rows(case, name):
             found.append(name)
     return found
 
 
-def _used(case: Case, name: str, fact: dict[str, Any]) -> bool:
+def _used(case: Case, name: str, fact: ParameterFact) -> bool:
     """An op of the first step took it; where there is no trace, its module is torch's own and was called."""
     trace = case.first
     if trace is not None and any(given.name == name for op in trace.ops for given in op.inputs):
         return True
-    called = f"{fact['owner']}:out" in case.sites or f"{fact['owner']}:out[0]" in case.sites
-    return bool(fact["library"]) and called
+    called = f"{fact.owner}:out" in case.sites or f"{fact.owner}:out[0]" in case.sites
+    return bool(fact.library) and called
 
 
 @rule("no-gradient", severity="error", phase="backward")
@@ -50,15 +49,15 @@ def no_gradient(case: Case) -> list[Finding]:
     if not names:
         return []
     facts = case.facts
-    owners = list(dict.fromkeys(parameters(case)[name]["owner"] for name in names))
+    owners = list(dict.fromkeys(case.facts.parameters[name].owner for name in names))
     within = common(names)
-    blocked = [(owner, facts["without_grad"][owner]) for owner in owners if owner in facts.get("without_grad", {})]
+    blocked = [(owner, facts.without_grad[owner]) for owner in owners if owner in facts.without_grad]
     cut = _cut(case.first, names)
     advice, source, why, kind = "Find where the graph between these and the loss is cut.", None, "", "cut"
-    optimizer = facts["optimizers"][parameters(case)[names[0]]["optimizers"][0]]
+    optimizer = facts.optimizers[case.facts.parameters[names[0]].optimizers[0]]
     site = f"{owners[0]}:out"
     if blocked:
-        kind, source = blocked[0][1]["kind"], place(blocked[0][1]["line"])
+        kind, source = blocked[0][1].kind, blocked[0][1].line
         if kind == "no_grad":
             why = " because it runs without gradients (no_grad)"
             advice = "Take it out of the no_grad block; if it is frozen on purpose, leave it out of the optimizer."
@@ -80,7 +79,7 @@ def no_gradient(case: Case) -> list[Finding]:
         why = f": {called}{' in ' + cut.module if cut.module else ''} cuts the graph"
         advice = f"Take {called} off the path to the loss; detach only the copy that is kept or printed."
     else:
-        source = place(parameters(case)[names[0]]["made"]) or place(optimizer["made"])
+        source = case.facts.parameters[names[0]].made or optimizer.made
     unused = not blocked and cut is None and all(_in_a_library(case, owner) for owner in owners)
     if unused:
         why = ": the loss does not use its output"
@@ -107,16 +106,16 @@ def no_gradient(case: Case) -> list[Finding]:
 
 def _in_a_library(case: Case, owner: str) -> bool:
     """Whether the module that calls `owner`, or that it is a part of, is written in a library other than torch."""
-    modules = case.facts.get("modules", {})
+    modules = case.facts.modules
     while owner:
         fact = modules.get(owner)
-        if fact is not None and not fact["library"]:
-            return bool(fact.get("installed"))
+        if fact is not None and not fact.library:
+            return bool(fact.installed)
         owner = owner.rpartition(".")[0]
     return False
 
 
-def _cut(trace: Trace | None, names: list[str], backward: Mapping[str, Any] | None = None) -> OpRecord | None:
+def _cut(trace: Trace | None, names: list[str], backward: SourceLine | None = None) -> OpRecord | None:
     """An op that takes what needs a gradient and gives what has none: of all, the one with most of these parameters
     behind it; of equals, the one with least else behind it. What gives no floats counts only on the way to the loss,
     and where nothing else was found: accuracies are computed everywhere. Where it is known which `backward()` the
@@ -136,7 +135,7 @@ def _cut(trace: Trace | None, names: list[str], backward: Mapping[str, Any] | No
     return found
 
 
-def _differentiated(trace: Trace, backward: Mapping[str, Any] | None) -> OpRecord | None:
+def _differentiated(trace: Trace, backward: SourceLine | None) -> OpRecord | None:
     """The op that gave the value which this `backward()` begins from: the last one before that line to give a single
     value that has a gradient."""
     given = [
@@ -144,8 +143,8 @@ def _differentiated(trace: Trace, backward: Mapping[str, Any] | None) -> OpRecor
         for op in trace.ops
         if backward
         and op.source is not None
-        and op.source.file == backward["file"]
-        and op.source.line <= backward["line"]
+        and op.source.file == backward.file
+        and op.source.line <= backward.line
         and op.outputs
         and op.outputs[0].requires_grad
         and not op.outputs[0].shape
@@ -189,23 +188,23 @@ def loss_without_graph(case: Case) -> list[Finding]:
     off from the model, as by making a new tensor from its value. The finding names the op that cuts the graph, or that makes
     the loss anew of plain numbers (`torch.tensor(...)`), wherever in the program that is.
     """
-    sequence = case.facts.get("sequence", {})
-    if sequence.get("backwards", 0) < 3 or _without_gradient(case):
+    sequence = case.facts.sequence
+    if sequence.backwards < 3 or _without_gradient(case):
         return []
-    for k, optimizer in enumerate(case.facts.get("optimizers", [])):
-        own = [name for name, fact in parameters(case).items() if k in fact["optimizers"] and fact["requires_grad"]]
-        if optimizer["looked_at"] < 3 or optimizer["had_gradients"] or optimizer["closure"] or not own:
+    for k, optimizer in enumerate(case.facts.optimizers):
+        own = [name for name, fact in case.facts.parameters.items() if k in fact.optimizers and fact.requires_grad]
+        if optimizer.looked_at < 3 or optimizer.had_gradients or optimizer.closure or not own:
             continue
-        if any(gradient_rows(case, name) for name in own) or optimizer["emptied"]:
+        if any(gradient_rows(case, name) for name in own) or optimizer.emptied:
             continue
-        if len(optimizer["unknown"]) == optimizer["parameters"]:
+        if len(optimizer.unknown) == optimizer.parameters:
             continue  # it holds nothing of the model that runs: `optimizer-holds-old-parameters`
-        cut = _cut(case.first, own, optimizer.get("backward_line"))
+        cut = _cut(case.first, own, optimizer.backward_line)
         anew = _made_anew(case.first) if cut is None else None
         loss = case.sites.get("loss:value")
         return [
             case.finding(
-                f"The loss does not depend on any parameter of {optimizer['type']}: no gradient reaches it"
+                f"The loss does not depend on any parameter of {optimizer.type}: no gradient reaches it"
                 + (f" ({cut.op} cuts the graph)" if cut else f" ({anew.op} makes it anew of numbers)" if anew else ""),
                 (
                     "Keep the graph from the model's output to the loss: no .item(), .detach(), torch.tensor(...) "
@@ -214,12 +213,12 @@ def loss_without_graph(case: Case) -> list[Finding]:
                 site=f"{cut.site}:out" if cut else "loss:value",
                 op=cut.op if cut else anew.op if anew else None,
                 source=(cut.source if cut else anew.source if anew else None)
-                or place(case.facts.get("leaf_loss"))
+                or case.facts.leaf_loss
                 or (loss.source if loss else None),
                 evidence={
                     "parameters": len(own),
-                    "backward_passes": sequence["backwards"],
-                    "loss_has_no_history": case.facts.get("leaf_loss") is not None,
+                    "backward_passes": sequence.backwards,
+                    "loss_has_no_history": case.facts.leaf_loss is not None,
                 },
                 confidence=0.9,
             )
@@ -235,14 +234,14 @@ def discarded(case: Case) -> list[Finding]:
     and the loss has no other leaves that want a gradient (so it is no attack or saliency on inputs). Where the step stands
     behind the loop of the backward passes, it is the step that is out of place; else the clearing.
     """
-    sequence = case.facts.get("sequence", {})
-    windows = {tuple(map(int, key.split("/"))): count for key, count in sequence.get("windows", {}).items()}
+    sequence = case.facts.sequence
+    windows = {tuple(map(int, key.split("/"))): count for key, count in sequence.windows.items()}
     bad = {key: count for key, count in windows.items() if key[0] >= 2 and key[1] >= key[0] - 1}
     steps = sum(windows.values())
-    if steps < 2 or sum(bad.values()) < 0.8 * steps or sequence.get("foreign_leaves"):
+    if steps < 2 or sum(bad.values()) < 0.8 * steps or sequence.foreign_leaves:
         return []
     (passes, wasted), _ = max(bad.items(), key=lambda pair: pair[1])
-    late = next((o for o in case.facts.get("optimizers", []) if o.get("steps_after_loop") and o["steps"]), None)
+    late = next((o for o in case.facts.optimizers if o.steps_after_loop and o.steps), None)
     if late is not None:
         return [_stepped_late(case, late, passes, wasted, steps)]
     return [
@@ -256,27 +255,27 @@ def discarded(case: Case) -> list[Finding]:
                 "first micro-batch."
             ),
             phase="backward",
-            source=place(sequence.get("wasted_line")),
+            source=sequence.wasted_line,
             evidence={"backward_passes_per_step": passes, "discarded": wasted, "steps": steps},
             confidence=0.93,
         )
     ]
 
 
-def _stepped_late(case: Case, optimizer: dict[str, Any], passes: int, wasted: int, steps: int) -> Finding:
+def _stepped_late(case: Case, optimizer: OptimizerFact, passes: int, wasted: int, steps: int) -> Finding:
     return case.finding(
         (
-            f"{optimizer['type']} steps once behind the loop of {passes} backward passes, and {wasted} of their gradients "
+            f"{optimizer.type} steps once behind the loop of {passes} backward passes, and {wasted} of their gradients "
             "are cleared before"
         ),
         "Call step() inside of the loop, after each backward().",
         phase="optimizer",
-        source=place(optimizer["step_line"]),
+        source=optimizer.step_line,
         evidence={
             "backward_passes_per_step": passes,
             "discarded": wasted,
             "steps": steps,
-            "backward_line": str(place(optimizer["backward_line"])),
+            "backward_line": str(optimizer.backward_line),
         },
         confidence=0.93,
     )
@@ -288,31 +287,28 @@ def never_cleared(case: Case) -> list[Finding]:
     backward pass adds to them, in (nearly) every step.
     """
     found = []
-    by_hand = case.facts.get("by_hand") or {"looked_at": 0}
-    if by_hand["looked_at"] >= 4 and by_hand["uncleared"] >= 0.9 * (by_hand["looked_at"] - 1):
+    by_hand = case.facts.by_hand
+    if by_hand.looked_at >= 4 and by_hand.uncleared >= 0.9 * (by_hand.looked_at - 1):
         found.append(
             case.finding(
                 "Gradients are never cleared: every update of the parameters adds to those of all steps before",
                 "Call model.zero_grad() in every step, before backward().",
                 step=1,
-                source=backward_line(case) or place(by_hand["backward_line"]),
-                evidence={"steps": by_hand["looked_at"], "not_cleared": by_hand["uncleared"]},
+                source=backward_line(case) or by_hand.backward_line,
+                evidence={"steps": by_hand.looked_at, "not_cleared": by_hand.uncleared},
                 confidence=0.93,
             )
         )
-    for optimizer in case.facts.get("optimizers", []):
-        looked = optimizer["looked_at"]
-        if looked >= 4 and optimizer["uncleared"] >= 0.9 * (looked - 1) and not optimizer["closure"]:
+    for optimizer in case.facts.optimizers:
+        looked = optimizer.looked_at
+        if looked >= 4 and optimizer.uncleared >= 0.9 * (looked - 1) and not optimizer.closure:
             found.append(
                 case.finding(
-                    (
-                        f"Gradients are never cleared: every step of {optimizer['type']} adds to those of all steps "
-                        "before"
-                    ),
+                    (f"Gradients are never cleared: every step of {optimizer.type} adds to those of all steps before"),
                     "Call optimizer.zero_grad() in every step, before backward().",
                     step=1,
-                    source=backward_line(case) or place(optimizer["made"]),
-                    evidence={"steps": looked, "not_cleared": optimizer["uncleared"]},
+                    source=backward_line(case) or optimizer.made,
+                    evidence={"steps": looked, "not_cleared": optimizer.uncleared},
                     confidence=0.93,
                 )
             )
@@ -325,16 +321,16 @@ def cleared_before_step(case: Case) -> list[Finding]:
     the two.
     """
     found = []
-    sequence = case.facts.get("sequence", {})
-    for optimizer in case.facts.get("optimizers", []):
-        looked = optimizer["looked_at"]
-        if looked >= 3 and optimizer["emptied"] >= 0.8 * looked:
+    sequence = case.facts.sequence
+    for optimizer in case.facts.optimizers:
+        looked = optimizer.looked_at
+        if looked >= 3 and optimizer.emptied >= 0.8 * looked:
             found.append(
                 case.finding(
-                    f"Gradients are cleared between backward() and step(): {optimizer['type']} steps with none",
+                    f"Gradients are cleared between backward() and step(): {optimizer.type} steps with none",
                     "Call zero_grad() before backward() (or after step()), not between them.",
-                    source=place(sequence.get("cleared_line") or optimizer["made"]),
-                    evidence={"steps": looked, "without_gradients": optimizer["emptied"]},
+                    source=(sequence.cleared_line or optimizer.made),
+                    evidence={"steps": looked, "without_gradients": optimizer.emptied},
                     confidence=0.95,
                 )
             )

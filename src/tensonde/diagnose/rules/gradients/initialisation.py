@@ -7,7 +7,8 @@ from math import log
 from tensonde.diagnose.analysis.flow import made_by
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import gradient_rows, parameters, place, some
+from tensonde.diagnose.told import gradient_rows, some
+from tensonde.model.facts import Alike
 from tensonde.model.finding import Finding
 
 
@@ -20,37 +21,34 @@ def symmetric(case: Case) -> list[Finding]:
     gradient for ever.
     """
     hit = []
-    for name, fact in parameters(case).items():
-        alike = fact.get("alike")
-        if not alike or alike["step"] < 5 or not fact["requires_grad"]:
+    for name, fact in case.facts.parameters.items():
+        alike = fact.alike
+        if not alike or alike.step < 5 or not fact.requires_grad:
             continue
-        if alike["moved"] > 0 and alike["spread"] <= 1e-2 * alike["moved"]:
+        if alike.moved > 0 and alike.spread <= 1e-2 * alike.moved:
             hit.append((name, fact))
-        elif alike["moved"] == 0:
+        elif alike.moved == 0:
             rows = gradient_rows(case, name)
             if len(rows) >= 5 and all(row["absmax"] == 0 for row in rows):
                 hit.append((name, fact))
     if not hit:
         return []
     name, fact = hit[0]
-    alike = fact["alike"]
+    alike = fact.alike or Alike()
     return [
         case.finding(
-            (
-                f"All units of {fact['owner']} ({fact['owner_type']}) begin equal and stay equal: constant "
-                "initialisation"
-            ),
+            (f"All units of {fact.owner} ({fact.owner_type}) begin equal and stay equal: constant initialisation"),
             (
                 "Initialise weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants "
                 "only for biases and norms."
             ),
             site=f"{name}:value",
-            source=place(fact["filled"]) or place(fact["made"]),
+            source=fact.filled or fact.made,
             evidence={
                 "weights": [n for n, _ in hit][:10],
-                "difference_between_units": alike["spread"],
-                "moved": alike["moved"],
-                "steps": alike["step"],
+                "difference_between_units": alike.spread,
+                "moved": alike.moved,
+                "steps": alike.step,
             },
             confidence=0.95,
         )
@@ -70,8 +68,8 @@ def saturated(case: Case) -> list[Finding]:
     saturated on both sides, because a gate may well begin shut.
     """
     found = []
-    for name, module in case.facts.get("modules", {}).items():
-        most = _OPEN.get(module["type"])
+    for name, module in case.facts.modules.items():
+        most = _OPEN.get(module.type)
         if most is None:
             continue
         rows = case.digests(f"{name}:out", ("step", "mean", "std"))
@@ -83,20 +81,20 @@ def saturated(case: Case) -> list[Finding]:
     if not found:
         return _called_saturated(case)
     name, module, share = found[0]
-    inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["absmax"] > 20]
-    cause = f": inputs reach {inputs[0]['absmax']:g}" if inputs else ""
+    inputs = [row for row in case.facts.batches.inputs if row.absmax > 20]
+    cause = f": inputs reach {inputs[0].absmax:g}" if inputs else ""
     return [
         case.finding(
-            f"{some([n for n, *_ in found])} ({module['type']}) is saturated from the first step{cause}",
+            f"{some([n for n, *_ in found])} ({module.type}) is saturated from the first step{cause}",
             "Normalise the inputs (subtract the mean, divide by the standard deviation)."
             if inputs
             else "Start with smaller weights before it, normalise its input, or use another activation.",
             site=f"{name}:out",
-            source=place(module["made"]),
+            source=module.made,
             evidence={
                 "slope_left": round(share, 4),
-                "input_absmax": inputs[0]["absmax"] if inputs else None,
-                "input_mean": inputs[0]["mean"] if inputs else None,
+                "input_absmax": inputs[0].absmax if inputs else None,
+                "input_mean": inputs[0].mean if inputs else None,
             },
             confidence=0.88,
         )
@@ -119,18 +117,18 @@ def _called_saturated(case: Case) -> list[Finding]:
             continue
         layer = made_by(trace, op.inputs[0])
         names = [fact.name for fact in layer.inputs if fact.name] if layer is not None else []
-        weights = [parameters(case)[n] for n in names if n in parameters(case)]
+        weights = [case.facts.parameters[n] for n in names if n in case.facts.parameters]
         if layer is None or not weights:
             continue
-        filled = next((place(fact["filled"]) for fact in weights if fact["filled"]), None)
+        filled = next((fact.filled for fact in weights if fact.filled), None)
         given = layer.inputs[0].stats.get("absmax", 0.0)
         return [
             case.finding(
-                f"{name} after {weights[0]['owner']} is saturated from the first step: {slope / most:.1%} of its slope is left",
+                f"{name} after {weights[0].owner} is saturated from the first step: {slope / most:.1%} of its slope is left",
                 "Normalise the inputs (subtract the mean, divide by the standard deviation)."
                 if given > 20 and not filled
                 else "Start with smaller weights before it (xavier_uniform_), or normalise its input.",
-                site=f"{weights[0]['owner']}:out",
+                site=f"{weights[0].owner}:out",
                 op=op.op,
                 source=filled or op.source,
                 evidence={"slope_left": round(slope / most, 4), "layer_input_absmax": given, "weights": names},
@@ -145,7 +143,7 @@ def not_normalised(case: Case) -> list[Finding]:
     """Inputs are far from the scale that layers are initialised for, and the first loss shows it: cross-entropy of
     an untrained model is about log(classes), and here it is several times that.
     """
-    inputs = [row for row in case.facts.get("batches", {}).get("inputs", []) if row["step"] == 0 and row["absmax"] > 20]
+    inputs = [row for row in case.facts.batches.inputs if row.step == 0 and row.absmax > 20]
     losses = case.series("loss")
     if not inputs or not losses or case.first is None or saturated(case):
         return []
@@ -162,16 +160,16 @@ def not_normalised(case: Case) -> list[Finding]:
                 return [
                     case.finding(
                         (
-                            f"Inputs of {row['root']} reach {row['absmax']:g}: the first loss is {losses[0][1]:.3g} "
+                            f"Inputs of {row.root} reach {row.absmax:g}: the first loss is {losses[0][1]:.3g} "
                             f"instead of about {usual:.2g}"
                         ),
                         "Normalise the inputs (subtract the mean, divide by the standard deviation).",
-                        site=f"{row['root']}:in",
+                        site=f"{row.root}:in",
                         source=op.source,
                         evidence={
-                            "absmax": row["absmax"],
-                            "mean": row["mean"],
-                            "std": row["std"],
+                            "absmax": row.absmax,
+                            "mean": row.mean,
+                            "std": row.std,
                             "first_loss": losses[0][1],
                         },
                         confidence=0.8,
@@ -187,27 +185,25 @@ def feature_scales(case: Case) -> list[Finding]:
 
     A normalisation before the layer, or as the first layer, makes it harmless; then the rule is silent.
     """
-    rows = [r for r in case.facts.get("batches", {}).get("inputs", []) if r.get("features")]
+    rows = [(row, row.features) for row in case.facts.batches.inputs if row.features]
     if case.first is None or len(rows) < 2 or saturated(case) or not_normalised(case):
         return []
-    wide = [r for r in rows if r["features"]["absmax"] > 1000 * max(r["features"]["usual"], 0.1)]
-    if len(wide) < len(rows):
+    if not all(column.absmax > 1000 * max(column.usual, 0.1) for _, column in rows):
         return []
-    row = wide[0]
-    column = row["features"]
+    row, column = rows[0]
     op = next((op for op in case.first.ops if op.op in ("linear", "addmm", "matmul", "mm") and op.inputs), None)
-    if op is None or op.inputs[0].producer is not None or op.inputs[0].stats.get("absmax", 0) < 0.5 * column["absmax"]:
+    if op is None or op.inputs[0].producer is not None or op.inputs[0].stats.get("absmax", 0) < 0.5 * column.absmax:
         return []
     return [
         case.finding(
             (
-                f"Feature {column['index']} of the input of {row['root']} reaches {column['absmax']:g}, the others "
-                f"about {column['usual']:.3g}"
+                f"Feature {column.index} of the input of {row.root} reaches {column.absmax:g}, the others "
+                f"about {column.usual:.3g}"
             ),
             "Standardise each feature (subtract its mean, divide by its standard deviation).",
-            site=f"{op.module or row['root']}:in",
-            source=place(case.facts["batches"].get("call_line")) or op.source,
-            evidence={"feature": column["index"], "absmax": column["absmax"], "others": column["usual"]},
+            site=f"{op.module or row.root}:in",
+            source=case.facts.batches.call_line or op.source,
+            evidence={"feature": column.index, "absmax": column.absmax, "others": column.usual},
             confidence=0.8,
         )
     ]

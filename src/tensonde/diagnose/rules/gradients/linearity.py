@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
+from tensonde.model.facts import ModuleFact
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, Trace
 
@@ -72,8 +72,8 @@ def _weight(op: OpRecord) -> tuple[int, ...]:
 
 def _never_called(case: Case, pairs: list[tuple[OpRecord, OpRecord]]) -> list[Finding]:
     told = (case.rank.session.get("coverage") or {}).get("not_watched") or {}
-    modules = case.facts.get("modules", {})
-    idle = [n for n, why in told.items() if why == "was never called" and modules.get(n, {}).get("type") in _MODULES]
+    modules = case.facts.modules
+    idle = [n for n, why in told.items() if why == "was never called" and case.module(n).type in _MODULES]
     for before, op in pairs:
         holder = _holder(modules, op.module)
         unused = [name for name in idle if _holder(modules, name) == holder == _holder(modules, before.module)]
@@ -84,7 +84,7 @@ def _never_called(case: Case, pairs: list[tuple[OpRecord, OpRecord]]) -> list[Fi
                 case.finding(
                     (
                         f"{some(layers, 4)} follow each other without a non-linearity: {some(unused, 2)} "
-                        f"({modules[unused[0]]['type']}) is never called"
+                        f"({modules[unused[0]].type}) is never called"
                     ),
                     f"Call {unused[0]} on the output of each layer but the last: in a row, layers are one linear map.",
                     site=f"{before.module}:out",
@@ -97,10 +97,10 @@ def _never_called(case: Case, pairs: list[tuple[OpRecord, OpRecord]]) -> list[Fi
     return []
 
 
-def _holder(modules: dict[str, Any], name: str) -> str:
+def _holder(modules: dict[str, ModuleFact], name: str) -> str:
     """The module that calls another: a list of modules is never called, and calls none."""
     holder = name.rpartition(".")[0]
-    while holder and modules.get(holder, {}).get("type") in ("ModuleList", "ModuleDict"):
+    while holder in modules and modules[holder].type in ("ModuleList", "ModuleDict"):
         holder = holder.rpartition(".")[0]
     return holder
 

@@ -9,7 +9,6 @@ from statistics import fmean, median
 from tensonde.diagnose.analysis.flow import ancestors
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, Trace
 
@@ -52,7 +51,7 @@ def vanishes(case: Case) -> list[Finding]:
     if not all(_still(case, name) for _, name, _ in early[:2]):
         return []
     act = between[0]
-    fact = case.facts.get("modules", {}).get(act.module, {})
+    fact = case.module(act.module)
     first, last = early[0], max(sizes, key=lambda entry: entry[2])
     return [
         case.finding(
@@ -61,9 +60,9 @@ def vanishes(case: Case) -> list[Finding]:
                 f"{first[2] / last[2]:.0e} of that of {last[1]}, and the loss does not fall"
             ),
             "Use ReLU or GELU between the layers, a normalisation before each activation, or residual connections.",
-            site=f"{act.module}:out" if fact.get("library") else f"{act.site}:out",
+            site=f"{act.module}:out" if fact.library else f"{act.site}:out",
             op=act.op,
-            source=(place(fact.get("made")) if fact.get("library") else None) or act.source,
+            source=(fact.made if fact.library else None) or act.source,
             evidence={
                 "gradient_by_weight": {name: float(f"{size:.3g}") for _, name, size in sizes[:16]},
                 "activations_between": len(between),

@@ -7,7 +7,6 @@ from math import prod, sqrt
 from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, producer, users
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import parameters
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
@@ -31,7 +30,7 @@ def not_scaled(case: Case) -> list[Finding]:
     Told only where division by the square root would bring the scores to an ordinary spread. Scores that are scaled, made of normalised vectors
     or of weights that were loaded are not meant."""
     trace = case.first
-    if trace is None or trace.step > 0 or any(known.get("loaded") for known in parameters(case).values()):
+    if trace is None or trace.step > 0 or any(known.loaded for known in case.facts.parameters.values()):
         return []
     for op in trace.ops:
         if op.op not in ("softmax", "Softmax") or not op.inputs or not op.outputs or not op.inputs[0].requires_grad:

@@ -141,7 +141,7 @@ def again_and_again(case: Case) -> list[Finding]:
     events = max(often, key=len)
     last = next((event for event in reversed(events) if event.get("line")), events[-1])
     why = str(events[-1].get("reason", "")).partition(": ")[2]
-    made = [m["made"] for m in case.facts.get("modules", {}).values() if m["type"] == "OptimizedModule" and m["made"]]
+    made = [m.made for m in case.facts.modules.values() if m.type == "OptimizedModule" and m.made]
     line = SourceLine(str(last["file"]), int(last["line"]), "") if last.get("line") else None
     return [
         case.finding(
@@ -151,7 +151,7 @@ def again_and_again(case: Case) -> list[Finding]:
                 "Python number that changes: make it a tensor, or keep it out of the compiled function."
             ),
             step=int(events[-1].get("step") or 0),
-            source=SourceLine(**made[0]) if len(made) == 1 else line,
+            source=made[0] if len(made) == 1 else line,
             evidence={
                 "times": len(events),
                 "reasons": [str(event.get("reason")) for event in events[-4:]],

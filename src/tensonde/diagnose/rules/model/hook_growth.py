@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 FEWEST = 8
@@ -17,24 +16,24 @@ def pile_up(case: Case) -> list[Finding]:
 
     Hooks that were removed, of modules that are gone, and those that one line puts on many modules once are not meant."""
     found = []
-    for hook in case.facts.get("hooks", []):
-        if hook["steps"] < FEWEST or hook["alive"] < hook["steps"]:
+    for hook in case.facts.hooks:
+        if hook.steps < FEWEST or hook.alive < hook.steps:
             continue
         found.append(
             case.finding(
                 (
-                    f"{hook['alive']} hooks of one line are on {hook['module']}: it registers one in every step, and none is "
+                    f"{hook.alive} hooks of one line are on {hook.module}: it registers one in every step, and none is "
                     "removed"
                 ),
                 "Register the hook once, before the loop; or remove it: `handle.remove()` of what register returns.",
-                step=hook["first_step"],
-                site=f"{hook['module']}:out",
-                source=place(hook["line"]),
+                step=hook.first_step,
+                site=f"{hook.module}:out",
+                source=hook.line,
                 evidence={
-                    "call": hook["kind"],
-                    "registered": hook["registered"],
-                    "still_there": hook["alive"],
-                    "steps": [hook["first_step"], hook["last_step"]],
+                    "call": hook.kind,
+                    "registered": hook.registered,
+                    "still_there": hook.alive,
+                    "steps": [hook.first_step, hook.last_step],
                 },
                 confidence=0.95,
             )

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+
+from msgspec import to_builtins
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import common, parameters, place, some, stepping
+from tensonde.diagnose.told import common, some
+from tensonde.model.facts import LeftOut, ParameterFact
 from tensonde.model.finding import Finding
+from tensonde.model.site import SourceLine
 
 
-def _left_out(case: Case) -> dict[str, dict[str, Any]]:
+def _left_out(case: Case) -> dict[str, ParameterFact]:
     """Parameters that want and get gradients, that nothing changes, and that are in no optimizer.
 
     A parameter whose module is gone (a layer that `forward` makes and drops) is not one of them: no optimizer could hold it.
     """
     found = {}
-    for name, fact in parameters(case).items():
-        tally = fact.get("left_out")
-        if fact["optimizers"] or not fact["requires_grad"] or not fact["owner"] or not tally:
+    for name, fact in case.facts.parameters.items():
+        tally = fact.left_out
+        if fact.optimizers or not fact.requires_grad or not fact.owner or not tally:
             continue
-        if tally["nonzero"] and tally["nonzero"] >= tally["looks"] / 2 and not fact.get("changed"):
+        if tally.nonzero and tally.nonzero >= tally.looks / 2 and not fact.changed:
             found[name] = fact
     return found
 
@@ -33,23 +36,28 @@ def hidden_modules(case: Case) -> list[Finding]:
     `parameters()`, `to()`, `state_dict()` and `train()` of the model pass it by. What it was called in has been seen
     to call it, gradients reach it, and no optimizer holds it, so its weights stay at their initial values.
     """
-    hidden = {n: f for n, f in _left_out(case).items() if not f["registered"] and f["owner_hidden"]}
+    hidden = {n: f for n, f in _left_out(case).items() if not f.registered and f.owner_hidden}
     if not hidden:
         return []
-    owners = list(dict.fromkeys(f["owner"] for f in hidden.values()))
+    owners = list(dict.fromkeys(f.owner for f in hidden.values()))
     first = next(iter(hidden.values()))
     holder = owners[0].rsplit(".", 1)[0] if "." in owners[0] else owners[0]
     return [
         case.finding(
-            (f"{some(owners)} ({first['owner_type']}) hidden in a plain Python list or dict ({holder}): never trained"),
+            f"{some(owners)} ({first.owner_type}) hidden in a plain Python list or dict ({holder}): never trained",
             (
                 "Keep them in nn.ModuleList or nn.ModuleDict (or assign each as an attribute), so that "
                 f"model.parameters() and the optimizer see them; {len(hidden)} parameters get gradients but are in "
                 "no optimizer."
             ),
             site=f"{owners[0]}:out",
-            source=place(first["made"]),
-            evidence={"parameters": list(hidden)[:20], "in_optimizer": False, "registered": False, **first["left_out"]},
+            source=first.made,
+            evidence={
+                "parameters": list(hidden)[:20],
+                "in_optimizer": False,
+                "registered": False,
+                **to_builtins(first.left_out or LeftOut()),
+            },
             confidence=0.95,
         )
     ]
@@ -63,17 +71,17 @@ def strangers(case: Case) -> list[Finding]:
     """
     return [
         case.finding(
-            f"{stranger['name']} of {stranger['module']} ({stranger['type']}) wants a gradient but is no nn.Parameter: never trained",
-            f"Compute first, then wrap: self.{stranger['name']} = nn.Parameter(x * 0.02), nothing around it."
-            if stranger.get("computed")
-            else f"self.{stranger['name']} = nn.Parameter(...); if it is a constant, register_buffer without a gradient.",
-            site=f"{stranger['module']}:out",
-            source=place(stranger["line"]),
-            evidence={"shape": stranger["shape"], "in_optimizer": False, "parameter": False, "gradient": True},
+            f"{stranger.name} of {stranger.module} ({stranger.type}) wants a gradient but is no nn.Parameter: never trained",
+            f"Compute first, then wrap: self.{stranger.name} = nn.Parameter(x * 0.02), nothing around it."
+            if stranger.computed
+            else f"self.{stranger.name} = nn.Parameter(...); if it is a constant, register_buffer without a gradient.",
+            site=f"{stranger.module}:out",
+            source=stranger.line,
+            evidence={"shape": stranger.shape, "in_optimizer": False, "parameter": False, "gradient": True},
             confidence=0.93,
         )
-        for stranger in case.facts.get("strangers", [])
-        if stranger["gradient"] and stranger["version"] <= 1 and case.steps >= 3 and stepping(case)
+        for stranger in case.facts.strangers
+        if stranger.gradient and stranger.version <= 1 and case.steps >= 3 and case.stepping
     ][:3]
 
 
@@ -85,14 +93,14 @@ def stale_parameters(case: Case) -> list[Finding]:
     """
     missing = _left_out(case)
     found = []
-    for optimizer in case.facts.get("optimizers", []):
-        unknown = [tuple(shape) for shape in optimizer["unknown"]]
-        matched = [name for name, fact in missing.items() if tuple(fact["shape"]) in unknown]
+    for optimizer in case.facts.optimizers:
+        unknown = [tuple(shape) for shape in optimizer.unknown]
+        matched = [name for name, fact in missing.items() if tuple(fact.shape) in unknown]
         if matched and len(matched) >= len(missing) / 2:
             found.append(
                 case.finding(
                     (
-                        f"{optimizer['type']} holds {len(unknown)} parameters that no module uses any more; "
+                        f"{optimizer.type} holds {len(unknown)} parameters that no module uses any more; "
                         f"{some(matched)} are not trained"
                     ),
                     (
@@ -100,7 +108,7 @@ def stale_parameters(case: Case) -> list[Finding]:
                         "parameters with add_param_group."
                     ),
                     site=f"{matched[0]}:value",
-                    source=place(optimizer["made"]),
+                    source=optimizer.made,
                     evidence={"unused_in_optimizer": len(unknown), "parameters": matched[:20]},
                     confidence=0.92,
                 )
@@ -115,16 +123,16 @@ def left_out(case: Case) -> list[Finding]:
     Target networks and averaged copies are not meant: they get no gradient, or something changes them. Nor is what is
     frozen on purpose: requires_grad is False, or it runs in eval mode while the rest is in train mode.
     """
-    missing = {n: f for n, f in _left_out(case).items() if f["registered"] or not f["owner_hidden"]}
+    missing = {n: f for n, f in _left_out(case).items() if f.registered or not f.owner_hidden}
     old = {name for finding in stale_parameters(case) for name in finding.evidence["parameters"]}
-    training = any(f["owner_training"] for f in parameters(case).values() if f["optimizers"])
-    missing = {n: f for n, f in missing.items() if n not in old and not (training and f["owner_training"] is False)}
-    active = stepping(case)
+    training = any(f.owner_training for f in case.facts.parameters.values() if f.optimizers)
+    missing = {n: f for n, f in missing.items() if n not in old and not (training and f.owner_training is False)}
+    active = case.stepping
     if not missing or not active:
         return []
-    owners = list(dict.fromkeys(f["owner"] for f in missing.values()))
+    owners = list(dict.fromkeys(f.owner for f in missing.values()))
     within = common(missing) or owners[0]
-    made_later = any(f["owner"] in _made_in_forward(case) for f in missing.values())
+    made_later = any(f.owner in _made_in_forward(case) for f in missing.values())
     names = list(missing)
     first = missing[names[0]]
     return [
@@ -136,33 +144,32 @@ def left_out(case: Case) -> list[Finding]:
                 + (" They are made in forward, after the optimizer was built." if made_later else "")
             ),
             site=f"{names[0]}:grad",
-            source=place(_doubled(case) or active[0]["made"]),
+            source=(_doubled(case) or active[0].made),
             evidence={
                 "parameters": names[:20],
                 "count": len(names),
-                "of": len(parameters(case)),
+                "of": len(case.facts.parameters),
                 "requires_grad": True,
                 "in_optimizer": False,
-                **first["left_out"],
+                **to_builtins(first.left_out or LeftOut()),
             },
-            confidence=0.85 if first["loaded"] else 0.95,
+            confidence=0.85 if first.loaded else 0.95,
         )
     ]
 
 
-def _doubled(case: Case) -> dict[str, Any] | None:
+def _doubled(case: Case) -> SourceLine | None:
     """The optimizer that holds nothing but what another one holds already: it was given the wrong parameters."""
-    holders = [set(fact["optimizers"]) for fact in parameters(case).values() if fact["optimizers"]]
-    for k in range(len(case.facts["optimizers"]) - 1, 0, -1):
+    holders = [set(fact.optimizers) for fact in case.facts.parameters.values() if fact.optimizers]
+    for k in range(len(case.facts.optimizers) - 1, 0, -1):
         own = [held for held in holders if k in held]
         if own and all(min(held) < k for held in own):
-            made: dict[str, Any] | None = case.facts["optimizers"][k]["made"]
-            return made
+            return case.facts.optimizers[k].made
     return None
 
 
 def _made_in_forward(case: Case) -> set[str]:
-    return {f"{made['parent']}.{made['type']}" for made in case.facts.get("made_in_forward", [])}
+    return {f"{made.parent}.{made.type}" for made in case.facts.made_in_forward}
 
 
 @rule("layer-made-in-forward", severity="error")
@@ -172,15 +179,15 @@ def made_in_forward(case: Case) -> list[Finding]:
     """
     return [
         case.finding(
-            f"{made['parent']} makes a new {made['type']} in every forward: its weights are random, never learnt",
+            f"{made.parent} makes a new {made.type} in every forward: its weights are random, never learnt",
             "Make the layer once in __init__ and call it in forward.",
-            site=f"{made['parent']}:out",
-            source=place(made["line"]),
-            evidence={"made": made["count"], "steps": made["steps"]},
+            site=f"{made.parent}:out",
+            source=made.line,
+            evidence={"made": made.count, "steps": made.steps},
             confidence=0.95,
         )
-        for made in case.facts.get("made_in_forward", [])
-        if made["steps"] >= 3 and (made["parameters"] or made["type"] in _WITH_PARAMETERS)
+        for made in case.facts.made_in_forward
+        if made.steps >= 3 and (made.parameters or made.type in _WITH_PARAMETERS)
     ][:3]
 
 
@@ -196,13 +203,13 @@ def freeze_without_effect(case: Case) -> list[Finding]:
     as before.
     """
     found = []
-    for name, module in case.facts.get("modules", {}).items():
-        if module["settings"].get("requires_grad") is not False:
+    for name, module in case.facts.modules.items():
+        if module.settings.get("requires_grad") is not False:
             continue
         inside = [
             n
-            for n, f in parameters(case).items()
-            if (f["owner"] == name or n.startswith(f"{name}.")) and f["requires_grad"]
+            for n, f in case.facts.parameters.items()
+            if (f.owner == name or n.startswith(f"{name}.")) and f.requires_grad
         ]
         if inside:
             found.append(
@@ -210,7 +217,7 @@ def freeze_without_effect(case: Case) -> list[Finding]:
                     f"{name}.requires_grad = False freezes nothing: {len(inside)} parameters are still trained",
                     f"Call {name}.requires_grad_(False), or set it on each parameter.",
                     site=f"{name}:out",
-                    source=place(case.facts.get("freezes")) or place(module["made"]),
+                    source=case.facts.freezes or module.made,
                     evidence={"parameters": inside[:20]},
                     confidence=0.95,
                 )
@@ -227,30 +234,30 @@ def last_layer_frozen(case: Case) -> list[Finding]:
     facts = case.facts
     weights = [
         (n, f)
-        for n, f in parameters(case).items()
-        if len(f["shape"]) >= 2 and f["library"] and f"{f['owner']}:out" in case.sites
+        for n, f in case.facts.parameters.items()
+        if len(f.shape) >= 2 and f.library and f"{f.owner}:out" in case.sites
     ]
     if len(weights) < 2 or case.steps < 3:
         return []
-    name, last = max(weights, key=lambda pair: case.sites[f"{pair[1]['owner']}:out"].id)
-    trained = [n for n, f in weights if f["requires_grad"] and f["optimizers"] and case.digests(f"{n}:grad", ("step",))]
-    size = {n: prod(f["shape"]) for n, f in weights if n != name}
+    name, last = max(weights, key=lambda pair: case.sites[f"{pair[1].owner}:out"].id)
+    trained = [n for n, f in weights if f.requires_grad and f.optimizers and case.digests(f"{n}:grad", ("step",))]
+    size = {n: prod(f.shape) for n, f in weights if n != name}
     if sum(size.get(n, 0) for n in trained) < 0.5 * sum(size.values()):
         return []  # who trains little on purpose (adapters, norms) may well leave the head alone
     if (
-        last["requires_grad"]
-        or last["loaded"]
-        or not last["optimizers"]
+        last.requires_grad
+        or last.loaded
+        or not last.optimizers
         or not trained
         or case.digests(f"{name}:grad", ("step",))
     ):
         return []
     return [
         case.finding(
-            (f"{last['owner']} ({last['owner_type']}), the last layer, is frozen while {some(trained, 2)} are trained"),
+            (f"{last.owner} ({last.owner_type}), the last layer, is frozen while {some(trained, 2)} are trained"),
             "Set requires_grad_(True) on it, or freeze by name more narrowly.",
             site=f"{name}:value",
-            source=place(facts.get("freezes")) or place(last["made"]),
+            source=facts.freezes or last.made,
             evidence={"requires_grad": False, "in_optimizer": True},
             confidence=0.75,
         )
@@ -262,18 +269,18 @@ def shared_memory(case: Case) -> list[Finding]:
     """Two parameters of an optimizer lie in the same memory, as after `a.weight.data = b.weight.data`: each gets a
     gradient of its own, and the optimizer changes the same numbers twice a step. Weights are tied by one parameter.
     """
-    for name, fact in parameters(case).items():
-        shared = fact.get("shares_memory")
-        if not shared or not shared["with"] or not fact["requires_grad"] or not fact["optimizers"]:
+    for name, fact in case.facts.parameters.items():
+        shared = fact.shares_memory
+        if not shared or not shared.others or not fact.requires_grad or not fact.optimizers:
             continue
-        if shared["line"] or name > shared["with"][0]:
+        if shared.line or name > shared.others[0]:
             return [
                 case.finding(
-                    f"{name} and {some(shared['with'])} are two parameters in one memory: each step changes it twice",
+                    f"{name} and {some(shared.others)} are two parameters in one memory: each step changes it twice",
                     "Tie weights by one parameter: `a.weight = b.weight`, not `a.weight.data = b.weight.data`.",
                     site=f"{name}:value",
-                    source=place(shared["line"]) or place(fact["made"]),
-                    evidence={"parameters": [name, *shared["with"]][:10], "shape": fact["shape"]},
+                    source=shared.line or fact.made,
+                    evidence={"parameters": [name, *shared.others][:10], "shape": fact.shape},
                     confidence=0.95,
                 )
             ]

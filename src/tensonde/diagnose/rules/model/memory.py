@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 
@@ -15,27 +14,27 @@ def kept_graphs(case: Case) -> list[Finding]:
     running sum that begins anew with each epoch. Graphs that a later backward pass uses (an episode) are not meant, nor
     those of several passes over one batch of a loader.
     """
-    graphs = case.facts.get("graphs", {})
-    wasted = graphs.get("wasted_peak", 0)
-    old = graphs.get("old", [])
+    graphs = case.facts.graphs
+    wasted = graphs.wasted_peak
+    old = graphs.old
     growing = len(old) >= 3 and old[-1][1] >= 8 and old[-1][1] >= 0.5 * max(1, old[-1][0] - 2)
-    spent = graphs.get("spent_peak", 0)
-    if (max(wasted, spent) < 8 and not growing) or not graphs.get("line"):
+    spent = graphs.spent_peak
+    if (max(wasted, spent) < 8 and not growing) or not graphs.line:
         return []  # nobody of the user's own holds them
-    holder = graphs.get("holder") or {}
-    what = f" in {holder['name']}" if holder else ""
+    holder = graphs.holder
+    what = f" in {holder.name}" if holder else ""
     count = wasted if wasted >= 8 else max(seen for _, seen in old)
     return [
         case.finding(
             f"{count} autograd graphs are kept alive{what}: memory grows with every batch",
             "Add .item() or .detach() to what is summed or collected, and evaluate under torch.no_grad().",
             step=None,
-            source=place(graphs.get("line")),
+            source=graphs.line,
             evidence={
                 "graphs_never_used": wasted,
                 "graphs_of_past_steps": old[-1][1] if old else 0,
-                "held_by": holder.get("name"),
-                **_memory(graphs.get("rss", [])),
+                "held_by": holder.name if holder else None,
+                **_memory(graphs.rss),
             },
             confidence=0.92,
         )
@@ -59,21 +58,20 @@ def loaded_itself(case: Case) -> list[Finding]:
     return [
         case.finding(
             (
-                f"The state that is loaded into {loaded['type']} holds its own tensors: nothing is restored"
-                if loaded["kept"]
-                else f"{loaded['type']} is loaded from itself: nothing changes"
+                f"The state that is loaded into {loaded.type} holds its own tensors: nothing is restored"
+                if loaded.kept
+                else f"{loaded.type} is loaded from itself: nothing changes"
             ),
             (
                 "Keep a copy: copy.deepcopy(model.state_dict()), or clone() each tensor."
-                if loaded["kept"]
+                if loaded.kept
                 else "Load the state of the other model."
             ),
             step=None,
-            source=place(loaded["kept"] or loaded["line"]),
-            evidence={"times": loaded["count"], "loaded_at": loaded["line"]["line"]},
+            source=loaded.kept or loaded.line,
+            evidence={"times": loaded.count, "loaded_at": loaded.line.line if loaded.line else None},
             confidence=0.95,
         )
-        for loaded in case.facts.get("loaded_itself", [])
-        if case.steps
-        and not any(loaded["line"] == known["loaded_at"] for known in case.facts.get("loads_filtered", []))
+        for loaded in case.facts.loaded_itself
+        if case.steps and not any(loaded.line == known.loaded_at for known in case.facts.loads_filtered)
     ][:1]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place, some
+from tensonde.diagnose.told import some
+from tensonde.model.facts import FrozenNorms
 from tensonde.model.finding import Finding
 
 
@@ -16,30 +15,30 @@ def trained_in_eval(case: Case) -> list[Finding]:
     evaluation. The line is that of the only `train()`, which comes before the loop instead of inside, or of the `eval()` which
     nothing undid. Silent when only parts are in eval mode: frozen batch norm is a choice."""
     found = []
-    for name, root in case.facts.get("roots", {}).items():
-        wrong, right = root["trained"]["eval"], root["trained"]["train"]
-        if not root["sensitive"] or wrong < 3 or wrong < 0.3 * (wrong + right):
+    for name, root in case.facts.roots.items():
+        wrong, right = root.trained["eval"], root.trained["train"]
+        if not root.sensitive or wrong < 3 or wrong < 0.3 * (wrong + right):
             continue
-        if right and root["last_train_step"] is not None and root["last_train_step"] > root["first_eval_step"] + right:
+        since = root.first_eval_step
+        if right and root.last_train_step is not None and root.last_train_step > (since or 0) + right:
             continue  # goes back and forth
-        since = root["first_eval_step"]
-        early = root.get("train_line") if right else None
+        early = root.train_line if right else None
         found.append(
             case.finding(
                 (
-                    f"{name} is trained in eval mode from step {since} on: {some(root['sensitive'].values(), 2)} do "
+                    f"{name} is trained in eval mode from step {since} on: {some(root.sensitive.values(), 2)} do "
                     "not train"
                 ),
                 "Call model.train() at the start of each epoch, after every evaluation.",
                 severity="error" if right else "warning",
                 step=since,
                 site=f"{name}:out",
-                source=place(early) or place(root.get("eval_line")) or place(root["made"]),
+                source=early or root.eval_line or root.made,
                 evidence={
-                    "eval_called_at": str(place(root.get("eval_line")) or ""),
+                    "eval_called_at": str(root.eval_line or ""),
                     "steps_in_eval_mode": wrong,
                     "steps_in_train_mode": right,
-                    "modules": list(root["sensitive"])[:10],
+                    "modules": list(root.sensitive)[:10],
                 },
                 confidence=0.92 if right else 0.75,
             )
@@ -53,34 +52,34 @@ def evaluated_in_train(case: Case) -> list[Finding]:
     missing. The line is where the evaluation begins. Silent where calls without gradients are part of every step (targets, fakes), and with several optimizers.
     """
     found = []
-    by_hand = (case.facts.get("by_hand") or {"updates": 0})["updates"] > 0
-    if len([o for o in case.facts.get("optimizers", []) if o["steps"]]) + by_hand != 1:
+    by_hand = case.facts.by_hand.updates > 0
+    if len(case.stepping) + by_hand != 1:
         return []
-    for name, root in case.facts.get("roots", {}).items():
-        calls, steps = root["evaluated"]["train"], root["evaluated_steps"]["train"]
-        line = root.get("evaluated_line")
+    for name, root in case.facts.roots.items():
+        calls, steps = root.evaluated["train"], root.evaluated_steps["train"]
+        line = root.evaluated_line
         if calls < 2:  # or with gradients, whose graph nobody uses
-            unused = [d for d in case.facts.get("graphs", {}).get("discarded", []) if d["root"] == name]
-            calls = steps = sum(d["calls"] for d in unused)
-            line = unused[0]["line"] if unused else None
-        if not root["sensitive"] or root["eval_mode_seen"] or calls < 2 or not root["trained"]["train"]:
+            unused = [d for d in case.facts.graphs.discarded if d.root == name]
+            calls = steps = sum(d.calls for d in unused)
+            line = unused[0].line if unused else None
+        if not root.sensitive or root.eval_mode_seen or calls < 2 or not root.trained["train"]:
             continue
         if steps > 0.3 * case.steps or case.steps < 8:
             continue
         found.append(
             case.finding(
                 (
-                    f"{name} is evaluated in train mode: {some(sorted(set(root['sensitive'].values())), 2)} is "
+                    f"{name} is evaluated in train mode: {some(sorted(set(root.sensitive.values())), 2)} is "
                     "active in evaluation"
                 ),
                 "Call model.eval() before the evaluation and model.train() after it.",
                 step=None,
                 site=f"{name}:out",
-                source=place(line) or place(root["made"]),
+                source=line or root.made,
                 evidence={
                     "calls_in_train_mode_that_nothing_is_trained_on": calls,
                     "in_eval_mode": 0,
-                    "modules": list(root["sensitive"])[:10],
+                    "modules": list(root.sensitive)[:10],
                 },
                 confidence=0.75,
             )
@@ -93,23 +92,23 @@ def dropout_in_eval(case: Case) -> list[Finding]:
     """Dropout is applied while the module that applies it is in eval mode: a functional call without
     `training=self.training`, or attention with a fixed `dropout_p`."""
     found = []
-    for noise in case.facts.get("noise", []):
-        if noise["module_training"]:
+    for noise in case.facts.noise:
+        if noise.module_training:
             continue
         fix = (
             "dropout_p=self.p if self.training else 0.0"
-            if noise["op"] == "scaled_dot_product_attention"
+            if noise.op == "scaled_dot_product_attention"
             else "training=self.training"
         )
         found.append(
             case.finding(
-                f"{noise['op']} (p={noise['p']:g}) in {noise['module']} ({noise['type']}) is active in eval mode",
+                f"{noise.op} (p={noise.p:g}) in {noise.module} ({noise.type}) is active in eval mode",
                 f"Pass {fix}, or use nn.Dropout.",
                 step=None,
-                site=f"{noise['module']}:out",
-                op=noise["op"],
-                source=place(noise["line"]),
-                evidence={"p": noise["p"], "module.training": False, "training_argument": True},
+                site=f"{noise.module}:out",
+                op=noise.op,
+                source=noise.line,
+                evidence={"p": noise.p, "module.training": False, "training_argument": True},
                 confidence=0.97,
             )
         )
@@ -123,22 +122,22 @@ def dropout_module_left(case: Case) -> list[Finding]:
     is told, not warned of.
     """
     found = []
-    for noise in case.facts.get("noise", []):
-        if noise["module_training"] and noise["library"]:
-            fact = case.facts.get("modules", {}).get(noise["module"], {})
-            hidden = fact.get("hidden") or not noise.get("registered", True)
+    for noise in case.facts.noise:
+        if noise.module_training and noise.library:
+            fact = case.module(noise.module)
+            hidden = fact.hidden or not noise.registered
             found.append(
                 case.finding(
-                    f"{noise['module']} ({noise['type']}) stays in train mode when the model is in eval mode",
+                    f"{noise.module} ({noise.type}) stays in train mode when the model is in eval mode",
                     "Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
                     if hidden
                     else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
                     severity="warning" if hidden else "info",
                     step=None,
-                    site=f"{noise['module']}:out",
-                    source=place(fact.get("made")) or place(noise["line"]),
+                    site=f"{noise.module}:out",
+                    source=fact.made or noise.line,
                     evidence={
-                        "p": noise["p"],
+                        "p": noise.p,
                         "module.training": True,
                         "root.training": False,
                         "registered": not hidden,
@@ -154,15 +153,15 @@ def extreme_dropout(case: Case) -> list[Finding]:
     """A dropout layer drops nine values of ten or more: its rate was probably meant as the share to keep."""
     return [
         case.finding(
-            f"{name} ({module['type']}) drops {module['settings']['p']:.0%} of its input",
+            f"{name} ({module.type}) drops {module.settings['p']:.0%} of its input",
             "p is the probability to drop, not to keep.",
             site=f"{name}:out",
-            source=place(module["made"]),
-            evidence={"p": module["settings"]["p"]},
+            source=module.made,
+            evidence={"p": module.settings["p"]},
             confidence=0.8,
         )
-        for name, module in case.facts.get("modules", {}).items()
-        if module["type"].startswith("Dropout") and module["settings"].get("p", 0) >= 0.9 and case.steps
+        for name, module in case.facts.modules.items()
+        if module.type.startswith("Dropout") and module.settings.get("p", 0) >= 0.9 and case.steps
     ][:1]
 
 
@@ -174,20 +173,20 @@ def norm_momentum(case: Case) -> list[Finding]:
     return [
         case.finding(
             (
-                f"{name} ({module['type']}) has momentum {module['settings']['momentum']:g}: its statistics are "
+                f"{name} ({module.type}) has momentum {module.settings['momentum']:g}: its statistics are "
                 "those of the last batch"
             ),
             (
-                f"Use momentum={1 - module['settings']['momentum']:.3g}: torch weighs the new batch by it, not the "
+                f"Use momentum={1 - module.settings['momentum']:.3g}: torch weighs the new batch by it, not the "
                 "old statistics."
             ),
             site=f"{name}:out",
-            source=place(module["made"]),
-            evidence={"momentum": module["settings"]["momentum"]},
+            source=module.made,
+            evidence={"momentum": module.settings["momentum"]},
             confidence=0.85,
         )
-        for name, module in case.facts.get("modules", {}).items()
-        if module["type"].startswith("BatchNorm") and (module["settings"].get("momentum") or 0) >= 0.9 and case.steps
+        for name, module in case.facts.modules.items()
+        if module.type.startswith("BatchNorm") and (module.settings.get("momentum") or 0) >= 0.9 and case.steps
     ][:1]
 
 
@@ -197,21 +196,21 @@ def norm_never_updated(case: Case) -> list[Finding]:
     variance 1 that they begin with (momentum=None, a plain average, is another matter). Silent where no model is ever
     used in eval mode, and where a state was loaded, which brings statistics of its own.
     """
-    evaluated = any(root.get("eval_mode_seen") for root in case.facts.get("roots", {}).values())
-    loaded = any(fact["loaded"] for fact in case.facts.get("parameters", {}).values())
+    evaluated = any(root.eval_mode_seen for root in case.facts.roots.values())
+    loaded = any(fact.loaded for fact in case.facts.parameters.values())
     return [
         case.finding(
-            f"{name} ({module['type']}) has momentum 0: its running statistics stay at mean 0 and variance 1",
+            f"{name} ({module.type}) has momentum 0: its running statistics stay at mean 0 and variance 1",
             "Use momentum=0.1 (the default); eval mode normalises with these statistics.",
             site=f"{name}:out",
-            source=place(module["made"]),
-            evidence={"momentum": module["settings"]["momentum"]},
+            source=module.made,
+            evidence={"momentum": module.settings["momentum"]},
             confidence=0.92,
         )
-        for name, module in case.facts.get("modules", {}).items()
-        if module["type"].startswith("BatchNorm")
-        and module["settings"].get("momentum") == 0
-        and module["settings"].get("track_running_stats")
+        for name, module in case.facts.modules.items()
+        if module.type.startswith("BatchNorm")
+        and module.settings.get("momentum") == 0
+        and module.settings.get("track_running_stats")
         and case.steps
         and evaluated
         and not loaded
@@ -229,18 +228,18 @@ def frozen_norm_drifts(case: Case) -> list[Finding]:
     from something that is trained.
     """
     found = []
-    for part in case.facts.get("frozen_norms") or ():
-        if not part["experienced"] or part["looks"] < 5 or part["drifted"] < 0.8 * part["looks"]:
+    for part in case.facts.frozen_norms:
+        if not part.experienced or part.looks < 5 or part.drifted < 0.8 * part.looks:
             continue
         if _fed_by_trained(case, part):
             continue
-        fact = case.facts.get("modules", {}).get(part["branch"], {})
-        own = part.get("variable") or {}
-        name = own.get("name") or part["branch"]
+        fact = case.module(part.branch)
+        own = part.variable
+        name = (own.name if own else "") or part.branch
         found.append(
             case.finding(
                 (
-                    f"{name} is frozen, and the running statistics of its batch norm ({some(part['norms'], 2)}) "
+                    f"{name} is frozen, and the running statistics of its batch norm ({some(part.norms, 2)}) "
                     "change: it is in train mode"
                 ),
                 (
@@ -248,17 +247,14 @@ def frozen_norm_drifts(case: Case) -> list[Finding]:
                     + ("" if own else " after each train()")
                     + ": freezing parameters does not freeze statistics."
                 ),
-                step=part["since"],
-                site=f"{part['branch']}:out",
-                source=place(own.get("line"))
-                or place(case.facts.get("train_call"))
-                or place(case.facts.get("freezes"))
-                or place(fact.get("made")),
+                step=part.since,
+                site=f"{part.branch}:out",
+                source=(own.line if own else None) or case.facts.train_call or case.facts.freezes or fact.made,
                 evidence={
-                    "frozen_at": str(place(case.facts.get("freezes")) or ""),
-                    "looks": part["looks"],
-                    "statistics_had_changed": part["drifted"],
-                    "norms": part["norms"],
+                    "frozen_at": str(case.facts.freezes or ""),
+                    "looks": part.looks,
+                    "statistics_had_changed": part.drifted,
+                    "norms": part.norms,
                 },
                 confidence=0.85,
             )
@@ -266,12 +262,12 @@ def frozen_norm_drifts(case: Case) -> list[Finding]:
     return found[:1]
 
 
-def _fed_by_trained(case: Case, part: dict[str, Any]) -> bool:
-    names = {path if part["branch"] in ("", path) else f"{part['branch']}.{path}" for path in part["norms"]}
-    names |= set(part["norms"])
+def _fed_by_trained(case: Case, part: FrozenNorms) -> bool:
+    names = {path if part.branch in ("", path) else f"{part.branch}.{path}" for path in part.norms}
+    names |= set(part.norms)
     return any(
         op.op == "batch_norm" and op.module in names and bool(op.inputs) and op.inputs[0].requires_grad
         for trace in case.stages
-        if trace.step >= part["since"]
+        if trace.step >= part.since
         for op in trace.ops
     )

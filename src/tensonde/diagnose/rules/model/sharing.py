@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensonde.diagnose.analysis.flow import ancestors, made_by
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place, some
+from tensonde.diagnose.told import some
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, Trace
 
@@ -22,24 +20,24 @@ def held_several_times(case: Case) -> list[Finding]:
     one step, so that they compute the same again. Anything else is told, not warned of.
     """
     found = []
-    for fact in case.facts.get("repeated") or ():
-        again = _same_input(case.first, fact["part"])
-        sure = fact["multiplied"] is not None or again > 1
+    for fact in case.facts.repeated:
+        again = _same_input(case.first, fact.part)
+        sure = fact.multiplied is not None or again > 1
         found.append(
             case.finding(
                 (
-                    f"{fact['times']} of {fact['of']} entries of {fact['container']} ({fact['type']}) are one and the same "
-                    f"{fact['part_type']}: they share their weights"
+                    f"{fact.times} of {fact.of} entries of {fact.container} ({fact.type}) are one and the same "
+                    f"{fact.part_type}: they share their weights"
                 ),
                 "Make each one: [Layer(...) for _ in range(n)] (or copy.deepcopy(layer)); a list times n repeats the one."
                 if sure
                 else "If each place needs weights of its own, make a layer for each.",
                 severity="error" if sure else "info",
-                site=f"{fact['part']}:out",
-                source=place(fact["multiplied"]) or place(fact["line"]),
+                site=f"{fact.part}:out",
+                source=fact.multiplied or fact.line,
                 evidence={
-                    "entries": fact["of"],
-                    "the_same": fact["times"],
+                    "entries": fact.of,
+                    "the_same": fact.times,
                     "calls_with_the_same_input": again,
                 },
                 confidence=0.92 if sure else 0.5,
@@ -107,17 +105,17 @@ def _layer_before(trace: Trace, op: OpRecord) -> str:
 
 def _shared_finding(case: Case, statistics: str, users: list[tuple[OpRecord, str]], weights: list[str]) -> Finding:
     name = users[0][0].module or statistics.rpartition(".")[0]
-    fact: dict[str, Any] = case.facts.get("modules", {}).get(name, {})
+    fact = case.module(name)
     layers = [weight.rpartition(".")[0] for weight in weights]
     return case.finding(
         (
-            f"{name} ({fact.get('type', 'batch norm')}) normalises the outputs of {len(layers)} layers ({some(layers)}): its running "
+            f"{name} ({fact.type or 'batch norm'}) normalises the outputs of {len(layers)} layers ({some(layers)}): its running "
             "statistics fit none of them in eval mode"
         ),
         "Make a batch norm of its own for each layer.",
         site=f"{name}:out",
         op="batch_norm",
-        source=place(fact.get("made")) or users[0][0].source,
+        source=fact.made or users[0][0].source,
         evidence={
             "calls_in_a_step": len(users),
             "layers": layers[:8],

@@ -30,7 +30,7 @@ from tensonde.diagnose.analysis.path import (
 )
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import backward_line
+from tensonde.diagnose.told import backward_line, line_of
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -196,10 +196,10 @@ def _parametrised(case: Case, op: OpRecord) -> tuple[str, SourceLine | None]:
     layer, found, _ = op.module.partition(".parametrizations.") if op.module else ("", "", "")
     if not found:
         return op.site, op.source
-    facts = case.facts.get("parameters") or {}
-    filled = next((line for fact in op.inputs if (line := (facts.get(fact.name or "") or {}).get("filled"))), None)
-    made = filled or (case.facts.get("modules", {}).get(layer) or {}).get("made")
-    return layer, SourceLine(made["file"], made["line"], made["code"]) if made else op.source
+    facts = case.facts.parameters
+    held = [facts[fact.name] for fact in op.inputs if fact.name in facts]
+    filled = next((known.filled for known in held if known.filled), None)
+    return layer, filled or case.module(layer).made or op.source
 
 
 def _amplified(case: Case, trace: Trace, op: OpRecord, overflow: OpRecord) -> Finding:
@@ -316,23 +316,22 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
             if batch.get("attribute"):
                 evidence["held_in"] = f"{batch.get('dataset')}.{batch['attribute']}"
             site = "dataset:value"
-            given = batch.get("source")
+            given = line_of(batch.get("source"))
             if given:
-                source = SourceLine(given["file"], given["line"], given["code"])
+                source = given
                 evidence["used_at"] = str(op.source)
     elif batch is not None and not rows:  # all of it: what the loader is given is bad as a whole
-        made = batch.get("source") or next(
-            (loader["made"] for loader in case.facts.get("loaders", []) if loader["dataset"] == batch.get("dataset")),
-            None,
+        made = line_of(batch.get("source")) or next(
+            (loader.made for loader in case.facts.loaders if loader.dataset == batch.get("dataset")), None
         )
         if made:
-            source = SourceLine(made["file"], made["line"], made["code"])
+            source = made
             site = "dataset:value"
             evidence |= {"dataset": batch.get("dataset", ""), "used_at": str(op.source)}
     if batch is None:
-        made = next((e["line"] for e in case.events if _is_maker(e, trace, fact)), None)
+        made = next((line_of(e["line"]) for e in case.events if _is_maker(e, trace, fact)), None)
         if made:
-            source = SourceLine(made["file"], made["line"], made["code"])
+            source = made
             evidence["used_at"] = str(op.source)
     return case.finding(
         f"{what} in the data{place}, before any layer ran",
@@ -408,7 +407,7 @@ def _thrown(case: Case, growth: Divergence, leap: Leap) -> Finding:
 def _divergence(case: Case, growth: Divergence) -> Finding:
     optimizer = growth.optimizer
     rate = (
-        f" ({optimizer['type']}, lr {growth.rate:g})"
+        f" ({optimizer.type}, lr {growth.rate:g})"
         if optimizer and growth.rate is not None
         else f" (lr {growth.rate:g})"
         if growth.rate is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import backward_line, parameters, place
+from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
 
 _LOW = ("bfloat16", "float16")
@@ -21,30 +21,29 @@ def underflow(case: Case) -> list[Finding]:
     total = unchanged = 0.0
     worst: tuple[float, str] = (0.0, "")
     low = looks = 0
-    for name, fact in parameters(case).items():
-        steps = fact.get("steps")
-        if not steps or not steps["elements"]:
+    for name, fact in case.facts.parameters.items():
+        steps = fact.steps
+        if not steps or not steps.elements:
             continue
-        share = steps["unchanged"] / steps["elements"]
-        total += steps["elements"]
-        unchanged += steps["unchanged"]
-        looks = max(looks, steps["looks"])
-        low += fact["dtype"] in _LOW
-        if len(fact["shape"]) >= 2 and share > worst[0]:
+        share = steps.unchanged / steps.elements
+        total += steps.elements
+        unchanged += steps.unchanged
+        looks = max(looks, steps.looks)
+        low += fact.dtype in _LOW
+        if len(fact.shape) >= 2 and share > worst[0]:
             worst = (share, name)
     if looks < 3 or not total or unchanged / total < (0.6 if low else 0.9) or not worst[1]:
         return []
-    fact = parameters(case)[worst[1]]
-    coarse = fact["dtype"] in _LOW
-    optimizer = case.facts["optimizers"][fact["optimizers"][0]] if fact["optimizers"] else None
-    module = case.facts.get("modules", {}).get(fact["owner"], {})
+    fact = case.facts.parameters[worst[1]]
+    coarse = fact.dtype in _LOW
+    optimizer = case.facts.optimizers[fact.optimizers[0]] if fact.optimizers else None
+    module = case.module(fact.owner)
     share = unchanged / total
-    source = (place(module.get("cast")) if coarse else None) or (place(optimizer["made"]) if optimizer else None)
+    source = (module.cast if coarse else None) or (optimizer.made if optimizer else None)
     return [
         case.finding(
             (
-                f"{share:.0%} of the weights do not change in a step: updates are below the resolution of "
-                f"{fact['dtype']}"
+                f"{share:.0%} of the weights do not change in a step: updates are below the resolution of {fact.dtype}"
                 if coarse
                 else f"{share:.0%} of the weights do not change in a step: the update is too small for them"
             ),
@@ -58,8 +57,8 @@ def underflow(case: Case) -> list[Finding]:
             source=source,
             evidence={
                 "unchanged_share": round(share, 4),
-                "dtype": fact["dtype"],
-                "lr": optimizer["groups"][0].get("lr") if optimizer else None,
+                "dtype": fact.dtype,
+                "lr": optimizer.groups[0].get("lr") if optimizer else None,
                 "steps_looked_at": looks,
             },
             confidence=0.93,
@@ -72,22 +71,22 @@ def clip_scaled(case: Case) -> list[Finding]:
     """Gradients are clipped while they still carry the loss scale: `unscale_` was not called, so the limit means
     something tens of thousands of times smaller, and every step is clipped.
     """
-    clip = case.facts.get("clipping", {})
-    looked = clip.get("looked_at", 0)
-    if looked < 2 or clip["scaled"] < 0.8 * looked:
+    clip = case.facts.clipping
+    looked = clip.looked_at
+    if looked < 2 or clip.scaled < 0.8 * looked:
         return []
-    scale, limit = clip["scale"], clip["limit"]
+    scale, limit = clip.scale, clip.limit
     return [
         case.finding(
-            f"{clip['kind']} clips gradients that are still scaled by {scale:g}: unscale_ is missing",
+            f"{clip.kind} clips gradients that are still scaled by {scale:g}: unscale_ is missing",
             "Call scaler.unscale_(optimizer) after backward() and before clipping.",
-            op=clip["kind"],
-            source=place(clip["line"]),
+            op=clip.kind,
+            source=clip.line,
             evidence={
                 "scale": scale,
                 "limit": limit,
-                "effective_limit": limit / scale if scale and scale > 0 else None,
-                "norm_before": clip["median_norm"],
+                "effective_limit": limit / scale if limit is not None and scale and scale > 0 else None,
+                "norm_before": clip.median_norm,
                 "calls": looked,
             },
             confidence=0.97,
@@ -98,15 +97,15 @@ def clip_scaled(case: Case) -> list[Finding]:
 @rule("step-on-scaled-gradients", severity="error", phase="optimizer")
 def step_scaled(case: Case) -> list[Finding]:
     """The loss was scaled, and the optimizer is stepped directly, without the scaler and without `unscale_`."""
-    clip = case.facts.get("clipping", {})
-    if clip.get("steps_on_scaled_gradients", 0) < 2:
+    clip = case.facts.clipping
+    if clip.steps_on_scaled_gradients < 2:
         return []
     return [
         case.finding(
-            f"The optimizer steps on gradients that are still scaled by {clip['scale']:g}",
+            f"The optimizer steps on gradients that are still scaled by {clip.scale:g}",
             "Call scaler.step(optimizer) and scaler.update() instead of optimizer.step().",
-            source=place(clip["step_line"]),
-            evidence={"scale": clip["scale"], "steps": clip["steps_on_scaled_gradients"]},
+            source=clip.step_line,
+            evidence={"scale": clip.scale, "steps": clip.steps_on_scaled_gradients},
             confidence=0.95,
         )
     ]
@@ -117,17 +116,17 @@ def clip_idle(case: Case) -> list[Finding]:
     """Gradients are clipped when no backward pass has run since the last optimizer step: before backward() or
     after step(), where clipping has no effect on the update.
     """
-    clip = case.facts.get("clipping", {})
-    looked = clip.get("looked_at", 0)
-    if looked < 4 or clip["without_backward"] < 0.9 * looked:
+    clip = case.facts.clipping
+    looked = clip.looked_at
+    if looked < 4 or clip.without_backward < 0.9 * looked:
         return []
     return [
         case.finding(
-            f"{clip['kind']} is called where it has no effect: not between backward() and step()",
+            f"{clip.kind} is called where it has no effect: not between backward() and step()",
             "Clip after backward() and before optimizer.step().",
-            op=clip["kind"],
-            source=place(clip["line"]),
-            evidence={"calls": looked, "without_backward_before": clip["without_backward"]},
+            op=clip.kind,
+            source=clip.line,
+            evidence={"calls": looked, "without_backward_before": clip.without_backward},
             confidence=0.9,
         )
     ]
@@ -139,7 +138,7 @@ def skips(case: Case) -> list[Finding]:
     skipped = len(case.series("skipped"))
     if case.steps < 10 or skipped < 0.8 * case.steps:
         return []
-    optimizer = next(iter(case.facts.get("optimizers", [])), None)
+    optimizer = next(iter(case.facts.optimizers), None)
     return [
         case.finding(
             f"The gradient scaler skips {skipped} of {case.steps} steps: gradients are never finite",
@@ -148,7 +147,7 @@ def skips(case: Case) -> list[Finding]:
                 "scale that overflows."
             ),
             step=None,
-            source=place(optimizer["made"]) if optimizer else None,
+            source=optimizer.made if optimizer else None,
             evidence={"skipped": skipped, "steps": case.steps},
             confidence=0.85,
         )
@@ -160,25 +159,18 @@ def clip_tiny(case: Case) -> list[Finding]:
     """Clipping cuts gradients to less than a thousandth of their norm at nearly every step, and the optimizer
     (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale.
     """
-    clip = case.facts.get("clipping", {})
-    optimizer = next((o for o in case.facts.get("optimizers", []) if o["steps"]), None)
-    limit, norm = clip.get("limit"), clip.get("median_norm")
-    if (
-        not limit
-        or not norm
-        or optimizer is None
-        or optimizer["type"] != "SGD"
-        or clip["scaled"]
-        or norm < 1000 * limit
-    ):
+    clip = case.facts.clipping
+    optimizer = next((o for o in case.facts.optimizers if o.steps), None)
+    limit, norm = clip.limit, clip.median_norm
+    if not limit or not norm or optimizer is None or optimizer.type != "SGD" or clip.scaled or norm < 1000 * limit:
         return []
     return [
         case.finding(
-            f"{clip['kind']} cuts gradients of norm {norm:.3g} down to {limit:g}",
+            f"{clip.kind} cuts gradients of norm {norm:.3g} down to {limit:g}",
             "Clip near the usual norm of the gradients, so that only outliers are cut.",
-            op=clip["kind"],
-            source=place(clip["line"]),
-            evidence={"limit": limit, "median_norm": norm, "calls": clip["calls"]},
+            op=clip.kind,
+            source=clip.line,
+            evidence={"limit": limit, "median_norm": norm, "calls": clip.calls},
             confidence=0.75,
         )
     ]
@@ -192,11 +184,11 @@ def unscaled(case: Case) -> list[Finding]:
     trace = case.first
     if trace is None or not any(op.autocast == "float16" for op in trace.ops):
         return []
-    if any(scaler["enabled"] for scaler in case.facts.get("clipping", {}).get("scalers", [])):
+    if any(scaler.enabled for scaler in case.facts.clipping.scalers):
         return []
     lost = []
-    for name, fact in parameters(case).items():
-        if len(fact["shape"]) < 2 or not fact["optimizers"]:
+    for name, fact in case.facts.parameters.items():
+        if len(fact.shape) < 2 or not fact.optimizers:
             continue
         rows = case.digests(f"{name}:grad", ("count", "zero"))
         shares = sorted(row["zero"] / row["count"] for row in rows if row["count"])

@@ -8,7 +8,6 @@ from math import prod
 from tensonde.diagnose.analysis.flow import PASSING, producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
@@ -130,7 +129,7 @@ def _divergence(trace: Trace, fact: TensorFact, batch: int) -> bool:
 
 
 def _finding(case: Case, mean: Term, other: Term, values: tuple[int, ...], summed: TensorFact) -> Finding:
-    made = case.facts.get("modules", {}).get(mean.op.module, {})
+    made = case.module(mean.op.module)
     sizes = [term.op.outputs[0].stats.get("absmax", 0.0) * abs(term.factor) for term in (mean, other)]
     return case.finding(
         (
@@ -140,7 +139,7 @@ def _finding(case: Case, mean: Term, other: Term, values: tuple[int, ...], summe
         "Reduce both alike: sum both (reduction='sum'), or sum over the features of a sample and average over the batch in both.",
         site=f"{mean.op.site}:out",
         op=mean.op.op,
-        source=(place(made.get("made")) if made.get("library") else None) or mean.op.source,
+        source=(made.made if made.library else None) or mean.op.source,
         evidence={
             "averaged_values": prod(values),
             "summed_values": prod(summed.shape),

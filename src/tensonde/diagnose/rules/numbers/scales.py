@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from statistics import fmean, median
-from typing import Any
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
+from tensonde.model.facts import Spread
 from tensonde.model.finding import Finding
 
 SHIFT = 3.0
@@ -30,14 +29,14 @@ def another_scale(case: Case) -> list[Finding]:
     shapes are not meant.
     """
     found = []
-    for root, rows in (case.facts.get("scales") or {}).items():
-        evaluated = [row for row in rows["evaluated"] if row["samples"] >= SAMPLES]
-        trained = [row for row in rows["trained"] if row["samples"] > 1 and evaluated and _alike(row, evaluated[0])]
+    for root, rows in case.facts.scales.items():
+        evaluated = [row for row in rows.evaluated if row.samples >= SAMPLES]
+        trained = [row for row in rows.trained if row.samples > 1 and evaluated and _alike(row, evaluated[0])]
         evaluated = [row for row in evaluated if trained and _alike(row, trained[0])]
-        if len(trained) < LOOKS or not evaluated or sum(row["samples"] for row in trained) < 2 * SAMPLES:
+        if len(trained) < LOOKS or not evaluated or sum(row.samples for row in trained) < 2 * SAMPLES:
             continue
         away = [row for row in evaluated if _away(trained, row)]
-        again = len({row["step"] for row in away}) >= 2 and 4 * len(away) >= len(evaluated)
+        again = len({row.step for row in away}) >= 2 and 4 * len(away) >= len(evaluated)
         if not again and not (len(away) >= LOOKS and 10 * len(away) >= 9 * len(evaluated)):
             continue
         row = away[0]
@@ -45,19 +44,19 @@ def another_scale(case: Case) -> list[Finding]:
         found.append(
             case.finding(
                 (
-                    f"{root} is evaluated on inputs of another scale than it is trained on: mean {_size(row['mean'])} and "
-                    f"spread {median(row['std']):.3g} instead of {_size(means)} and {median(spread):.3g}"
+                    f"{root} is evaluated on inputs of another scale than it is trained on: mean {_size(row.mean)} and "
+                    f"spread {median(row.std):.3g} instead of {_size(means)} and {median(spread):.3g}"
                 ),
                 (
                     "Prepare both in the same way: normalise the evaluation's inputs with mean and deviation of the "
                     "training's."
                 ),
-                step=row["step"],
+                step=row.step,
                 site=f"{root}:in",
-                source=place(row["line"]),
+                source=row.line,
                 evidence={
-                    "evaluated.mean": _short(row["mean"]),
-                    "evaluated.std": _short(row["std"]),
+                    "evaluated.mean": _short(row.mean),
+                    "evaluated.std": _short(row.std),
                     "trained.mean": _short(means),
                     "trained.std": _short(spread),
                     "calls_in_eval_mode": len(evaluated),
@@ -69,24 +68,24 @@ def another_scale(case: Case) -> list[Finding]:
     return found[:1]
 
 
-def _alike(row: dict[str, Any], other: dict[str, Any]) -> bool:
+def _alike(row: Spread, other: Spread) -> bool:
     """Of one layout: as many features, as many dimensions."""
-    return len(row["mean"]) == len(other["mean"]) and len(row["shape"]) == len(other["shape"])
+    return len(row.mean) == len(other.mean) and len(row.shape) == len(other.shape)
 
 
-def _usual(trained: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
+def _usual(trained: list[Spread]) -> tuple[list[float], list[float]]:
     """By feature: the mean of the training's batches, and their largest spread, that between batches included."""
-    means = [fmean(values) for values in zip(*(row["mean"] for row in trained), strict=True)]
-    inside = [max(values) for values in zip(*(row["std"] for row in trained), strict=True)]
-    between = [max(values) - min(values) for values in zip(*(row["mean"] for row in trained), strict=True)]
+    means = [fmean(values) for values in zip(*(row.mean for row in trained), strict=True)]
+    inside = [max(values) for values in zip(*(row.std for row in trained), strict=True)]
+    between = [max(values) - min(values) for values in zip(*(row.mean for row in trained), strict=True)]
     return means, [max(pair) for pair in zip(inside, between, strict=True)]
 
 
-def _away(trained: list[dict[str, Any]], row: dict[str, Any]) -> bool:
+def _away(trained: list[Spread], row: Spread) -> bool:
     means, spread = _usual(trained)
     told = [
         (abs(mean - usual) / width, max(std / width, width / std))
-        for mean, std, usual, width in zip(row["mean"], row["std"], means, spread, strict=True)
+        for mean, std, usual, width in zip(row.mean, row.std, means, spread, strict=True)
         if std > 0 and width > 0
     ]
     if not told or 2 * len(told) < len(means):
@@ -96,7 +95,7 @@ def _away(trained: list[dict[str, Any]], row: dict[str, Any]) -> bool:
     if 4 * len(shifted) < len(told) or 2 * len(apart) <= len(told):
         return False
     far = [pair for pair in told if max(pair) > FAR]
-    return _standardised(means, spread) or _standardised(row["mean"], row["std"]) or 2 * len(far) > len(told)
+    return _standardised(means, spread) or _standardised(row.mean, row.std) or 2 * len(far) > len(told)
 
 
 def _standardised(means: list[float], spread: list[float]) -> bool:

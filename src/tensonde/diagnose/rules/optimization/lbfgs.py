@@ -7,7 +7,6 @@ from math import isfinite
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 
 LEAP = 1e3
@@ -21,8 +20,8 @@ def runs_away(case: Case) -> list[Finding]:
     grows a thousandfold or overflows inside it and does not come back before its end: nothing but the optimizer's own
     moves has changed meanwhile.
     """
-    stepping = [o for o in case.facts.get("optimizers", []) if o["steps"]]
-    if len(stepping) != 1 or stepping[0]["type"] != "LBFGS" or stepping[0]["groups"][0].get("line_search_fn"):
+    stepping = case.stepping
+    if len(stepping) != 1 or stepping[0].type != "LBFGS" or stepping[0].groups[0].get("line_search_fn"):
         return []
     for step, group in groupby(case.series("loss"), key=lambda pair: pair[0]):
         losses = [abs(value) for _, value in group]
@@ -31,7 +30,7 @@ def runs_away(case: Case) -> list[Finding]:
         limit = LEAP * max(losses[0], 1e-6)
         if isfinite(losses[-1]) and losses[-1] < limit:
             continue
-        rate = stepping[0]["groups"][0].get("lr")
+        rate = stepping[0].groups[0].get("lr")
         return [
             case.finding(
                 (
@@ -40,7 +39,7 @@ def runs_away(case: Case) -> list[Finding]:
                 ),
                 'Give it line_search_fn="strong_wolfe", or a much smaller lr.',
                 step=step,
-                source=place(stepping[0]["made"]),
+                source=stepping[0].made,
                 evidence={"losses": [f"{value:.4g}" for value in losses[:8]], "lr": rate, "line_search_fn": None},
                 confidence=0.9,
             )

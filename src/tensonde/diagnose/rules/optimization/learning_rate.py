@@ -7,7 +7,7 @@ from statistics import median
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import ended_by_itself, parameters, place
+from tensonde.diagnose.told import ended_by_itself
 from tensonde.model.finding import Finding
 
 _NORMALISING = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Lion", "RMSprop", "Adagrad")
@@ -20,7 +20,7 @@ def too_small(case: Case) -> list[Finding]:
     moved by a hundredth either. Bounded from above: a step of Adam moves a weight by at most about lr, one of SGD
     by lr times its gradient.
     """
-    stepping = [o for o in case.facts.get("optimizers", []) if o["steps"]]
+    stepping = case.stepping
     losses = [value for _, value in case.series("loss") if isfinite(value)]
     rates = [value for _, value in case.series("lr/0")]
     if len(stepping) != 1 or len(losses) < 50 or not rates or max(rates) <= 0 or not ended_by_itself(case):
@@ -31,17 +31,17 @@ def too_small(case: Case) -> list[Finding]:
         return []
     optimizer = stepping[0]
     moves = []
-    for name, fact in parameters(case).items():
-        if len(fact["shape"]) < 2 or not fact["optimizers"] or not fact["requires_grad"]:
+    for name, fact in case.facts.parameters.items():
+        if len(fact.shape) < 2 or not fact.optimizers or not fact.requires_grad:
             continue
         values = case.digests(f"{name}:value", ("norm", "absmean"))
         gradients = [row["norm"] for row in case.digests(f"{name}:grad", ("norm",))]
         if not values or not gradients or values[0]["norm"] <= 0 or not any(gradients):
             continue
-        if optimizer["type"] in _NORMALISING:
+        if optimizer.type in _NORMALISING:
             moves.append(sum(rates) / values[0]["absmean"])
         else:
-            momentum = float(optimizer["groups"][0].get("momentum") or 0)
+            momentum = float(optimizer.groups[0].get("momentum") or 0)
             moves.append(sum(rates) * max(gradients) / values[0]["norm"] / max(1 - momentum, 1e-3))
     if not moves or max(moves) > 1e-3:
         return []
@@ -53,7 +53,7 @@ def too_small(case: Case) -> list[Finding]:
             ),
             "Raise it a hundredfold or more, and look at the scale of the loss.",
             site="lr",
-            source=place(optimizer["made"]),
+            source=optimizer.made,
             evidence={
                 "lr": max(rates),
                 "largest_possible_move": max(moves),
@@ -71,7 +71,7 @@ def too_large(case: Case) -> list[Finding]:
     steps: the first updates are larger than the weights. Where it ends in NaN or Inf, `divergence` tells. A loss that may be
     negative (a similarity, a likelihood) has no size that a leap could be measured by: it must not be below 0.
     """
-    stepping = [o for o in case.facts.get("optimizers", []) if o["steps"]]
+    stepping = case.stepping
     series = case.series("loss")
     losses = [value for _, value in series]
     if len(stepping) != 1 or len(losses) < 20 or not all(map(isfinite, losses)) or losses[0] <= 0 or min(losses) < 0:
@@ -80,12 +80,12 @@ def too_large(case: Case) -> list[Finding]:
     if max(losses[1:10]) < 5 * losses[0] or end < 0.95 * losses[0]:
         return []
     grown = {}
-    for name, fact in parameters(case).items():
-        if len(fact["shape"]) >= 2 and fact["optimizers"]:
+    for name, fact in case.facts.parameters.items():
+        if len(fact.shape) >= 2 and fact.optimizers:
             norms = [row["norm"] for row in case.digests(f"{name}:value", ("norm",))]
             if len(norms) >= 10 and norms[0] > 0:
                 grown[name] = max(norms[:20]) / norms[0]
-    usual = stepping[0]["groups"][0].get("lr", 0)
+    usual = stepping[0].groups[0].get("lr", 0)
     if not grown or (max(grown.values()) < 2 and usual < 0.05):
         return []
     name = max(grown, key=lambda key: grown[key])
@@ -99,7 +99,7 @@ def too_large(case: Case) -> list[Finding]:
             "Lower it tenfold or more, or warm it up; clipping the gradient's norm helps against single leaps.",
             step=1,
             site=f"{name}:value",
-            source=place(stepping[0]["made"]),
+            source=stepping[0].made,
             evidence={
                 "first_loss": losses[0],
                 "peak": max(losses[1:10]),

@@ -8,7 +8,6 @@ from tensonde.diagnose.analysis.divergence import diverged
 from tensonde.diagnose.analysis.flow import PASSING, ancestors, consumers, made_by, parameters_behind, producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
@@ -31,14 +30,14 @@ def maximised(case: Case) -> list[Finding]:
 
     Several optimizers (an adversary) and sums of several terms are not meant.
     """
-    stepping = [o for o in case.facts.get("optimizers", []) if o["steps"]]
+    stepping = case.stepping
     trace = case.first
     if len(stepping) != 1 or trace is None or trace.loss is None:
         return []
     last = trace.ops[trace.loss]
     negative = last.op == "neg"
     op = made_by(trace, last.inputs[0]) if negative and last.inputs else last
-    climbs = any(group.get("maximize") is True for group in stepping[0]["groups"])
+    climbs = any(group.get("maximize") is True for group in stepping[0].groups)
     if op is None or op.op not in _BOUNDED or negative == climbs:
         return []
     losses = [abs(value) for _, value in case.series("loss") if isfinite(value)]
@@ -56,7 +55,7 @@ def maximised(case: Case) -> list[Finding]:
             + ("take the minus sign off the loss." if negative else "leave maximize=True to rewards."),
 site="loss:value",
 op=op.op,
-source=last.source if negative else place(stepping[0]["made"]),
+source=last.source if negative else stepping[0].made,
 evidence={"first": first, "last": end, "maximize": climbs, "negative": negative},
 confidence=0.93,
 )
@@ -83,7 +82,7 @@ def summed(case: Case) -> list[Finding]:
     growth = diverged(case, ended) if count >= SUMMED else None
     if growth is None:
         return []
-    module = case.facts.get("modules", {}).get(op.module, {})
+    module = case.module(op.module)
     return [
         case.finding(
             f"The loss is a sum over {count} values: its gradients are {count} times those of a mean",
@@ -91,7 +90,7 @@ def summed(case: Case) -> list[Finding]:
             step=growth.step,
             site=f"{op.site}:out",
             op=op.op,
-            source=place(module.get("made")) if module.get("library") else op.source,
+            source=module.made if module.library else op.source,
             evidence={"values": count, "lr": growth.rate},
             confidence=0.8,
         )
@@ -107,7 +106,7 @@ def unreachable_sample(case: Case) -> list[Finding]:
     Actions of a policy are not meant: they go into a log-probability, which compares them with the mean.
     """
     trace = case.first
-    reached = set(case.facts.get("reached") or ())
+    reached = set(case.facts.reached)
     if trace is None or trace.loss is None:
         return []
     before_loss = ancestors(trace, trace.ops[trace.loss])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import parameters, place, stepping
+from tensonde.model.facts import RenewedFact
 from tensonde.model.finding import Finding
 
 
@@ -17,21 +15,20 @@ def weights_reset(case: Case) -> list[Finding]:
     seed makes a new optimizer as well; resetting one layer now and then is a method.
     """
     found = []
-    for reset in case.facts.get("refilled", []):
-        optimizer = case.facts["optimizers"][reset["optimizer"]]
-        if reset["times"] < 2 or reset["matrices"] < reset["of"] or optimizer["steps"] <= reset["last_after_steps"]:
+    for reset in case.facts.refilled:
+        optimizer = case.facts.optimizers[reset.optimizer]
+        if reset.times < 2 or reset.matrices < reset.of or optimizer.steps <= reset.last_after_steps:
             continue
         found.append(
             case.finding(
-                f"All weights of {optimizer['type']} are initialised again {reset['times']} times while it trains them",
+                f"All weights of {optimizer.type} are initialised again {reset.times} times while it trains them",
                 "Initialise once, before the training loop.",
                 step=None,
-                site=None,
-                source=place(reset["line"]),
+                source=reset.line,
                 evidence={
-                    "times": reset["times"],
-                    "weight_matrices": reset["matrices"],
-                    "optimizer_steps": optimizer["steps"],
+                    "times": reset.times,
+                    "weight_matrices": reset.matrices,
+                    "optimizer_steps": optimizer.steps,
                 },
                 confidence=0.93,
             )
@@ -47,25 +44,25 @@ def never_steps(case: Case) -> list[Finding]:
     facts = case.facts
     if case.series("skipped") or _renewed(case):  # others, gone by now, step on its parameters
         return []
-    if (facts.get("by_hand") or {"updates": 0})["updates"]:
+    if facts.by_hand.updates:
         return []
-    backwards = facts.get("sequence", {}).get("backwards", 0)
+    backwards = facts.sequence.backwards
     found = []
-    busy = {k for k, optimizer in enumerate(facts.get("optimizers", [])) if optimizer["steps"]}
+    busy = {k for k, optimizer in enumerate(facts.optimizers) if optimizer.steps}
     alone = {
-        k for fact in parameters(case).values() if not busy.intersection(fact["optimizers"]) for k in fact["optimizers"]
+        k for fact in case.facts.parameters.values() if not busy.intersection(fact.optimizers) for k in fact.optimizers
     }
-    for k, optimizer in enumerate(facts.get("optimizers", [])):
-        if backwards >= 10 and optimizer["steps"] == 0 and optimizer["had_gradients"] and k in alone:
+    for k, optimizer in enumerate(facts.optimizers):
+        if backwards >= 10 and optimizer.steps == 0 and optimizer.had_gradients and k in alone:
             found.append(
                 case.finding(
                     (
-                        f"{optimizer['type']} is never stepped: {backwards} backward passes changed nothing in its "
-                        f"{optimizer['parameters']} parameters"
+                        f"{optimizer.type} is never stepped: {backwards} backward passes changed nothing in its "
+                        f"{optimizer.parameters} parameters"
                     ),
                     "Call optimizer.step() after backward().",
                     step=None,
-                    source=place(optimizer["made"]),
+                    source=optimizer.made,
                     evidence={"backwards": backwards, "steps": 0},
                     confidence=0.9,
                 )
@@ -81,31 +78,29 @@ def nothing_updates(case: Case) -> list[Finding]:
     Silent where gradients may be all that is wanted: of inputs (the loss has other leaves that want a gradient), of a model
     in eval mode, or of one whose weights were loaded.
     """
-    by_hand, facts = case.facts.get("by_hand") or {"looked_at": 0}, case.facts
-    looked = by_hand["looked_at"]
-    if looked < 10 or by_hand["unchanged"] < looked or by_hand["updates"] or facts.get("optimizers"):
+    by_hand, facts = case.facts.by_hand, case.facts
+    looked = by_hand.looked_at
+    if looked < 10 or by_hand.unchanged < looked or by_hand.updates or facts.optimizers:
         return []
-    held = [fact for fact in parameters(case).values() if fact["requires_grad"]]
-    if facts.get("sequence", {}).get("foreign_leaves") or any(fact["loaded"] for fact in held):
+    held = [fact for fact in case.facts.parameters.values() if fact.requires_grad]
+    if facts.sequence.foreign_leaves or any(fact.loaded for fact in held):
         return []
-    if not held or not all(fact["owner_training"] for fact in held):
+    if not held or not all(fact.owner_training for fact in held):
         return []
     return [
         case.finding(
             f"No parameter ever changes: {looked} steps computed gradients for {len(held)} parameters and used none",
             "Update the parameters after backward(), with an optimizer or p -= lr * p.grad; check that lr is not 0.",
-            source=place(by_hand["backward_line"]),
+            source=by_hand.backward_line,
             evidence={"steps": looked, "parameters": len(held), "optimizers": 0},
             confidence=0.8,
         )
     ]
 
 
-def _renewed(case: Case) -> list[dict[str, Any]]:
+def _renewed(case: Case) -> list[RenewedFact]:
     """Lines that made an optimizer for (nearly) every step."""
-    return [
-        made for made in case.facts.get("renewed", []) if made["count"] >= 10 and made["steps"] < 1.2 * made["count"]
-    ]
+    return [made for made in case.facts.renewed if made.count >= 10 and made.steps < 1.2 * made.count]
 
 
 @rule("optimizer-made-every-step", severity="error", phase="optimizer")
@@ -117,14 +112,14 @@ def made_every_step(case: Case) -> list[Finding]:
     """
     return [
         case.finding(
-            f"A new {made['type']} is made for every step: {made['count']} of them, none remembers anything",
+            f"A new {made.type} is made for every step: {made.count} of them, none remembers anything",
             "Make the optimizer once, before the loop.",
-            source=place(made["line"]),
-            evidence={"made": made["count"], "steps": made["steps"]},
+            source=made.line,
+            evidence={"made": made.count, "steps": made.steps},
             confidence=0.93,
         )
         for made in _renewed(case)
-        if made["remembers"]
+        if made.remembers
     ][:1]
 
 
@@ -136,32 +131,28 @@ def learning_rate_zero(case: Case) -> list[Finding]:
     """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt. Where a scheduler
     turns a rate above 0 into that, it is the scheduler that is named."""
     found = []
-    for k, optimizer in enumerate(stepping(case)[:1]):
-        place_in_list = case.facts["optimizers"].index(optimizer)
+    for k, optimizer in enumerate(case.stepping[:1]):
+        place_in_list = case.facts.optimizers.index(optimizer)
         scheduler = next(
-            (
-                s
-                for s in case.facts.get("schedulers", [])
-                if s["optimizer"] == place_in_list and any(rate > 0 for rate in s["base_lrs"])
-            ),
+            (s for s in case.facts.schedulers if s.optimizer == place_in_list and any(rate > 0 for rate in s.base_lrs)),
             None,
         )
         # a schedule may begin at 0
-        least = FIRST_STEPS if case.facts.get("schedulers") or case.facts.get("rates_set") else 2
-        for g, group in enumerate(optimizer["groups"][:8]):
+        least = FIRST_STEPS if case.facts.schedulers or case.facts.rates_set else 2
+        for g, group in enumerate(optimizer.groups[:8]):
             series = [value for _, value in case.series(f"lr/{g}")]
             if len(series) >= least and all(value == 0 for value in series) and group["parameters"]:
                 found.append(
                     case.finding(
-                        f"The learning rate of {optimizer['type']} is 0 in all {len(series)} steps",
+                        f"The learning rate of {optimizer.type} is 0 in all {len(series)} steps",
                         "Give the optimizer a learning rate above 0, or look at the scheduler that sets it.",
                         step=None,
-                        source=place(scheduler["made"]) if scheduler else place(optimizer["made"]),
+                        source=scheduler.made if scheduler else optimizer.made,
                         evidence={
                             "group": g,
                             "steps": len(series),
                             "optimizer": k,
-                            "scheduler": scheduler["type"] if scheduler else None,
+                            "scheduler": scheduler.type if scheduler else None,
                         },
                         confidence=0.95,
                     )
@@ -177,10 +168,10 @@ def weight_decay(case: Case) -> list[Finding]:
     decoupled decay (AdamW) a step shrinks weights by lr * wd, and more than 0.2 % a step is out of all custom.
     """
     found = []
-    for optimizer in stepping(case):
-        for group in optimizer["groups"]:
+    for optimizer in case.stepping:
+        for group in optimizer.groups:
             decay, lr = float(group.get("weight_decay") or 0), float(group.get("initial_lr", group.get("lr") or 0))
-            decoupled = optimizer["type"] in ("AdamW", "Lion") or group.get("decoupled_weight_decay") is True
+            decoupled = optimizer.type in ("AdamW", "Lion") or group.get("decoupled_weight_decay") is True
             if decay <= 0:
                 continue
             shrunk = _shrinking(case, decay)
@@ -195,14 +186,14 @@ def weight_decay(case: Case) -> list[Finding]:
             swapped = isinstance(momentum, float) and 0 < momentum < 0.05 and decay >= 0.1
             found.append(
                 case.finding(
-                    (f"weight_decay={decay:g} of {optimizer['type']} outweighs the gradient: weights decay towards 0"),
+                    (f"weight_decay={decay:g} of {optimizer.type} outweighs the gradient: weights decay towards 0"),
                     (
                         f"momentum={momentum:g} and weight_decay={decay:g} look exchanged: swap them."
                         if swapped
                         else "Use a far smaller weight decay (1e-4 to 1e-2 is usual)."
                     ),
                     site=f"{name}:value",
-                    source=place(optimizer["made"]),
+                    source=optimizer.made,
                     evidence={
                         "weight_decay": decay,
                         "lr": lr,
@@ -223,8 +214,8 @@ def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
     do.
     """
     found, matrices = [], 0
-    for name, fact in parameters(case).items():
-        if len(fact["shape"]) < 2 or not fact["optimizers"]:
+    for name, fact in case.facts.parameters.items():
+        if len(fact.shape) < 2 or not fact.optimizers:
             continue
         values = case.digests(f"{name}:value", ("step", "norm"))
         gradients = {row["step"]: row["norm"] for row in case.digests(f"{name}:grad", ("step", "norm"))}
@@ -244,15 +235,15 @@ def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
 @rule("betas-exchanged", severity="warning", phase="optimizer")
 def betas(case: Case) -> list[Finding]:
     """Adam with a first beta of 0.99 and more, above the second: the two look exchanged."""
-    for optimizer in stepping(case):
-        for group in optimizer["groups"]:
+    for optimizer in case.stepping:
+        for group in optimizer.groups:
             given = group.get("betas")
             if isinstance(given, list) and len(given) == 2 and given[0] >= 0.99 and given[0] > given[1]:
                 return [
                     case.finding(
-                        f"betas=({given[0]:g}, {given[1]:g}) of {optimizer['type']} look exchanged",
+                        f"betas=({given[0]:g}, {given[1]:g}) of {optimizer.type} look exchanged",
                         "The first is of the mean (0.9), the second of the square (0.999).",
-                        source=place(optimizer["made"]),
+                        source=optimizer.made,
                         evidence={"betas": given},
                         confidence=0.85,
                     )

@@ -8,7 +8,6 @@ from math import prod
 from tensonde.diagnose.analysis.flow import PASSING, made_by, parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -64,8 +63,8 @@ def _normalised(op: OpRecord) -> int | None:
 
 
 def _made(case: Case, op: OpRecord) -> SourceLine | None:
-    fact = (case.facts.get("modules") or {}).get(op.module) or {}
-    return place(fact.get("made")) if fact.get("library") else None
+    fact = case.module(op.module)
+    return fact.made if fact.library else None
 
 
 def _in(op: OpRecord) -> str:
@@ -203,19 +202,14 @@ def constant_is_best(case: Case) -> list[Finding]:
     what is learnt. Stopping the gradient of one side, as SimSiam and BYOL do, is what prevents it; derivatives by inputs
     (a residual of an equation) are another matter."""
     trace = case.first
-    stepping = [optimizer for optimizer in case.facts.get("optimizers", []) if optimizer["steps"]]
-    if (
-        trace is None
-        or trace.loss is None
-        or len(stepping) != 1
-        or case.facts.get("sequence", {}).get("foreign_leaves")
-    ):
+    stepping = case.stepping
+    if trace is None or trace.loss is None or len(stepping) != 1 or case.facts.sequence.foreign_leaves:
         return []
     terms = _terms(trace, trace.ops[trace.loss])
     if not terms:
         return []
     sides = [(parameters_behind(trace, [term.inputs[0]]), parameters_behind(trace, [term.inputs[1]])) for term in terms]
-    trained = {name for name, fact in (case.facts.get("parameters") or {}).items() if fact.get("optimizers")}
+    trained = {name for name, fact in case.facts.parameters.items() if fact.optimizers}
     if not all(a & trained and b & trained for a, b in sides):
         return []
     first = terms[0]
@@ -273,9 +267,9 @@ def target_is_input(case: Case) -> list[Finding]:
     each position (and at those before it) directly: to repeat what it sees is all that it learns. A language model's
     targets are shifted by one. Attention or anything else beside residual connections does not hide the position. Where a state that was computed from the inputs stands between (an autoencoder), or
     positions are hidden, to give the input back is a task."""
-    copies = case.facts.get("batches", {}).get("copies") or {}
+    copies = case.facts.batches.copies
     trace = case.first
-    if trace is None or copies.get("looked_at", 0) < 8 or copies["same"] < copies["looked_at"]:
+    if trace is None or copies.looked_at < 8 or copies.same < copies.looked_at:
         return []
     for loss in trace.ops:
         if loss.op != "cross_entropy" or len(loss.inputs) < 2:
@@ -291,8 +285,8 @@ def target_is_input(case: Case) -> list[Finding]:
                 op=loss.op,
                 source=_target_line(case) or loss.source,
                 evidence={
-                    "batches": copies["looked_at"],
-                    "same": copies["same"],
+                    "batches": copies.looked_at,
+                    "same": copies.same,
                     "embedded_at": str(seen.source or ""),
                 },
                 confidence=0.9,
@@ -302,7 +296,7 @@ def target_is_input(case: Case) -> list[Finding]:
 
 
 def _target_line(case: Case) -> SourceLine | None:
-    return place((case.facts.get("batches") or {}).get("target_line"))
+    return case.facts.batches.target_line
 
 
 _BY_POSITION = frozenset(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place
+from tensonde.model.facts import ResumedFact, SchedulerFact
 from tensonde.model.finding import Finding
 
 JUMP = 2.0
@@ -22,35 +20,35 @@ def not_resumed(case: Case) -> list[Finding]:
     forward before the training goes on, and for schedules that go on from the rate that they find.
     """
     found = []
-    for fact in case.facts.get("resumed") or ():
-        jump = [rate for rate in fact["rates"][:2] if rate >= JUMP * fact["lr"]]
-        fresh = [s for s in case.facts.get("schedulers", []) if s["optimizer"] == fact["optimizer"] and _fresh(s)]
+    for fact in case.facts.resumed:
+        jump = [rate for rate in fact.rates[:2] if rate >= JUMP * fact.lr]
+        fresh = [s for s in case.facts.schedulers if s.optimizer == fact.optimizer and _fresh(s)]
         if jump and fresh:
             found.append(_finding(case, fact, fresh[0], jump[0]))
     return found[:1]
 
 
-def _fresh(scheduler: dict[str, Any]) -> bool:
+def _fresh(scheduler: SchedulerFact) -> bool:
     """Began at 0 and counts nothing but its own steps."""
-    return bool(scheduler["steps"] >= 1 and scheduler["numbers"].get("last_epoch") == scheduler["steps"])
+    return bool(scheduler.steps >= 1 and scheduler.numbers.get("last_epoch") == scheduler.steps)
 
 
-def _finding(case: Case, fact: dict[str, Any], scheduler: dict[str, Any], rate: float) -> Finding:
+def _finding(case: Case, fact: ResumedFact, scheduler: SchedulerFact, rate: float) -> Finding:
     return case.finding(
         (
-            f"{scheduler['type']} begins again when the training is resumed: the learning rate jumps from {fact['lr']:.3g} back to "
+            f"{scheduler.type} begins again when the training is resumed: the learning rate jumps from {fact.lr:.3g} back to "
             f"{rate:.3g}"
         ),
         "Save scheduler.state_dict() with the optimizer's, and load it into the new scheduler after the optimizer's.",
         step=None,
         site="lr_scheduler",
-        source=place(fact["line"]) or place(scheduler["made"]),
+        source=fact.line or scheduler.made,
         evidence={
-            "restored_lr": fact["lr"],
-            "initial_lr": fact["initial_lr"],
-            "rates_after": fact["rates"],
-            "scheduler_steps": scheduler["steps"],
-            "scheduler_made_at": (scheduler["made"] or {}).get("line"),
+            "restored_lr": fact.lr,
+            "initial_lr": fact.initial_lr,
+            "rates_after": fact.rates,
+            "scheduler_steps": scheduler.steps,
+            "scheduler_made_at": scheduler.made.line if scheduler.made else None,
         },
         confidence=0.9,
     )

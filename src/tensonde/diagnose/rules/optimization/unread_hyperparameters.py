@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import place, stepping
 from tensonde.model.finding import Finding
 
 
@@ -16,23 +15,23 @@ def no_effect(case: Case) -> list[Finding]:
 
     Silent when a group was added since, when the groups were changed as well, and when they have the new value."""
     found = []
-    for optimizer in stepping(case):
-        unread = optimizer.get("unread")
+    for optimizer in case.stepping:
+        unread = optimizer.unread
         if not unread:
             continue
-        name = unread["name"]
-        spelled = f"optimizer.defaults[{name!r}]" if unread["where"] == "defaults" else f"optimizer.{name}"
-        used = sorted(set(unread["used"]))
+        name = unread.name
+        spelled = f"optimizer.defaults[{name!r}]" if unread.where == "defaults" else f"optimizer.{name}"
+        used = sorted(set(unread.used))
         found.append(
             case.finding(
                 (
-                    f"{spelled} was set to {unread['value']:g} after {optimizer['type']} was made: its groups keep {name} "
+                    f"{spelled} was set to {unread.value:g} after {optimizer.type} was made: its groups keep {name} "
                     f"{', '.join(f'{value:g}' for value in used)}"
                 ),
                 f"Set it in the groups: for group in optimizer.param_groups: group[{name!r}] = ...",
                 step=None,
-                source=place(unread["line"]),
-                evidence={"set_to": unread["value"], "used": used, "where": unread["where"], "name": name},
+                source=unread.line,
+                evidence={"set_to": unread.value, "used": used, "where": unread.where, "name": name},
                 confidence=0.95,
             )
         )
