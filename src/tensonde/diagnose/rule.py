@@ -20,13 +20,16 @@ Check = Callable[[Case], Iterable[Finding]]
 class Rule:
     """`name` is what findings carry in `rule`; the docstring of `check` is its reasoning, and its entry in the rules page.
 
-    `severity` and `phase` are those of its findings, unless a finding is given its own.
+    `severity` and `phase` are those of its findings, unless a finding is given its own. `unless` names rules that say the same
+    better: where one of them finds something, this one is not run. `explains` names findings that follow from those of this rule.
     """
 
     name: str
     check: Check
     severity: Severity = "error"
     phase: str | None = None
+    unless: tuple[str, ...] = ()
+    explains: tuple[str, ...] = ()
 
     @property
     def reasoning(self) -> str:
@@ -41,13 +44,24 @@ class Rule:
 RULES: list[Rule] = []
 
 
-def rule(name: str, *, severity: Severity, phase: str | None = None) -> Callable[[Check], Check]:
+def named(name: str) -> Rule:
+    return next(known for known in RULES if known.name == name)
+
+
+def rule(
+    name: str,
+    *,
+    severity: Severity,
+    phase: str | None = None,
+    unless: tuple[str, ...] = (),
+    explains: tuple[str, ...] = (),
+) -> Callable[[Check], Check]:
     """Registers a rule: `@rule("parameter-not-in-optimizer", severity="error")` over a function of a case."""
 
     def register(check: Check) -> Check:
         if any(known.name == name for known in RULES):
             raise ValueError(f"there are two rules named {name}")
-        RULES.append(Rule(name, check, severity, phase))
+        RULES.append(Rule(name, check, severity, phase, unless, explains))
         return check
 
     return register

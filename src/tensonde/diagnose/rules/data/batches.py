@@ -197,7 +197,7 @@ def _apart(case: Case, what: str, line: SourceLine | None, evidence: dict[str, A
     )
 
 
-@rule("same-batch-every-step", severity="error", phase="data")
+@rule("same-batch-every-step", severity="error", phase="data", unless=("inputs-constant",))
 def same_batch(case: Case) -> list[Finding]:
     """The model is fed the very same values in every step, while the loader has more to give: its iterator is made
     anew for every step (`next(iter(loader))` in the loop) and gives its first batch each time, or the loop goes
@@ -205,8 +205,6 @@ def same_batch(case: Case) -> list[Finding]:
     is not meant; nor is a loader whose data set is one batch.
     """
     batches = case.facts.batches
-    if constant_inputs(case):
-        return []
     trained = [name for name, root in case.facts.roots.items() if sum(root.trained.values())]
     loader = _trained_loader(case)
     if loader is None or len(trained) != 1 or not loader.length or not loader.batch_size:

@@ -8,7 +8,6 @@ from math import isfinite
 from tensonde.diagnose.analysis.flow import made_by, parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.rules.numbers import precision
 from tensonde.diagnose.told import gradient_rows, some
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
@@ -74,7 +73,7 @@ def _kind(op: OpRecord) -> str:
     return ""
 
 
-@rule("gradient-all-zero", severity="error", phase="backward")
+@rule("gradient-all-zero", severity="error", phase="backward", unless=("float16-without-scaling",))
 def all_zero(case: Case) -> list[Finding]:
     """Gradients arrive at weights but are exactly zero in every step from the first on, while the loss is not:
     an op between them and the loss passes none on.
@@ -87,7 +86,7 @@ def all_zero(case: Case) -> list[Finding]:
     losses = [value for _, value in case.series("loss")]
     if case.steps < STEPS or not losses or not all(map(isfinite, losses)):
         return []
-    if max(map(abs, losses[-5:])) < 1e-7 or precision.unscaled(case):
+    if max(map(abs, losses[-5:])) < 1e-7:
         return []
     zero = zero_gradients(case)
     if not any(len(case.facts.parameters[name].shape) >= 2 for name in zero):

@@ -7,7 +7,6 @@ from math import isfinite
 from tensonde.diagnose.analysis.flow import parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.rules.gradients import blocked
 from tensonde.diagnose.told import gradient_rows, some
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
@@ -20,7 +19,7 @@ SHARE = 0.25
 """Of the training, at its end, for which it must have been so."""
 
 
-@rule("units-dead", severity="error", phase="forward")
+@rule("units-dead", severity="error", phase="forward", unless=("gradient-all-zero",))
 def dead(case: Case) -> list[Finding]:
     """A ReLU gives 0 for every unit and sample whenever it was looked at, while the loss is not 0: what lies
     before it cannot learn any more. Sparse is not dead: one unit that is on, once, is enough for silence.
@@ -32,7 +31,7 @@ def dead(case: Case) -> list[Finding]:
     losses = [value for _, value in case.series("loss")]
     if case.steps < 10 or not losses or not all(map(isfinite, losses)):
         return []  # a training that runs away kills units, too; `divergence` tells of that
-    if abs(losses[-1]) < 1e-6 or blocked.all_zero(case):
+    if abs(losses[-1]) < 1e-6:
         return []
     found = _seen_dead(case) or _without_gradient(case)
     if found is None:

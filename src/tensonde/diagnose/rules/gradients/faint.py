@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import hypot
 
+from tensonde.diagnose.analysis.depth import layers_and_squashing, stuck
 from tensonde.diagnose.analysis.flow import ancestors, made_by
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.rules.gradients.vanishing import layers_and_squashing, stuck
 from tensonde.diagnose.told import some
 from tensonde.model.facts import DivisionFact
 from tensonde.model.finding import Finding

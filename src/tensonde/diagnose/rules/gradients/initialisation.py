@@ -138,14 +138,14 @@ def _called_saturated(case: Case) -> list[Finding]:
     return []
 
 
-@rule("inputs-not-normalised", severity="warning", phase="forward")
+@rule("inputs-not-normalised", severity="warning", phase="forward", unless=("activation-saturated",))
 def not_normalised(case: Case) -> list[Finding]:
     """Inputs are far from the scale that layers are initialised for, and the first loss shows it: cross-entropy of
     an untrained model is about log(classes), and here it is several times that.
     """
     inputs = [row for row in case.facts.batches.inputs if row.step == 0 and row.absmax > 20]
     losses = case.series("loss")
-    if not inputs or not losses or case.first is None or saturated(case):
+    if not inputs or not losses or case.first is None:
         return []
     for op in case.first.ops:
         if (
@@ -178,7 +178,12 @@ def not_normalised(case: Case) -> list[Finding]:
     return []
 
 
-@rule("feature-scales-differ", severity="warning", phase="forward")
+@rule(
+    "feature-scales-differ",
+    severity="warning",
+    phase="forward",
+    unless=("activation-saturated", "inputs-not-normalised"),
+)
 def feature_scales(case: Case) -> list[Finding]:
     """One column of a table is thousands of times larger than the others, and goes into a linear layer as it is:
     the layer's output is that column, and the learning rate that it bears is too small for all the rest.
@@ -186,7 +191,7 @@ def feature_scales(case: Case) -> list[Finding]:
     A normalisation before the layer, or as the first layer, makes it harmless; then the rule is silent.
     """
     rows = [(row, row.features) for row in case.facts.batches.inputs if row.features]
-    if case.first is None or len(rows) < 2 or saturated(case) or not_normalised(case):
+    if case.first is None or len(rows) < 2:
         return []
     if not all(column.absmax > 1000 * max(column.usual, 0.1) for _, column in rows):
         return []

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import isfinite
-from statistics import fmean, median
+from statistics import median
 
-from tensonde.diagnose.analysis.flow import ancestors
+from tensonde.diagnose.analysis.depth import layers_and_squashing, stuck
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
-from tensonde.model.trace import OpRecord, Trace
 
-_SQUASHING = frozenset(("sigmoid", "sigmoid_", "tanh", "tanh_", "softsign", "hardsigmoid"))
-_LAYERS = frozenset(("linear", "addmm", "conv1d", "conv2d", "conv3d"))
 GONE = 1e-5
 """Of the largest gradient, relative to the weights: a layer that gets so little does not learn with the others."""
 STILL = 1e-3
@@ -71,32 +67,6 @@ def vanishes(case: Case) -> list[Finding]:
             confidence=0.9,
         )
     ]
-
-
-def stuck(losses: list[float]) -> bool:
-    """The loss is, at the end, about what it was at the beginning."""
-    quarter = len(losses) // 4
-    if len(losses) < 40 or not all(map(isfinite, losses)):
-        return False
-    first, last = fmean(losses[:quarter]), fmean(losses[-quarter:])
-    return first > 0 and last > 0.95 * first
-
-
-def layers_and_squashing(trace: Trace) -> tuple[list[tuple[OpRecord, str]], list[OpRecord]]:
-    """Layers with their weights, and squashing activations, on the way to the loss and in the order of their calls."""
-    assert trace.loss is not None
-    on_the_way = ancestors(trace, trace.ops[trace.loss])
-    layers, squashing = [], []
-    for op in trace.ops:
-        if op.index not in on_the_way or not op.outputs or not op.outputs[0].requires_grad:
-            continue
-        if op.op in _SQUASHING:
-            squashing.append(op)
-        elif op.op in _LAYERS:
-            layers += [
-                (op, fact.name) for fact in op.inputs if fact.name and len(fact.shape) >= 2 and fact.requires_grad
-            ]
-    return layers, squashing
 
 
 def _relative(case: Case, name: str) -> float | None:

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import common, some
-from tensonde.model.facts import LeftOut, ParameterFact
+from tensonde.model.facts import LeftOut, OptimizerFact, ParameterFact
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 
@@ -91,28 +91,33 @@ def stale_parameters(case: Case) -> list[Finding]:
     do run and get gradients, are in no optimizer: a module or model was replaced (or made anew) after the
     optimizer was built.
     """
+    return [
+        case.finding(
+            (
+                f"{optimizer.type} holds {len(optimizer.unknown)} parameters that no module uses any more; "
+                f"{some(matched)} are not trained"
+            ),
+            (
+                "Build the optimizer after the last change to the model's modules, or add the new "
+                "parameters with add_param_group."
+            ),
+            site=f"{matched[0]}:value",
+            source=optimizer.made,
+            evidence={"unused_in_optimizer": len(optimizer.unknown), "parameters": matched[:20]},
+            confidence=0.92,
+        )
+        for optimizer, matched in _replaced(case)
+    ]
+
+
+def _replaced(case: Case) -> list[tuple[OptimizerFact, list[str]]]:
+    """Optimizers that hold parameters of modules that were replaced, and the parameters of the same shapes that run instead."""
     missing = _left_out(case)
     found = []
     for optimizer in case.facts.optimizers:
-        unknown = [tuple(shape) for shape in optimizer.unknown]
-        matched = [name for name, fact in missing.items() if tuple(fact.shape) in unknown]
+        matched = [name for name, fact in missing.items() if fact.shape in optimizer.unknown]
         if matched and len(matched) >= len(missing) / 2:
-            found.append(
-                case.finding(
-                    (
-                        f"{optimizer.type} holds {len(unknown)} parameters that no module uses any more; "
-                        f"{some(matched)} are not trained"
-                    ),
-                    (
-                        "Build the optimizer after the last change to the model's modules, or add the new "
-                        "parameters with add_param_group."
-                    ),
-                    site=f"{matched[0]}:value",
-                    source=optimizer.made,
-                    evidence={"unused_in_optimizer": len(unknown), "parameters": matched[:20]},
-                    confidence=0.92,
-                )
-            )
+            found.append((optimizer, matched))
     return found
 
 
@@ -124,7 +129,7 @@ def left_out(case: Case) -> list[Finding]:
     frozen on purpose: requires_grad is False, or it runs in eval mode while the rest is in train mode.
     """
     missing = {n: f for n, f in _left_out(case).items() if f.registered or not f.owner_hidden}
-    old = {name for finding in stale_parameters(case) for name in finding.evidence["parameters"]}
+    old = {name for _, matched in _replaced(case) for name in matched[:20]}
     training = any(f.owner_training for f in case.facts.parameters.values() if f.optimizers)
     missing = {n: f for n, f in missing.items() if n not in old and not (training and f.owner_training is False)}
     active = case.stepping

@@ -40,7 +40,7 @@ LATER = 20
 """Good steps after a bad one that was left out, from which on it is taken for known."""
 
 
-@rule("nan-origin", severity="error")
+@rule("nan-origin", severity="error", explains=("exception", "nonfinite", "watchpoint"))
 def origins(case: Case) -> list[Finding]:
     """NaN or Inf reached the loss, a gradient or a weight: the op that made it, from the trace of that step.
 

@@ -13,7 +13,9 @@ LEAP = 1e3
 """Times that the loss must have grown within one step of the optimizer, on one batch."""
 
 
-@rule("lbfgs-without-line-search", severity="error", phase="optimizer")
+@rule(
+    "lbfgs-without-line-search", severity="error", phase="optimizer", explains=("exception", "nonfinite", "watchpoint")
+)
 def runs_away(case: Case) -> list[Finding]:
     """L-BFGS evaluates the loss several times a step, on the same batch. Without a line search (`line_search_fn` is None)
     it takes the full quasi-Newton step even where that leads uphill. Named when the loss, finite at the start of a step,
