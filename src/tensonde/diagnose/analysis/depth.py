@@ -6,10 +6,11 @@ from math import isfinite
 from statistics import fmean
 
 from tensonde.diagnose.analysis.flow import ancestors
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, Trace
 
-_SQUASHING = frozenset(("sigmoid", "sigmoid_", "tanh", "tanh_", "softsign", "hardsigmoid"))
-_LAYERS = frozenset(("linear", "addmm", "conv1d", "conv2d", "conv3d"))
+_SQUASHING = ops(Trait.SQUASHES)
+_LAYERS = ops(Trait.LAYER)
 
 
 def stuck(losses: list[float]) -> bool:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-PASSING = frozenset(
-    (
-        "view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "getitem", "expand", "view_as",
-        "contiguous", "clone",
-        "permute", "transpose", "T", "mT", "t", "movedim", "swapaxes",
-        "float", "to", "double", "half", "bfloat16", "type", "type_as",
-    )
-)  # fmt: skip
+PASSING = ops(Trait.PASSES)
 """Ops that pass values on as they are, in another shape or dtype."""
 
 
@@ -37,17 +31,12 @@ def consumers(trace: Trace, fact: TensorFact) -> list[OpRecord]:
     return [op for op in trace.ops[first + 1 :] if any(given.id == fact.id for given in op.inputs)]
 
 
-_IN_PLACE_OF = frozenset(
-    (
-        "dropout", "dropout_", "alpha_dropout", "feature_alpha_dropout", "masked_fill", "masked_fill_", "nan_to_num", "contiguous",
-        "clone", "float", "to", "double", "half", "bfloat16", "type", "type_as",
-    )
-)  # fmt: skip
+_IN_PLACE_OF = ops(Trait.DROPS | Trait.FILLS | Trait.REPLACES | Trait.COPIES | Trait.CASTS)
 """Ops after which each value stands where it stood, as it was or not at all."""
 
 
-_RESHAPING = frozenset(("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze"))
-_MULTIPLYING = frozenset(("mul", "rmul", "mul_", "div", "truediv", "div_"))
+_RESHAPING = ops(Trait.RESHAPES)
+_MULTIPLYING = ops(Trait.SCALES)
 
 
 def users(trace: Trace, fact: TensorFact) -> list[tuple[OpRecord, TensorFact]]:

@@ -9,23 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isinf
 
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-INSERTING = frozenset(
-    {
-        "masked_fill",
-        "where",
-        "full",
-        "fill",
-        "setitem",
-        "full_like",
-        "new_full",
-        "masked_scatter",
-        "index_fill",
-        "triu",
-        "tril",
-    }
-)
+INSERTING = ops(Trait.INSERTS)
 """Ops that put a given value into a tensor."""
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tensonde.diagnose.analysis.flow import consumers, made_by, producer
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_UNARY = frozenset(("neg", "clamp", "clamp_min", "clamp_max", "exp", "abs", "contiguous", "nan_to_num"))
-_BETWEEN = frozenset(("min", "max", "minimum", "maximum"))
-_SCALED = frozenset(("mul", "rmul", "div", "truediv", "add", "radd", "sub", "rsub"))
-_TABLES = frozenset(("arange", "linspace", "logspace", "zeros", "ones", "full", "eye"))
+_UNARY = ops(Trait.UNARY)
+_BETWEEN = ops(Trait.EXTREMES)
+_SCALED = ops(Trait.ARITHMETIC)
+_TABLES = ops(Trait.CONSTANT)
 
 
 def multiplied(trace: Trace, op: OpRecord, column: TensorFact, row: TensorFact) -> bool:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from tensonde.diagnose.analysis.flow import PASSING, made_by, users
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-PRODUCTS = frozenset(("matmul", "bmm", "mm", "dot", "einsum", "baddbmm"))
-_BETWEEN = frozenset(
-    (
-        "mul", "rmul", "mul_", "div", "truediv", "div_", "masked_fill", "masked_fill_", "where", "add", "radd", "add_", "sub",
-        "clamp", "nan_to_num", "dropout", "tanh",
-    )
-)  # fmt: skip
+PRODUCTS = ops(Trait.PRODUCT | Trait.DOT)
+_BETWEEN = ops(Trait.SCALES | Trait.MASKS | Trait.PLUS | Trait.REPLACES | Trait.TEMPERS)
 """Ops that scores go through on their way to softmax."""
 
 

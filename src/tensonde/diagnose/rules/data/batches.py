@@ -10,6 +10,7 @@ from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
 from tensonde.model.facts import LoaderFact, ValueTargets
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, modules
 from tensonde.model.site import SourceLine
 
 
@@ -343,4 +344,4 @@ def tiny_batches(case: Case) -> list[Finding]:
     ]
 
 
-_NORMS = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm")
+_NORMS = modules(Trait.BATCH_NORM)

@@ -6,6 +6,7 @@ from tensonde.diagnose.analysis.flow import consumers
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, modules
 
 
 def scrambled(before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
@@ -70,7 +71,7 @@ def view_for_transpose(case: Case) -> list[Finding]:
     return found[:2]
 
 
-_SEQUENCE = ("LSTM", "GRU", "RNN", "TransformerEncoder", "TransformerEncoderLayer", "MultiheadAttention")
+_SEQUENCE = modules(Trait.SEQUENCE)
 
 
 @rule("batch-and-time-exchanged", severity="error", phase="forward")

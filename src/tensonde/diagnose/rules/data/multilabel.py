@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from math import prod
 
-from tensonde.diagnose.analysis.flow import PASSING, made_by
+from tensonde.diagnose.analysis.flow import made_by
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord
 
-_THROUGH = (PASSING - {"getitem"}) | {"clamp", "clamp_", "clamp_min"}
+_THROUGH = ops(Trait.PASSES & ~Trait.SELECTS | Trait.CLAMPS_BELOW)
 
 
 @rule("softmax-on-several-labels", severity="error", phase="forward")

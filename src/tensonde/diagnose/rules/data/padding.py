@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.analysis.flow import PASSING, producer
+from tensonde.diagnose.analysis.flow import producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_NOT = frozenset(("logical_not", "bitwise_not", "invert", "logical_not_", "bitwise_not_"))
-_SHAPES = PASSING | {"repeat", "repeat_interleave", "bool", "long", "int", "expand_as"}
+_NOT = ops(Trait.NOT)
+_SHAPES = ops(Trait.PASSES | Trait.REPEATS | Trait.CASTS_TO_WHOLE)
 HIDDEN = -1e3
 """What a mask fills scores with, at most: softmax makes 0 of it."""
 SHARE = 0.3

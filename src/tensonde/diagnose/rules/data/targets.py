@@ -10,13 +10,14 @@ from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, produce
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
-_OWN_DISTANCES = ("pow", "square", "abs", "norm", "mul")
-_NOISE = frozenset(("randn", "randn_like", "normal", "normal_", "rand", "rand_like", "uniform_"))
-_MIXING = frozenset(("add", "radd", "add_", "sub", "rsub", "sub_", "lerp", "addcmul"))
-_SCALING = frozenset(("mul", "rmul", "mul_", "div", "truediv", "div_", "neg"))
+_DISTANCES = ops(Trait.DISTANCE)
+_OWN_DISTANCES = ops(Trait.SQUARES | Trait.MAGNITUDES | Trait.TIMES)
+_NOISE = ops(Trait.NOISE | Trait.UNIFORM_IN_PLACE)
+_MIXING = ops(Trait.PLUS | Trait.SUBTRACTS | Trait.MIXES)
+_SCALING = ops(Trait.SCALES | Trait.NEGATES)
 
 
 @rule("target-is-fresh-noise", severity="error", phase="forward")
@@ -123,14 +124,8 @@ def _scaled_noise(trace: Trace, fact: TensorFact) -> OpRecord | None:
     return None
 
 
-_BY_POSITION = frozenset(
-    (
-        "linear", "add", "radd", "add_", "mul", "rmul", "mul_", "sub", "div", "truediv", "layer_norm", "rms_norm", "dropout",
-        "relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu", "elu", "chunk", "split", "unbind", "cat", "sqrt", "rsqrt",
-        "pow", "mean", "neg", "embedding", "matmul", "mm", "bmm", "einsum", "stack", "softplus", "mish", "log_softmax", "softmax", "masked_fill", "where",
-    )
-)  # fmt: skip
-_RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
+_BY_POSITION = ops(Trait.EACH_POSITION | Trait.WITHIN_POSITION)
+_RECURRENT = ops(Trait.RECURRENT)
 
 
 @rule("sees-its-target", severity="error", phase="forward")

@@ -8,9 +8,10 @@ from typing import Any
 
 from tensonde.diagnose.exceptions import Cause, Event, family, innermost, message
 from tensonde.diagnose.told import line_of
+from tensonde.model.ops import Trait, ops
 
 _DTYPE = re.compile(r"dtype|scalar type|same type|can't be cast|not implemented for '(\w+)'|Found dtype", re.IGNORECASE)
-_LOSSES_WITH_CLASSES = ("cross_entropy", "nll_loss", "multi_margin_loss")
+_LOSSES_WITH_CLASSES = ops(Trait.CLASS_LOSS)
 
 
 @family("label-dtype")

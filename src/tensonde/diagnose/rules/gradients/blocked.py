@@ -10,12 +10,13 @@ from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import gradient_rows, some
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, Trace
 
-_FLAT = frozenset(("round", "floor", "ceil", "trunc", "fix", "sign", "sgn", "heaviside"))
-_RECTIFIERS = frozenset(("relu", "relu6", "threshold", "hardtanh", "clamp", "clamp_min", "clamp_max", "clip"))
-_SHRINKERS = frozenset(("mul", "dropout"))
+_FLAT = ops(Trait.FLAT)
+_RECTIFIERS = ops(Trait.FLAT_SIDE | Trait.CLAMPS)
+_SHRINKERS = ops(Trait.TIMES | Trait.DROPOUT)
 STEPS = 8
 """So many steps must be known, all of them with zeros."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from math import inf
 
-from tensonde.diagnose.analysis.flow import PASSING, made_by
+from tensonde.diagnose.analysis.flow import made_by
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import gradient_rows
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact
 
-_DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
-_WHOLE = PASSING - {"getitem"}
+_DISTANCES = ops(Trait.VALUE_LOSS)
+_WHOLE = ops(Trait.PASSES & ~Trait.SELECTS)
 FEWEST_STEPS = 16
 DEAD = 0.04
 

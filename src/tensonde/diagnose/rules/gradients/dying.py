@@ -9,10 +9,11 @@ from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import gradient_rows, some
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, modules, ops
 from tensonde.model.site import SourceLine
 
-_MODULES = ("ReLU", "ReLU6", "Hardtanh", "Threshold")
-_OPS = frozenset(("relu", "relu_", "relu6", "threshold", "hardtanh"))
+_MODULES = modules(Trait.FLAT_SIDE)
+_OPS = ops(Trait.FLAT_SIDE)
 STEPS = 8
 """Steps in a row with gradients of 0, at least."""
 SHARE = 0.25

@@ -11,10 +11,11 @@ from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
 from tensonde.model.facts import DivisionFact
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_NORMS = frozenset(("batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize"))
+_NORMS = ops(Trait.NORM)
 SHRINKS = 0.3
 """A layer of the usual initialisation passes on more than half of the size of what it is given."""
 LAYERS = 3

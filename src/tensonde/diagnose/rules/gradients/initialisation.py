@@ -10,6 +10,7 @@ from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import gradient_rows, some
 from tensonde.model.facts import Alike
 from tensonde.model.finding import Finding
+from tensonde.model.ops import SLOPES
 
 
 @rule("symmetric-initialisation", severity="error")
@@ -55,9 +56,6 @@ def symmetric(case: Case) -> list[Finding]:
     ]
 
 
-_OPEN = {"Sigmoid": 0.25, "Tanh": 1.0}
-
-
 @rule("activation-saturated", severity="warning", phase="forward")
 def saturated(case: Case) -> list[Finding]:
     """A sigmoid or tanh is saturated at the very first step, and still later: its slope, averaged over the batch,
@@ -69,7 +67,7 @@ def saturated(case: Case) -> list[Finding]:
     """
     found = []
     for name, module in case.facts.modules.items():
-        most = _OPEN.get(module.type)
+        most = SLOPES.get(module.type)
         if most is None:
             continue
         rows = case.digests(f"{name}:out", ("step", "mean", "std"))

@@ -4,38 +4,20 @@ from __future__ import annotations
 
 import ast
 
-from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by
+from tensonde.diagnose.analysis.flow import consumers, made_by
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
 from tensonde.model.facts import ModuleFact
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, modules, ops
 from tensonde.model.trace import OpRecord, Trace
 
-_LAYERS = frozenset(("linear", "conv1d", "conv2d", "conv3d"))
-_PASSING = PASSING | {"dropout", "dropout1d", "dropout2d", "dropout3d", "batch_norm"}
+_LAYERS = ops(Trait.AFFINE)
+_PASSING = ops(Trait.PASSES | Trait.DROPS_UNITS | Trait.BATCH_NORM)
 """With batch norm: of each feature, it is a factor and a shift."""
-_FUNCTIONS = frozenset(
-    ("relu", "leaky_relu", "gelu", "elu", "selu", "celu", "silu", "mish", "softplus", "relu6", "hardswish")
-)
-_MODULES = frozenset(
-    (
-        "ReLU",
-        "LeakyReLU",
-        "GELU",
-        "ELU",
-        "SELU",
-        "CELU",
-        "SiLU",
-        "Mish",
-        "Softplus",
-        "ReLU6",
-        "Hardswish",
-        "Tanh",
-        "Sigmoid",
-        "PReLU",
-    )
-)
+_FUNCTIONS = ops(Trait.ACTIVATION)
+_MODULES = modules(Trait.ACTIVATION)
 
 
 @rule("no-activation-between-layers", severity="error", phase="forward")

@@ -8,13 +8,12 @@ from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, produce
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_PRODUCTS = frozenset(("matmul", "bmm", "mm", "einsum", "baddbmm"))
-_SCALING = frozenset(
-    ("mul", "rmul", "mul_", "div", "truediv", "div_", "rdiv", "normalize", "layer_norm", "rms_norm", "tanh")
-)
-_MASKING = frozenset(("masked_fill", "masked_fill_", "where", "add", "radd", "add_", "nan_to_num"))
+_PRODUCTS = ops(Trait.PRODUCT)
+_SCALING = ops(Trait.SCALES | Trait.DIVIDES_INTO | Trait.ROW_NORM | Trait.CAPS)
+_MASKING = ops(Trait.MASKS | Trait.PLUS | Trait.REPLACES)
 CONCENTRATED = 0.7
 """Mean sum of squared weights: 1 where each row is one-hot, 1/n where n keys count alike."""
 SPREAD = 4.0

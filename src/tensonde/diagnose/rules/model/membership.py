@@ -11,6 +11,7 @@ from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import common, some
 from tensonde.model.facts import LeftOut, OptimizerFact, ParameterFact
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, modules
 from tensonde.model.site import SourceLine
 
 
@@ -196,10 +197,7 @@ def made_in_forward(case: Case) -> list[Finding]:
     ][:3]
 
 
-_WITH_PARAMETERS = frozenset(
-    ("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "LSTM", "GRU", "RNN", "MultiheadAttention", "ConvTranspose2d",
-     "Bilinear", "LSTMCell", "GRUCell", "BatchNorm1d", "BatchNorm2d", "LayerNorm")
-)  # fmt: skip
+_WITH_PARAMETERS = modules(Trait.WEIGHTED)
 
 
 @rule("freeze-without-effect", severity="warning")

@@ -7,10 +7,11 @@ from math import prod
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, Trace
 
-_RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu"))
-_ELEMENTWISE = frozenset(("contiguous", "clone", "detach", "dropout", "relu", "tanh", "sigmoid", "gelu", "float", "to"))
+_RECURRENT = ops(Trait.RECURRENT)
+_ELEMENTWISE = ops(Trait.ELEMENTWISE)
 
 
 @rule("state-viewed-across-samples", severity="error", phase="forward")

@@ -9,26 +9,12 @@ from tensonde.diagnose.analysis.flow import PASSING, producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_LAYERS = frozenset(
-    (
-        "linear",
-        "addmm",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "embedding",
-        "lstm",
-        "gru",
-        "rnn_tanh",
-        "rnn_relu",
-        "layer_norm",
-        "batch_norm",
-    )
-)
-_SQUARES = frozenset(("pow", "square", "mul"))
-_DENSITIES = frozenset(("exp", "log"))
+_LAYERS = ops(Trait.WEIGHTED)
+_SQUARES = ops(Trait.SQUARES | Trait.TIMES)
+_DENSITIES = ops(Trait.DENSITY)
 SMALL = 0.1
 """A factor below it is a weight that somebody chose."""
 LARGE = 4.0

@@ -10,18 +10,11 @@ from tensonde.diagnose.analysis.weighing import summed_elsewhere
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_SOFTMAX = ("softmax", "log_softmax", "softmin", "Softmax", "LogSoftmax")
-_ELEMENTWISE_LOSSES = (
-    "mse_loss",
-    "l1_loss",
-    "smooth_l1_loss",
-    "huber_loss",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "poisson_nll_loss",
-)
+_SOFTMAX = ops(Trait.SOFTMAX)
+_ELEMENTWISE_LOSSES = ops(Trait.ELEMENTWISE_LOSS)
 
 
 def _losses(trace: Trace | None, *names: str) -> Iterator[OpRecord]:

@@ -9,18 +9,14 @@ from tensonde.diagnose.analysis.flow import PASSING, ancestors, consumers, made_
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_BOUNDED = frozenset(
-    (
-        "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "mse_loss", "l1_loss",
-        "smooth_l1_loss", "huber_loss", "ctc_loss",
-    )
-)  # fmt: skip
+_BOUNDED = ops(Trait.LOSS_FROM_ZERO)
 """Losses that are best when they are small."""
-_NOISE = frozenset(("randn_like", "randn", "rand_like", "rand", "normal_", "normal"))
-_CUTS = frozenset(("data", "detach", "detach_"))
-_LAYERS = frozenset(("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"))
+_NOISE = ops(Trait.NOISE)
+_CUTS = ops(Trait.CUTS)
+_LAYERS = ops(Trait.AFFINE | Trait.TRANSPOSED)
 
 
 @rule("loss-maximised", severity="error", phase="optimizer")

@@ -9,18 +9,11 @@ from tensonde.diagnose.analysis.flow import PASSING, made_by, parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.model.ops import RANGES, Trait, ops
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
-_RANGES = {
-    "tanh": (-1.0, 1.0),
-    "sigmoid": (0.0, 1.0),
-    "softmax": (0.0, 1.0),
-    "hardtanh": (-1.0, 1.0),
-    "hardsigmoid": (0.0, 1.0),
-    "softsign": (-1.0, 1.0),
-}
+_DISTANCES = ops(Trait.DISTANCE)
 BEYOND = 0.5
 """Targets this much beyond the range, as a share of its width, are no rounding or noise around it."""
 
@@ -115,9 +108,9 @@ def _gap(op: OpRecord, target: TensorFact) -> str:
     name = op.op.rstrip("_")
     if name == "relu" and target.stats.get("mean", 0.0) < 0 and low < 0:
         return f"down to {low:.4g} (mean {target.stats['mean']:.4g})"
-    if name not in _RANGES:
+    if name not in RANGES:
         return ""
-    least, most = _RANGES[name]
+    least, most = RANGES[name]
     margin = BEYOND * (most - least)
     if high > most + margin:
         return f"up to {high:.4g}, beyond its {most:g}"
@@ -161,8 +154,8 @@ def moving_target(case: Case) -> list[Finding]:
     return []
 
 
-_ADDING = ("add", "radd")
-_SCALING = ("mul", "rmul")
+_ADDING = ops(Trait.ADDS)
+_SCALING = ops(Trait.MULTIPLIES)
 
 
 def _bootstrap(trace: Trace, fact: TensorFact) -> OpRecord | None:
@@ -227,8 +220,8 @@ def constant_is_best(case: Case) -> list[Finding]:
     ]
 
 
-_COMBINING = frozenset(("add", "radd", "mul", "rmul", "div", "truediv", "mean", "sum", "neg", "rsub", "sub", "stack"))
-_POWERS = frozenset(("pow", "square", "abs", "norm"))
+_COMBINING = ops(Trait.COMBINES)
+_POWERS = ops(Trait.SQUARES | Trait.MAGNITUDES)
 
 
 def _terms(trace: Trace, loss: OpRecord) -> list[OpRecord]:
@@ -299,13 +292,8 @@ def _target_line(case: Case) -> SourceLine | None:
     return case.facts.batches.target_line
 
 
-_BY_POSITION = frozenset(
-    (
-        "linear", "add", "radd", "mul", "rmul", "sub", "div", "truediv", "layer_norm", "rms_norm", "dropout", "relu", "gelu",
-        "silu", "tanh", "sigmoid", "leaky_relu", "elu", "getitem",
-    )
-)  # fmt: skip
-_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+_BY_POSITION = ops(Trait.EACH_POSITION | Trait.SELECTS)
+_RECURRENT = ops(Trait.RECURRENT)
 
 
 def _copied_along(trace: Trace, loss: OpRecord) -> OpRecord | None:
