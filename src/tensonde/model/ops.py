@@ -8,6 +8,7 @@ here. Where two rules mean almost the same, each has its own trait: which ops th
 from __future__ import annotations
 
 from enum import Flag, auto
+from functools import cache
 
 
 class Trait(Flag):
@@ -403,11 +404,13 @@ SLOPES = {"Sigmoid": 0.25, "Tanh": 1.0}
 """The largest slope of modules that saturate."""
 
 
+@cache
 def ops(traits: Trait) -> frozenset[str]:
     """The ops that have one of these traits."""
     return frozenset(name for name, own in OPS.items() if own & traits)
 
 
+@cache
 def modules(traits: Trait) -> frozenset[str]:
     """The classes of modules that have one of these traits."""
     return frozenset(name for name, own in MODULES.items() if own & traits)

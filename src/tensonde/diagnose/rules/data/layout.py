@@ -6,7 +6,7 @@ from tensonde.diagnose.analysis.flow import consumers
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
-from tensonde.model.ops import Trait, modules
+from tensonde.model.ops import Trait, modules, ops
 
 
 def scrambled(before: tuple[int, ...], after: tuple[int, ...]) -> int | None:
@@ -161,7 +161,7 @@ def one_row(case: Case) -> list[Finding]:
         (length,), row = lengths, op.outputs[0]
         for user in consumers(trace, row):
             other = next((fact for fact in user.inputs if fact.id != row.id), None)
-            if user.op not in ("add", "radd", "add_") or other is None or not 2 <= len(other.shape) <= 4:
+            if user.op not in ops(Trait.PLUS) or other is None or not 2 <= len(other.shape) <= 4:
                 continue
             if length not in other.shape[:-1] or length in row.shape or other.shape[-1] != row.shape[-1]:
                 continue

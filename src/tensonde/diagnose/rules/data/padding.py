@@ -60,7 +60,7 @@ def inverted(case: Case) -> list[Finding]:
 
 def _mask(op: OpRecord) -> tuple[TensorFact | None, bool]:
     """The mask that an op of attention is given, and whether True hides."""
-    if op.op in ("masked_fill", "masked_fill_") and len(op.inputs) >= 2:
+    if op.op in ops(Trait.FILLS) and len(op.inputs) >= 2:
         value = op.arguments.get("value", op.arguments.get("2"))
         low = value == "-Infinity" or (isinstance(value, int | float) and value <= HIDDEN)
         return (op.inputs[1], True) if low else (None, True)

@@ -119,7 +119,7 @@ def scaled_away(case: Case) -> list[Finding]:
 def _first_layer(trace: Trace, most: float) -> OpRecord | None:
     """The layer that takes the inputs as they are."""
     for op in trace.ops:
-        if op.op in ("linear", "addmm", "conv1d", "conv2d", "conv3d") and op.inputs and not op.inputs[0].requires_grad:
+        if op.op in ops(Trait.LAYER) and op.inputs and not op.inputs[0].requires_grad:
             given = op.inputs[0]
             weighed = any(fact.name and len(fact.shape) >= 2 for fact in op.inputs[1:])
             if weighed and made_by(trace, given) is None and given.stats.get("absmax", 1.0) <= 1.001 * most:
