@@ -304,7 +304,7 @@ def never_cleared(case: Case) -> list[Finding]:
         if looked >= 4 and optimizer.uncleared >= 0.9 * (looked - 1) and not optimizer.closure:
             found.append(
                 case.finding(
-                    (f"Gradients are never cleared: every step of {optimizer.type} adds to those of all steps before"),
+                    f"Gradients are never cleared: every step of {optimizer.type} adds to those of all steps before",
                     "Call optimizer.zero_grad() in every step, before backward().",
                     step=1,
                     source=backward_line(case) or optimizer.made,

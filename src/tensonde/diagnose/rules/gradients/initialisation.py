@@ -38,7 +38,7 @@ def symmetric(case: Case) -> list[Finding]:
     alike = fact.alike or Alike()
     return [
         case.finding(
-            (f"All units of {fact.owner} ({fact.owner_type}) begin equal and stay equal: constant initialisation"),
+            f"All units of {fact.owner} ({fact.owner_type}) begin equal and stay equal: constant initialisation",
             (
                 "Initialise weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants "
                 "only for biases and norms."

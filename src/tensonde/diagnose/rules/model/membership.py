@@ -257,7 +257,7 @@ def last_layer_frozen(case: Case) -> list[Finding]:
         return []
     return [
         case.finding(
-            (f"{last.owner} ({last.owner_type}), the last layer, is frozen while {some(trained, 2)} are trained"),
+            f"{last.owner} ({last.owner_type}), the last layer, is frozen while {some(trained, 2)} are trained",
             "Set requires_grad_(True) on it, or freeze by name more narrowly.",
             site=f"{name}:value",
             source=facts.freezes or last.made,

@@ -360,7 +360,7 @@ def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Findi
     op = origin.op
     return case.finding(
         f"{fact.name} holds {_gives(fact.stats)} from the start",
-        ("Initialise it: torch.empty and torch.Tensor(n) give memory as it was; a loaded checkpoint may be bad, too."),
+        "Initialise it: torch.empty and torch.Tensor(n) give memory as it was; a loaded checkpoint may be bad, too.",
         rule="nan-in-weights",
         step=trace.step,
         phase="forward",

@@ -155,7 +155,7 @@ def wrong_dimension(case: Case) -> list[Finding]:
         if why:
             found.append(
                 case.finding(
-                    (f"{op.op} over dimension {dim} of {list(out.shape)}{': the batch' if dim == 0 else ''}; {why}"),
+                    f"{op.op} over dimension {dim} of {list(out.shape)}{': the batch' if dim == 0 else ''}; {why}",
                     f"Take it over dimension {dims - 1 if 'sums' in why or dims == 2 else 1}.",
                     at=op,
                     evidence={"dim": dim, "shape": list(out.shape), "why": why},

@@ -186,7 +186,7 @@ def weight_decay(case: Case) -> list[Finding]:
             swapped = isinstance(momentum, float) and 0 < momentum < 0.05 and decay >= 0.1
             found.append(
                 case.finding(
-                    (f"weight_decay={decay:g} of {optimizer.type} outweighs the gradient: weights decay towards 0"),
+                    f"weight_decay={decay:g} of {optimizer.type} outweighs the gradient: weights decay towards 0",
                     (
                         f"momentum={momentum:g} and weight_decay={decay:g} look exchanged: swap them."
                         if swapped

@@ -214,7 +214,7 @@ def never(case: Case) -> list[Finding]:
         if steps >= 50 and (passes != 1) and ended_by_itself(case):
             found.append(
                 case.finding(
-                    (f"{scheduler.type} is never stepped: the learning rate stays as it was for all {steps} steps"),
+                    f"{scheduler.type} is never stepped: the learning rate stays as it was for all {steps} steps",
                     "Call scheduler.step() after each optimizer step or epoch, as its numbers mean.",
                     step=None,
                     site="lr_scheduler",
@@ -239,7 +239,7 @@ def other_optimizer(case: Case) -> list[Finding]:
             found.append(
                 case.finding(
                     f"{scheduler.type} schedules an optimizer that is never stepped",
-                    ("Make the scheduler with the optimizer that is stepped (after the last time it is made anew)."),
+                    "Make the scheduler with the optimizer that is stepped (after the last time it is made anew).",
                     step=None,
                     site="lr_scheduler",
                     source=scheduler.made,
