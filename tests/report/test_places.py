@@ -15,6 +15,7 @@ from tensonde.cli.covered import coverage_notes, modules_line
 from tensonde.cli.debugger.terminal import ScriptReader, Terminal
 from tensonde.cli.outcome import finish, show_finding
 from tensonde.cli.screen import Screen, table
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.diagnose.places import gathered
 from tensonde.diagnose.rule import RULES, Rule
@@ -77,9 +78,9 @@ def test_findings_belong_to_the_rank_that_recorded_them(tmp_path: Path, monkeypa
     """A rule need not say which rank it looks at. The file of each process counts causes among its own."""
     own = {0: ["first thing"], 1: ["a cause", "an effect"]}
 
-    def check(case: object) -> list[Finding]:
-        titles = own[case.rank.rank]  # type: ignore[attr-defined]
-        return [Finding("r", "error", title, "a", caused_by=k - 1 if k else None) for k, title in enumerate(titles)]
+    def check(case: Case) -> list[Finding]:
+        titles = own[case.rank.rank]
+        return [case.finding(title, "a", caused_by=k - 1 if k else None) for k, title in enumerate(titles)]
 
     monkeypatch.setattr("tensonde.diagnose.diagnose.RULES", [Rule("r", check)])
     folder = shutil.copytree(GOLDEN, tmp_path / "run")

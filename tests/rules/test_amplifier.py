@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.path import amplifier
+from tensonde.diagnose.analysis.path import amplifier
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
 

@@ -8,8 +8,8 @@ import pytest
 from silent_trainings import marked, training
 
 from launch import Foundry
+from tensonde.diagnose.analysis.leap import leaps
 from tensonde.diagnose.diagnose import diagnose
-from tensonde.diagnose.leap import leaps
 
 LOOP = """
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))

@@ -8,6 +8,7 @@ import later_trainings
 import pytest
 import silent_trainings
 from silent_trainings import marked, training
+from strict_facts import misfits
 
 from launch import Foundry, Ran
 from tensonde.diagnose.diagnose import diagnose
@@ -20,6 +21,7 @@ NEAR_MISSES = silent_trainings.NEAR_MISSES | later_trainings.NEAR_MISSES
 def findings(ran: Ran) -> list[Finding]:
     assert ran.code == 0, ran.err
     assert ran.session["failures"] == {}
+    assert misfits(ran.rank.facts) == []
     return [finding for finding in diagnose(ran.recording) if finding.severity != "info"]
 
 

@@ -16,8 +16,8 @@ from tensonde.cli.outcome import finish, show_finding
 from tensonde.cli.screen import console, print_json, table
 from tensonde.cli.supervise import supervise
 from tensonde.cli.target import command_line
+from tensonde.diagnose.analysis.training import ParameterState, parameter_states
 from tensonde.diagnose.diagnose import diagnose
-from tensonde.diagnose.training import ParameterState, parameter_states
 from tensonde.session.options import Options
 from tensonde.store.claim import create_run
 from tensonde.store.reader import Rank, Recording

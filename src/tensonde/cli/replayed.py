@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tensonde.cli.outcome import show_findings
-from tensonde.diagnose.path import bad
+from tensonde.diagnose.analysis.path import bad
 from tensonde.model.finding import Finding
 from tensonde.model.trace import OpRecord, Trace
 from tensonde.store.reader import Recording

@@ -16,19 +16,14 @@ from tensonde.compare.choices import arguments
 from tensonde.compare.distance import AMPLIFICATION, APART, Distance, distance, dtype_floor, epsilon, floor
 from tensonde.compare.pairing import Pairing
 from tensonde.compare.values import Values
+from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import CallRecord, OpRecord, TensorFact, Trace
 
-ADDITIVE = frozenset(
-    {"add", "add_", "sub", "sub_", "iadd", "isub", "sum", "mean", "linear", "matmul", "bmm", "mm", "addmm", "einsum", "conv1d",
-     "conv2d", "conv3d", "cumsum", "mse_loss", "l1_loss", "layer_norm", "batch_norm", "group_norm", "instance_norm"}
-)  # fmt: skip
+ADDITIVE = ops(Trait.SUMS_UP)
 """Sums: what is left after cancellation is as exact as what went in, not as what came out."""
 
 
-_LAYOUT = frozenset(
-    {"view", "reshape", "transpose", "permute", "flatten", "unflatten", "squeeze", "unsqueeze", "expand", "contiguous", "getitem",
-     "chunk", "split", "unbind", "T", "mT", "movedim", "swapaxes", "clone", "detach", "to"}
-)  # fmt: skip
+_LAYOUT = ops(Trait.LAYOUT)
 
 
 @dataclass(frozen=True)

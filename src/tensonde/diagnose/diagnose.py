@@ -7,8 +7,9 @@ import os
 from dataclasses import replace
 
 import tensonde.diagnose.rules  # noqa: F401  registers them
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.places import gathered
-from tensonde.diagnose.rule import RULES, Case, Rule
+from tensonde.diagnose.rule import RULES, Rule, named
 from tensonde.diagnose.unseen import with_unseen_steps
 from tensonde.model.finding import Finding
 from tensonde.store.damage import misunderstood
@@ -25,61 +26,87 @@ def diagnose(recording: Recording) -> list[Finding]:
     A rule gives `caused_by` as an index into its own findings.
     """
     findings: list[Finding] = []
+    makers: list[Rule] = []
     failed: list[tuple[Rule, Exception]] = []
+    damage: list[Exception] = []
     for rank in recording.ranks:
-        case = Case(rank)
+        examination = Examination(Case(rank))
         for known in RULES:
-            own = [
-                replace(finding, rank=rank.rank) for finding in with_unseen_steps(_checked(known, case, failed), rank)
-            ]
+            own = with_unseen_steps(examination.findings(known), rank)
             base = len(findings)
             findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
-    if failed:
-        known, problem = failed[0]
-        told = misunderstood(f"what {recording.name} recorded", problem)
-        log.warning("%d rules failed, the first is %s: %s", len(failed), known.name, told)
-    _link(findings)
+            makers += [known] * len(own)
+        failed += examination.failed
+        damage += examination.case.damage
+    _tell(recording, failed, damage)
+    _link(findings, makers)
     numbered = sorted(enumerate(findings), key=lambda pair: (*_weight(pair[1]), pair[0]))
     place = {old: new for new, (old, _) in enumerate(numbered)}
     return gathered([f if f.caused_by is None else replace(f, caused_by=place[f.caused_by]) for _, f in numbered])
 
 
-def _checked(known: Rule, case: Case, failed: list[tuple[Rule, Exception]]) -> list[Finding]:
-    """A rule that fails costs its own findings, not those of the others."""
-    try:
-        return list(known.check(case))
-    except Exception as problem:
-        if os.environ.get("TENSONDE_STRICT") == "1":
-            raise
-        failed.append((known, problem))
-        return []
+class Examination:
+    """The rules on one case, each run once at most: not where one of its `unless` has found something."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.failed: list[tuple[Rule, Exception]] = []
+        """A rule that fails costs its own findings, not those of the others."""
+        self._found: dict[str, list[Finding]] = {}
+
+    def findings(self, known: Rule) -> list[Finding]:
+        if known.name not in self._found:
+            silenced = any(self.findings(named(name)) for name in known.unless)
+            self._found[known.name] = [] if silenced else self._checked(known)
+        return self._found[known.name]
+
+    def _checked(self, known: Rule) -> list[Finding]:
+        try:
+            return known.findings(self.case)
+        except Exception as problem:
+            if os.environ.get("TENSONDE_STRICT") == "1":
+                raise
+            self.failed.append((known, problem))
+            return []
 
 
-_ORIGINS = (
-    "batch-out-of-scale", "divergence", "exploding-gradients", "lbfgs-without-line-search", "nan-in-data", "nan-in-optimizer",
-    "nan-in-weights", "nan-origin",
-)  # fmt: skip
+def _tell(recording: Recording, failed: list[tuple[Rule, Exception]], damage: list[Exception]) -> None:
+    """Says in the log what could not be understood."""
+    if damage and os.environ.get("TENSONDE_STRICT") == "1":
+        raise damage[0]
+    if damage:
+        log.warning("%s", misunderstood(f"the facts that {recording.name} recorded", damage[0]))
+    if failed:
+        known, problem = failed[0]
+        told = misunderstood(f"what {recording.name} recorded", problem)
+        log.warning("%d rules failed, the first is %s: %s", len(failed), known.name, told)
 
 
 _CHECKS = ("AssertionError", "ValueError", "RuntimeError", "FloatingPointError", "Exception", "ArithmeticError")
 
 
-def _link(findings: list[Finding]) -> None:
-    """Where the origin of NaN is known, what a watchpoint saw of it follows from that."""
+def _link(findings: list[Finding], makers: list[Rule]) -> None:
+    """On each rank, the first finding whose rule `explains` others is the cause of those that follow from it."""
     for rank in {finding.rank for finding in findings}:
         origin = next(
-            (k for k, f in enumerate(findings) if f.rank == rank and f.rule in _ORIGINS and f.caused_by is None), None
+            (k for k, f in enumerate(findings) if f.rank == rank and makers[k].explains and f.caused_by is None), None
         )
         if origin is None:
             continue
+        explained = makers[origin].explains
         for k, finding in enumerate(findings):
-            checked = finding.rule == "exception" and finding.evidence.get("type") in _CHECKS
-            if finding.rank == rank and checked and finding.step == findings[origin].step:
-                findings[k] = replace(finding, caused_by=origin)  # the script looked, and gave up
-            elif finding.rank == rank and finding.rule in ("nonfinite", "watchpoint") and finding.severity != "info":
-                since = findings[origin].step
-                if finding.rule == "nonfinite" or since is None or (finding.step is not None and finding.step >= since):
-                    findings[k] = replace(finding, caused_by=origin)
+            if finding.rank == rank and finding.rule in explained and _follows(finding, findings[origin]):
+                findings[k] = replace(finding, caused_by=origin)
+
+
+def _follows(finding: Finding, origin: Finding) -> bool:
+    """Whether it can come of the origin: seen by Tensonde no earlier, or by a check of the script in the same step."""
+    if finding.rule == "exception":
+        return finding.evidence.get("type") in _CHECKS and finding.step == origin.step  # the script looked, and gave up
+    if finding.severity == "info":
+        return False
+    later = origin.step is None or (finding.step is not None and finding.step >= origin.step)
+    return finding.rule == "nonfinite" or later
 
 
 def _weight(finding: Finding) -> tuple[int, int, int]:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tensonde.diagnose.rule import Case, rule
+from msgspec import to_builtins
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
-from tensonde.model.site import SourceLine
 from tensonde.program.lines import from_json, to_json
 
 Event = Mapping[str, Any]
@@ -50,10 +52,10 @@ def family(name: str) -> Callable[[Explain], Explain]:
             found = explanation(event) if event is not None else None
             if event is None or found is None or found[0] != name:
                 return []
-            return [cause_finding(case, event, *found), exception_finding(case, event, caused_by=0)]
+            return [cause_finding(case, event, found[1]), exception_finding(case, event, caused_by=0)]
 
         check.__doc__ = explain.__doc__
-        rule(name)(check)
+        rule(name, severity="error")(check)
         return explain
 
     return register
@@ -67,7 +69,7 @@ def raised(case: Case) -> dict[str, Any] | None:
             line = backward_line(case)
             return {
                 **event,
-                "scaling": case.facts.get("clipping") or {},
+                "scaling": to_builtins(case.facts.clipping),
                 "backward": to_json(line),
             }
     return None
@@ -85,23 +87,16 @@ def explanation(event: Event) -> tuple[str, Cause] | None:
     return None
 
 
-def line_of(entry: Mapping[str, Any] | None) -> SourceLine | None:
-    return from_json(entry)
-
-
-def cause_finding(case: Case, event: Event, name: str, cause: Cause) -> Finding:
+def cause_finding(case: Case, event: Event, cause: Cause) -> Finding:
     module = cause.module if cause.module is not None else event.get("module")
-    return Finding(
-        rule=name,
-        severity="error",
-        title=cause.title,
-        advice=cause.advice,
+    return case.finding(
+        cause.title,
+        cause.advice,
         step=event.get("step"),
         phase=event.get("phase"),
-        rank=case.rank.rank,
         site=f"{module}:out" if module else None,
         op=cause.op or event.get("op"),
-        source=line_of(cause.line) or line_of(event.get("source")),
+        source=from_json(cause.line) or from_json(event.get("source")),
         evidence={**inputs_of(event), **cause.evidence},
         confidence=cause.confidence,
     )
@@ -111,17 +106,15 @@ def exception_finding(case: Case, event: Event, *, caused_by: int | None = None)
     module, kind = event.get("module"), event.get("class")
     where = f" in {module}" if module else ""
     first_line = str(event.get("message", "")).strip().split("\n")[0]
-    return Finding(
+    return case.finding(
+        f"{event['type']}{where}: {first_line[:200]}",
+        _advice(event),
         rule="exception",
-        severity="error",
-        title=f"{event['type']}{where}: {first_line[:200]}",
-        advice=_advice(event),
         step=event.get("step"),
         phase=event.get("phase"),
-        rank=case.rank.rank,
         site=f"{module}:out" if module else None,
         op=event.get("op"),
-        source=line_of(event.get("source")),
+        source=from_json(event.get("source")),
         evidence={
             "type": event["type"],
             "message": str(event.get("message", ""))[:500],

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from tensonde.diagnose.rule import Case
+from tensonde.diagnose.case import Case
 from tensonde.model.site import SourceLine
-from tensonde.program.lines import from_json
-
-
-def place(given: Mapping[str, Any] | None) -> SourceLine | None:
-    """A line as the facts have it."""
-    return from_json(given)
 
 
 def some(names: Iterable[str], most: int = 3) -> str:
@@ -36,11 +30,6 @@ def common(names: Iterable[str]) -> str:
     return ".".join(shared)
 
 
-def parameters(case: Case) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = case.facts.get("parameters", {})
-    return found
-
-
 def ended_by_itself(case: Case) -> bool:
     """The training came to its own end: not stopped early by the user, an exception or a kill."""
     session = case.rank.session
@@ -56,8 +45,3 @@ def backward_line(case: Case) -> SourceLine | None:
     """Where the training calls `backward()`."""
     loss = case.sites.get("loss:value")
     return loss.source if loss is not None else None
-
-
-def stepping(case: Case) -> list[dict[str, Any]]:
-    """Optimizers that step."""
-    return [o for o in case.facts.get("optimizers", []) if o["steps"]]

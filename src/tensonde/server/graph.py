@@ -11,6 +11,7 @@ from typing import Any
 
 from tensonde.errors import UsageError
 from tensonde.model.moment import Phase
+from tensonde.model.ops import Trait, ops
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 from tensonde.server.compiled import columns, label, regions
@@ -279,7 +280,7 @@ def address_of(op: OpRecord) -> str | None:
     return f"{op.site}:out" if len(op.outputs) == 1 else f"{op.site}:out[0]"
 
 
-MASKING = frozenset({"masked_fill", "masked_fill_", "where", "full", "full_like", "triu", "tril"})
+MASKING = ops(Trait.MASKING)
 """Ops that make the -inf of a mask: wanted, and no sign of illness. What softmax then makes of a row of them is."""
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tensonde.model.ops import Trait, ops
 from tensonde.model.site import Kind, Role, Site
 
-TANH = frozenset({"tanh", "tanh_"})
-SIGMOID = frozenset({"sigmoid", "sigmoid_"})
-RECTIFIER = frozenset({"relu", "relu_", "relu6", "threshold"})
+TANH = ops(Trait.TANH)
+SIGMOID = ops(Trait.SIGMOID)
+RECTIFIER = ops(Trait.ZERO_BELOW)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tensonde.adapters.torch.reenact import Outcome, Reenactment
 from tensonde.adapters.torch.taped import Entry, Slot
 from tensonde.adapters.torch.tapedmemory import in_place
 from tensonde.adapters.torch.tensors import tensors_in
-from tensonde.diagnose.path import backward_origin, forward_origin
+from tensonde.diagnose.analysis.path import backward_origin, forward_origin
 from tensonde.model.trace import OpRecord, Trace
 from tensonde.program.lines import to_json
 from tensonde.version import __version__

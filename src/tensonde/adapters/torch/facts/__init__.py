@@ -1,7 +1,7 @@
 """What is known of a training beside its tensors, gathered at next to no cost: facts.json of a recording.
 
 One observer a subject; `Facts` passes on what the adapter sees and writes the whole after the first steps, when an
-exception ends the program, and at the end. The schema is docs/facts.md. Every method is called by the training thread.
+exception ends the program, and at the end. The schema is `model/facts.py`. Every method is called by the training thread.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from tensonde.adapters.torch.facts.tokens import Tokens
 from tensonde.adapters.torch.facts.untouched import Untouched
 from tensonde.adapters.torch.modes import transforming, unnoticed
 from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.model.facts import SCHEMA
 from tensonde.model.moment import Phase
 from tensonde.program import queries
 from tensonde.program.frames import user_place
@@ -288,7 +289,7 @@ class Facts:
         self.look()
         places = {number: k for k, number in enumerate(self._optimizers)}
         return {
-            "schema": 1,
+            "schema": SCHEMA,
             "steps": self.eager.step,
             "compiled": KNOWN.compiled,
             "random": {"seed": torch.initial_seed(), "deterministic": torch.are_deterministic_algorithms_enabled()},

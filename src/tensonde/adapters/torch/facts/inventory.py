@@ -26,7 +26,6 @@ def optimizer_facts(optimizer: torch.optim.Optimizer, roots: Iterable[nn.Module]
     return {
         "type": type(optimizer).__name__,
         "made": KNOWN.made.line(optimizer),
-        "source": KNOWN.made.line(optimizer),
         "groups": [_group(group) for group in optimizer.param_groups[:64]],
         "parameters": len(held),
         "divisions": divisions_of_step(optimizer),

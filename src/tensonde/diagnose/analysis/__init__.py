@@ -1,0 +1,1 @@
+"""What rules share: walks through a trace, and what losses, weights and gradients did over the steps."""

@@ -1,0 +1,1 @@
+"""Exceptions and crashes that end a training."""

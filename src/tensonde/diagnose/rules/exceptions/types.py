@@ -1,0 +1,242 @@
+"""Exceptions about dtypes, devices and indices: the tensor that does not fit, and the line that made it so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tensonde.diagnose.exceptions import Cause, Event, family, innermost, message
+from tensonde.model.ops import Trait, ops
+from tensonde.program.lines import from_json
+
+_DTYPE = re.compile(r"dtype|scalar type|same type|can't be cast|not implemented for '(\w+)'|Found dtype", re.IGNORECASE)
+_LOSSES_WITH_CLASSES = ops(Trait.CLASS_LOSS)
+
+
+@family("label-dtype")
+def label_dtype(event: Event) -> Cause | None:
+    """A loss over classes needs whole-number labels (int64), one over values needs floats; the label comes from the
+    data. Where the tensor can be followed to a data set, the finding names the line of `__getitem__` (or of the
+    tensor) that makes it."""
+    if not _DTYPE.search(message(event)):
+        return None
+    inputs: Mapping[str, Any] = event.get("inputs") or {}
+    target, op = inputs.get("target"), str(event.get("op") or "")
+    if target is None:
+        return None
+    whole = target["dtype"] in ("int64", "int32", "int16", "int8", "uint8", "bool")
+    if op in _LOSSES_WITH_CLASSES:
+        if target["dtype"] in ("int64", "uint8"):
+            return None
+        given = (inputs.get("input") or {}).get("shape")
+        if not whole and given == target["shape"]:
+            return None
+        needs, cast = "int64 class labels", ".long()"
+    elif whole:
+        needs, cast = "float targets", ".float()"
+    else:
+        return None
+    return Cause(
+        title=f"{op} needs {needs}, but the target is {target['dtype']} {_from(target)}",
+        advice=f"Convert the label where it is made: {cast}.",
+        line=_line(target),
+        evidence={"target.dtype": target["dtype"], "target.shape": target["shape"], **_origin(target)},
+        confidence=0.95 if _line(target) else 0.8,
+    )
+
+
+_INDEX = re.compile(
+    r"Expected dtype int32/int64 for index|used as indices must be|index_select\(\): Expected dtype|"
+    r"'indices' to have one of the following scalar types|only (integer|integers), slices",
+    re.IGNORECASE,
+)
+
+
+@family("index-dtype")
+def index_dtype(event: Event) -> Cause | None:
+    """What picks rows or classes (of an embedding, by gather, as an index) is a float tensor: the finding names where it
+    is made."""
+    if not _INDEX.search(message(event)):
+        return None
+    inputs: Mapping[str, Any] = {"index": event["index"]} if event.get("index") else event.get("inputs") or {}
+    odd = [
+        f for f in inputs.values() if "float" in f["dtype"] and not f.get("parameter") and not f.get("requires_grad")
+    ]
+    if len(odd) != 1:
+        return None
+    return Cause(
+        title=f"`{event.get('op') or 'indexing'}` needs whole numbers, but is given {odd[0]['dtype']} {_from(odd[0])}",
+        advice="Convert it where it is made: .long() (or dtype=np.int64).",
+        line=_line(odd[0]),
+        evidence={"given.dtype": odd[0]["dtype"], **_origin(odd[0])},
+        confidence=0.9,
+    )
+
+
+@family("dtype-mismatch")
+def dtype_mismatch(event: Event) -> Cause | None:
+    """Tensors of one op have different dtypes: float64 from numpy against float32 weights, whole numbers where floats
+    belong, half precision where the CPU has no kernel. The parameters' dtype is what the others must have; the
+    finding names where the odd tensor is made."""
+    text = message(event)
+    found = _DTYPE.search(text)
+    if not found:
+        return None
+    inputs: Mapping[str, Any] = event.get("inputs") or {}
+    weights = [fact for fact in inputs.values() if fact.get("parameter")]
+    wanted = weights[0]["dtype"] if weights else None
+    layer = innermost(event)
+    odd = {
+        name: fact for name, fact in inputs.items() if not fact.get("parameter") and wanted and fact["dtype"] != wanted
+    }
+    if odd:
+        fact = next(iter(odd.values()))
+        return Cause(
+            title=f"{layer.get('name') or event.get('op')} has {wanted} weights, but is given {fact['dtype']} "
+            f"{_from(fact)}",
+            advice=f"Convert it where it is made: .to(torch.{wanted})"
+            + (" (numpy makes float64 by default)." if fact["dtype"] == "float64" else "."),
+            line=_line(fact),
+            evidence={"given.dtype": fact["dtype"], "wanted.dtype": wanted, **_origin(fact)},
+            confidence=0.9,
+        )
+    if found[1]:
+        return Cause(
+            title=f"`{event.get('op') or 'an op'}` does not exist for {found[1]} on this device",
+            advice="Convert the tensor first; half precision on a CPU is best had by torch.autocast('cpu', "
+            "dtype=torch.bfloat16).",
+            evidence={"dtype": found[1]},
+        )
+    kinds = {name: fact["dtype"] for name, fact in inputs.items()}
+    if len(set(kinds.values())) > 1:
+        return Cause(
+            title=f"`{event.get('op') or 'an op'}` of "
+            + " and ".join(f"{name} ({kind})" for name, kind in kinds.items()),
+            advice="Bring them to one dtype where they are made.",
+            evidence=kinds,
+            confidence=0.7,
+        )
+    return None
+
+
+@family("index-out-of-range")
+def index_out_of_range(event: Event) -> Cause | None:
+    """An index is not in the table, or a label is no class: the first offending value and its position, read from the
+    tensors themselves. Labels that run from 1 to the number of classes are data that count from 1; otherwise the
+    layer is too small, and the finding names the line that builds it."""
+    found = event.get("range")
+    if not found:
+        return None
+    value, size, first = found["value"], found["size"], found["position"]
+    evidence = {name: found[name] for name in ("value", "position", "count", "size", "min", "max")}
+    where = found.get("origin") or {}
+    layer = innermost(event)
+    if found["what"] == "label":
+        made = found.get("made_by") or {}
+        from_one = found["min"] == 1 and found["max"] == size
+        counts = "; the labels run from 1" if from_one else ""
+        return Cause(
+            title=f"label {value} at {first} is no class: there are {size} outputs, so labels go from 0 to "
+            f"{size - 1}{counts}",
+            advice="Subtract 1 from the labels where they are made."
+            if from_one
+            else "Negative labels need ignore_index, or do not belong here."
+            if value < 0
+            else f"Give the last layer {found['max'] + 1} outputs, or correct the labels.",
+            line=where.get("line") if from_one or value < 0 else made.get("line") or where.get("line"),
+            module=made.get("module") if not from_one else None,
+            evidence=evidence,
+            confidence=0.9,
+        )
+    return Cause(
+        title=f"index {value} at {first} is outside of {layer.get('name') or 'the table'}, which has {size} rows",
+        advice=f"The table needs at least {found['max'] + 1} rows; check the size of the vocabulary, and special "
+        "tokens added to it."
+        if value >= 0
+        else "Indices must not be negative: check what marks padding.",
+        line=layer.get("made") if value >= 0 else where.get("line"),
+        evidence=evidence,
+        confidence=0.9,
+    )
+
+
+@family("device-mismatch")
+def device_mismatch(event: Event) -> Cause | None:
+    """Tensors of one op are on different devices. The odd one is mostly a tensor that a module keeps as a plain
+    attribute, which `model.to(device)` does not move, or a batch that was not moved."""
+    where = event.get("devices")
+    if not where or len(set(where.values())) < 2:
+        return None
+    inputs: Mapping[str, Any] = event.get("inputs") or {}
+    wanted = next((fact["device"] for fact in inputs.values() if fact.get("parameter")), None)
+    kinds = list(where.values())
+    wanted = wanted or max(set(kinds), key=kinds.count)
+    kept_apart = [n for n, f in inputs.items() if f.get("attribute")]
+    if len(kept_apart) == 1 and len(inputs) > 1:  # the only one that does not move with the model or the batch
+        wanted = next(f["device"] for n, f in inputs.items() if n != kept_apart[0])
+    name, fact = next((n, f) for n, f in inputs.items() if f["device"] != wanted)
+    kept = fact.get("attribute")
+    return Cause(
+        title=f"`{event.get('op')}` of tensors on different devices: {name} is on {fact['device']}, the rest on "
+        f"{wanted}",
+        advice=f"Register {kept} as a buffer (self.register_buffer), so that it moves with the module."
+        if kept
+        else f"Move it: .to('{wanted}').",
+        line=fact.get("line") if kept else _line(fact),
+        evidence=where,
+        confidence=0.9,
+    )
+
+
+@family("accelerator-missing")
+def accelerator_missing(event: Event) -> Cause | None:
+    """The script asks for a device that this machine, or this build of the framework, does not have."""
+    text = message(event)
+    if not re.search(
+        r"not compiled with CUDA|No CUDA GPUs|Found no NVIDIA|CUDA driver|"
+        r"no NVIDIA driver|not linked with support for mps",
+        text,
+    ):
+        return None
+    return Cause(
+        title="the script asks for an accelerator that is not there",
+        advice='Choose the device at run time: device = "cuda" if torch.cuda.is_available() else "cpu".',
+        confidence=0.95,
+    )
+
+
+@family("probability-range")
+def probability_range(event: Event) -> Cause | None:
+    """binary_cross_entropy takes probabilities; values outside of 0 to 1 mean that the sigmoid before it is missing,
+    or that a target is no probability. The finding names where the output leaves the model, where that is known."""
+    if not re.search(r"should be between 0 and 1|all elements of (input|target)", message(event)):
+        return None
+    return Cause(
+        title="binary_cross_entropy is given values outside of 0 to 1",
+        advice="Give it probabilities (torch.sigmoid of the output), or better use BCEWithLogitsLoss on the output "
+        "itself.",
+        line=(event.get("raw_output") or {}).get("line"),
+        confidence=0.85,
+    )
+
+
+def _line(fact: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    line: Mapping[str, Any] | None = (fact.get("origin") or {}).get("line") or fact.get("line")
+    return line
+
+
+def _from(fact: Mapping[str, Any]) -> str:
+    origin = fact.get("origin") or {}
+    name = f"`{origin['name']}`" if origin.get("name") else ""
+    if origin.get("kind") == "data":
+        return f"({name} from {origin.get('dataset')})"
+    line = from_json(_line(fact))
+    return f"({name}{f' made at {line}' if line else ''})" if name or line else ""
+
+
+def _origin(fact: Mapping[str, Any]) -> dict[str, Any]:
+    origin = fact.get("origin") or {}
+    return {
+        f"origin.{name}": origin[name] for name in ("name", "kind", "dataset", "part") if origin.get(name) is not None
+    }

@@ -1,0 +1,135 @@
+"""Signals too faint to learn from: weights that shrink them from layer to layer, inputs that are scaled down twice."""
+
+from __future__ import annotations
+
+from math import hypot
+
+from tensonde.diagnose.analysis.depth import layers_and_squashing, stuck
+from tensonde.diagnose.analysis.flow import ancestors, made_by
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.diagnose.told import some
+from tensonde.model.facts import DivisionFact
+from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
+from tensonde.model.site import SourceLine
+from tensonde.model.trace import OpRecord, TensorFact, Trace
+
+_NORMS = ops(Trait.NORM)
+SHRINKS = 0.3
+"""A layer of the usual initialisation passes on more than half of the size of what it is given."""
+LAYERS = 3
+LEFT = 1e-3
+"""What the last layer gives, as a share of what the first is given."""
+TINY = 0.02
+
+
+@rule("weights-begin-too-small", severity="error", phase="forward")
+def too_small(case: Case) -> list[Finding]:
+    """At the first step, layer after layer gives a small part of what it is given, until the outputs hardly depend on the
+    inputs; gradients shrink likewise on their way back, and the loss stays where it was through the whole training. Weights
+    drawn with one small deviation for all layers do that (`normal_(std=0.01)`): it has to go by the number of inputs.
+
+    With a normalisation on the way, the size of weights does no harm. Where the loss falls, it did none either.
+    """
+    trace = case.first
+    if trace is None or trace.loss is None or not stuck([value for _, value in case.series("loss")]):
+        return []
+    layers, _ = layers_and_squashing(trace)
+    # A layer that gives exactly 0 begins at 0 on purpose (LoRA, a residual branch): it is not small, and others carry the signal.
+    layers = [(op, name) for op, name in layers if _size(op.outputs[0]) > 0]
+    if len(layers) < LAYERS or _normalised(trace):
+        return []
+    gains = [(name, _size(op.outputs[0]) / size) for op, name in layers if (size := _size(op.inputs[0])) > 0]
+    small = [(name, gain) for name, gain in gains if gain < SHRINKS]
+    first, last = layers[0][0].inputs[0], layers[-1][0].outputs[0]
+    if len(small) < LAYERS or 2 * len(small) < len(layers) or _size(first) < TINY or _size(last) > LEFT * _size(first):
+        return []
+    known = case.facts.parameters
+    facts = [known[name] for name, _ in small if name in known]
+    if not facts or any(fact.loaded for fact in facts):
+        return []
+    return [
+        case.finding(
+            (
+                f"The signal fades from layer to layer: {len(small)} of {len(layers)} layers ({some(n for n, _ in small)}) begin too "
+                "small, and the loss does not fall"
+            ),
+            "Initialise by the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
+            site=f"{facts[0].owner}:out",
+            source=facts[0].filled or facts[0].made,
+            evidence={
+                "size_of_output_by_input": {name: float(f"{gain:.2g}") for name, gain in gains[:12]},
+                "input": float(f"{_size(first):.3g}"),
+                "output": float(f"{_size(last):.3g}"),
+                "initialised_with": facts[0].recipe,
+            },
+            confidence=0.9,
+        )
+    ]
+
+
+def _normalised(trace: Trace) -> bool:
+    assert trace.loss is not None
+    on_the_way = ancestors(trace, trace.ops[trace.loss])
+    return any(op.op in _NORMS and op.index in on_the_way for op in trace.ops)
+
+
+def _size(fact: TensorFact) -> float:
+    """Root of the mean square."""
+    return hypot(fact.stats.get("mean", 0.0), fact.stats.get("std", 0.0))
+
+
+@rule("inputs-scaled-away", severity="error", phase="data")
+def scaled_away(case: Case) -> list[Finding]:
+    """The first layer is given inputs that are hundreds of times smaller than layers are made for, in every batch that was looked
+    at, and no normalisation follows. The program divides by a constant that explains it: what is left reaches just up to 1
+    divided by that number (1/255), so it was scaled to 1 before. Less exact a match counts where the loss stays where it was.
+    """
+    trace = case.first
+    rows = [row for row in case.facts.batches.inputs if len(row.shape) >= 2]
+    if trace is None or not rows or any(op.op in _NORMS for op in trace.ops):
+        return []
+    still = stuck([value for _, value in case.series("loss")])
+    most = max(row.absmax for row in rows)
+    scalings = [d for d in case.facts.divisions if (0.3 if still else 0.97) <= most * d.by <= 1.001]
+    layer = _first_layer(trace, most)
+    if not 0 < most < TINY or not scalings or layer is None:
+        return []
+    by, weight = scalings[0].by, next(fact for fact in layer.inputs[1:] if fact.name and len(fact.shape) >= 2)
+    return [
+        case.finding(
+            f"Inputs of {layer.module or rows[0].root} reach {most:.2g}, which is 1/{by:g}: they are divided by {by:g} twice",
+            f"Divide by {by:g} in one place only (ToTensor and the like do it as well).",
+            severity="error" if still else "warning",
+            site=f"{layer.module or rows[0].root}:in",
+            source=_second(case, scalings),
+            evidence={
+                "input_absmax": most,
+                "weight_absmax": weight.stats.get("absmax"),
+                "divided_at": [str(d.line) for d in scalings[:8]],
+                "batches": len(rows),
+                "loss_falls": not still,
+            },
+            confidence=0.9 if still else 0.8,
+        )
+    ]
+
+
+def _first_layer(trace: Trace, most: float) -> OpRecord | None:
+    """The layer that takes the inputs as they are."""
+    for op in trace.ops:
+        if op.op in ops(Trait.LAYER) and op.inputs and not op.inputs[0].requires_grad:
+            given = op.inputs[0]
+            weighed = any(fact.name and len(fact.shape) >= 2 for fact in op.inputs[1:])
+            if weighed and made_by(trace, given) is None and given.stats.get("absmax", 1.0) <= 1.001 * most:
+                return op
+    return None
+
+
+def _second(case: Case, scalings: list[DivisionFact]) -> SourceLine | None:
+    """Where the second scaling is: in what the model is called with, else the last one that is not in a data set."""
+    called = case.facts.batches.call_line.code if case.facts.batches.call_line else ""
+    near = [d for d in scalings if d.function and f"{d.function}(" in called]
+    outside = [d for d in scalings if d.function != "__getitem__"]
+    return (near or outside or scalings)[-1].line

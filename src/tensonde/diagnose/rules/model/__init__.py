@@ -1,0 +1,1 @@
+"""Modules: their modes, members, states, hooks and memory."""

@@ -1,0 +1,98 @@
+"""States that were loaded and did not arrive."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.model.facts import FilteredLoad, UnmatchedLoad
+from tensonde.model.finding import Finding
+
+FEW = 0.1
+"""A load that filled no more of the module than this has failed, whatever it was meant for."""
+
+
+@rule("state-not-loaded", severity="error")
+def not_loaded(case: Case) -> list[Finding]:
+    """`load_state_dict(strict=False)` leaves out what it has no place for, and says so only in what it returns. Keys that
+    are left over and keys that got nothing are the same, name by name and shape by shape, but for what a wrapper
+    puts into names (`_orig_mod.` of torch.compile, `module.` of DataParallel), or for a part in front: the weights
+    that were to be loaded are there, and the module keeps its random ones.
+
+    A wrapper's part is no name that anybody chose, so half of what is left over is enough. With any other part in front, hardly
+    anything of the module may have been filled. Loading a part on purpose is something else: all keys that are given
+    find their place (a backbone into a larger model), or those left over fit nowhere (another head). Silent as well when a
+    later load filled the module.
+    """
+    found = [loaded for loaded in case.facts.loads_unmatched if _failed(loaded)]
+    return [_finding(case, loaded) for loaded in found][:1] if case.steps else []
+
+
+def _failed(loaded: UnmatchedLoad) -> bool:
+    left = loaded.given - loaded.matched
+    if loaded.would_match < 2 or 2 * loaded.would_match < left:
+        return False
+    few = loaded.matched <= FEW * loaded.own
+    return bool(loaded.how == "wrapper" or (few and 2 * loaded.would_match >= loaded.own))
+
+
+def _finding(case: Case, loaded: UnmatchedLoad) -> Finding:
+    part = loaded.part
+    return case.finding(
+        (
+            f"{loaded.matched} of {loaded.given} keys were loaded into {loaded.type}: {loaded.would_match} others "
+            f"differ only by {part!r} in their names, and strict=False leaves them out"
+        ),
+        (
+            f"Save the state of the module inside of the wrapper, or take {part!r} out of the keys on one side; and load with "
+            "strict=True, or look at the missing_keys that load_state_dict returns."
+        ),
+        source=loaded.line,
+        evidence={
+            "matched": loaded.matched,
+            "given": loaded.given,
+            "own_keys": loaded.own,
+            "would_match": loaded.would_match,
+            "renaming": f"{'take out' if loaded.how == 'wrapper' else loaded.how} {part!r}",
+            "a_given_key": loaded.given_key,
+            "a_key_of_the_module": loaded.own_key,
+        },
+        confidence=0.95,
+    )
+
+
+@rule("checkpoint-keys-filtered-out", severity="error")
+def filtered_out(case: Case) -> list[Finding]:
+    """A program keeps those keys of a checkpoint that the model has as well (`if k in own`), and nothing is kept: the names
+    differ, by what a wrapper puts in front or otherwise, so that the model goes on with its random weights.
+
+    With a part of the keys kept it is what such a filter is for (another head), unless hardly any are kept and most of
+    the model would be filled if that part of the names were changed. Silent when a later load filled the model.
+    """
+    return [
+        _filtered_finding(case, fact)
+        for fact in case.facts.loads_filtered
+        if fact.kept == 0 or (fact.would_match >= 2 and 2 * fact.would_match >= fact.own)
+    ][: 1 if case.steps else 0]
+
+
+def _filtered_finding(case: Case, fact: FilteredLoad) -> Finding:
+    part = fact.part
+    return case.finding(
+        (
+            f"{fact.kept} of {fact.given or 'the'} keys of {fact.source} pass this filter: the model keeps its random weights"
+            + (f" ({fact.would_match} keys differ by {part!r} only)" if part else "")
+        ),
+        (f"Take {part!r} out of the keys on one side first. " if part else "Rename the keys to those of the model. ")
+        + "And look at how many keys are left before they are loaded.",
+        source=fact.line,
+        evidence={
+            "given": fact.given,
+            "kept": fact.kept,
+            "own_keys": fact.own,
+            "a_given_key": fact.given_key,
+            "a_key_of_the_module": fact.own_key,
+            "would_match": fact.would_match,
+            "loaded_at": fact.loaded_at.line if fact.loaded_at else None,
+        },
+        confidence=0.95,
+    )

@@ -1,0 +1,273 @@
+"""Train and eval mode, and dropout that does not follow it."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.diagnose.told import some
+from tensonde.model.facts import FrozenNorms
+from tensonde.model.finding import Finding
+
+
+@rule("trained-in-eval-mode", severity="error", phase="forward")
+def trained_in_eval(case: Case) -> list[Finding]:
+    """A model with dropout or batch norm is stepped while it is in eval mode: `train()` was not called (again) after an
+    evaluation. The line is that of the only `train()`, which comes before the loop instead of inside, or of the `eval()` which
+    nothing undid. Silent when only parts are in eval mode: frozen batch norm is a choice."""
+    found = []
+    for name, root in case.facts.roots.items():
+        wrong, right = root.trained["eval"], root.trained["train"]
+        if not root.sensitive or wrong < 3 or wrong < 0.3 * (wrong + right):
+            continue
+        since = root.first_eval_step
+        if right and root.last_train_step is not None and root.last_train_step > (since or 0) + right:
+            continue  # goes back and forth
+        early = root.train_line if right else None
+        found.append(
+            case.finding(
+                (
+                    f"{name} is trained in eval mode from step {since} on: {some(root.sensitive.values(), 2)} do "
+                    "not train"
+                ),
+                "Call model.train() at the start of each epoch, after every evaluation.",
+                severity="error" if right else "warning",
+                step=since,
+                site=f"{name}:out",
+                source=early or root.eval_line or root.made,
+                evidence={
+                    "eval_called_at": str(root.eval_line or ""),
+                    "steps_in_eval_mode": wrong,
+                    "steps_in_train_mode": right,
+                    "modules": list(root.sensitive)[:10],
+                },
+                confidence=0.92 if right else 0.75,
+            )
+        )
+    return found
+
+
+@rule("evaluated-in-train-mode", severity="warning", phase="forward")
+def evaluated_in_train(case: Case) -> list[Finding]:
+    """A model with dropout or batch norm is evaluated now and then, always in train mode: `eval()` is
+    missing. The line is where the evaluation begins. Silent where calls without gradients are part of every step (targets, fakes), and with several optimizers.
+    """
+    found = []
+    by_hand = case.facts.by_hand.updates > 0
+    if len(case.stepping) + by_hand != 1:
+        return []
+    for name, root in case.facts.roots.items():
+        calls, steps = root.evaluated["train"], root.evaluated_steps["train"]
+        line = root.evaluated_line
+        if calls < 2:  # or with gradients, whose graph nobody uses
+            unused = [d for d in case.facts.graphs.discarded if d.root == name]
+            calls = steps = sum(d.calls for d in unused)
+            line = unused[0].line if unused else None
+        if not root.sensitive or root.eval_mode_seen or calls < 2 or not root.trained["train"]:
+            continue
+        if steps > 0.3 * case.steps or case.steps < 8:
+            continue
+        found.append(
+            case.finding(
+                (
+                    f"{name} is evaluated in train mode: {some(sorted(set(root.sensitive.values())), 2)} is "
+                    "active in evaluation"
+                ),
+                "Call model.eval() before the evaluation and model.train() after it.",
+                step=None,
+                site=f"{name}:out",
+                source=line or root.made,
+                evidence={
+                    "calls_in_train_mode_that_nothing_is_trained_on": calls,
+                    "in_eval_mode": 0,
+                    "modules": list(root.sensitive)[:10],
+                },
+                confidence=0.75,
+            )
+        )
+    return found
+
+
+@rule("dropout-active-in-eval", severity="error", phase="forward")
+def dropout_in_eval(case: Case) -> list[Finding]:
+    """Dropout is applied while the module that applies it is in eval mode: a functional call without
+    `training=self.training`, or attention with a fixed `dropout_p`."""
+    found = []
+    for noise in case.facts.noise:
+        if noise.module_training:
+            continue
+        fix = (
+            "dropout_p=self.p if self.training else 0.0"
+            if noise.op == "scaled_dot_product_attention"
+            else "training=self.training"
+        )
+        found.append(
+            case.finding(
+                f"{noise.op} (p={noise.p:g}) in {noise.module} ({noise.type}) is active in eval mode",
+                f"Pass {fix}, or use nn.Dropout.",
+                step=None,
+                site=f"{noise.module}:out",
+                op=noise.op,
+                source=noise.line,
+                evidence={"p": noise.p, "module.training": False, "training_argument": True},
+                confidence=0.97,
+            )
+        )
+    return found[:5]
+
+
+@rule("dropout-left-in-train-mode", severity="warning", phase="forward")
+def dropout_module_left(case: Case) -> list[Finding]:
+    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, so that
+    `eval()` does not reach it. One that is registered was set so by the program itself, as for Monte-Carlo dropout: that
+    is told, not warned of.
+    """
+    found = []
+    for noise in case.facts.noise:
+        if noise.module_training and noise.library:
+            fact = case.module(noise.module)
+            hidden = fact.hidden or not noise.registered
+            found.append(
+                case.finding(
+                    f"{noise.module} ({noise.type}) stays in train mode when the model is in eval mode",
+                    "Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
+                    if hidden
+                    else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
+                    severity="warning" if hidden else "info",
+                    step=None,
+                    site=f"{noise.module}:out",
+                    source=fact.made or noise.line,
+                    evidence={
+                        "p": noise.p,
+                        "module.training": True,
+                        "root.training": False,
+                        "registered": not hidden,
+                    },
+                    confidence=0.85 if hidden else 0.6,
+                )
+            )
+    return found[:3]
+
+
+@rule("dropout-rate-extreme", severity="warning", phase="forward")
+def extreme_dropout(case: Case) -> list[Finding]:
+    """A dropout layer drops nine values of ten or more: its rate was probably meant as the share to keep."""
+    return [
+        case.finding(
+            f"{name} ({module.type}) drops {module.settings['p']:.0%} of its input",
+            "p is the probability to drop, not to keep.",
+            site=f"{name}:out",
+            source=module.made,
+            evidence={"p": module.settings["p"]},
+            confidence=0.8,
+        )
+        for name, module in case.facts.modules.items()
+        if module.type.startswith("Dropout") and module.settings.get("p", 0) >= 0.9 and case.steps
+    ][:1]
+
+
+@rule("batch-norm-momentum", severity="warning", phase="forward")
+def norm_momentum(case: Case) -> list[Finding]:
+    """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running
+    statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it.
+    """
+    return [
+        case.finding(
+            (
+                f"{name} ({module.type}) has momentum {module.settings['momentum']:g}: its statistics are "
+                "those of the last batch"
+            ),
+            (
+                f"Use momentum={1 - module.settings['momentum']:.3g}: torch weighs the new batch by it, not the "
+                "old statistics."
+            ),
+            site=f"{name}:out",
+            source=module.made,
+            evidence={"momentum": module.settings["momentum"]},
+            confidence=0.85,
+        )
+        for name, module in case.facts.modules.items()
+        if module.type.startswith("BatchNorm") and (module.settings.get("momentum") or 0) >= 0.9 and case.steps
+    ][:1]
+
+
+@rule("batch-norm-never-updated", severity="error", phase="forward")
+def norm_never_updated(case: Case) -> list[Finding]:
+    """Batch norm with a momentum of 0 never changes its running statistics: eval mode normalises with the mean 0 and the
+    variance 1 that they begin with (momentum=None, a plain average, is another matter). Silent where no model is ever
+    used in eval mode, and where a state was loaded, which brings statistics of its own.
+    """
+    evaluated = any(root.eval_mode_seen for root in case.facts.roots.values())
+    loaded = any(fact.loaded for fact in case.facts.parameters.values())
+    return [
+        case.finding(
+            f"{name} ({module.type}) has momentum 0: its running statistics stay at mean 0 and variance 1",
+            "Use momentum=0.1 (the default); eval mode normalises with these statistics.",
+            site=f"{name}:out",
+            source=module.made,
+            evidence={"momentum": module.settings["momentum"]},
+            confidence=0.92,
+        )
+        for name, module in case.facts.modules.items()
+        if module.type.startswith("BatchNorm")
+        and module.settings.get("momentum") == 0
+        and module.settings.get("track_running_stats")
+        and case.steps
+        and evaluated
+        and not loaded
+    ][:1]
+
+
+@rule("frozen-batch-norm-drifts", severity="warning", phase="forward")
+def frozen_norm_drifts(case: Case) -> list[Finding]:
+    """A part is frozen as a whole (none of its parameters wants a gradient, and none changes), and its batch norms, which have
+    statistics from before, are in train mode while something else is trained: these statistics move to the new data, so that
+    the part does not stay what it was. `requires_grad=False` does not stop that, eval mode does.
+
+    A model that a function gives ready (a teacher) is put into eval mode where the program gets it, so that line is named; else the
+    program's only `train()`, which undoes an `eval()` before it, or the line that freezes it. Silent for a part that is trained later, that a moving average changes, that had no statistics yet, or whose input comes
+    from something that is trained.
+    """
+    found = []
+    for part in case.facts.frozen_norms:
+        if not part.experienced or part.looks < 5 or part.drifted < 0.8 * part.looks:
+            continue
+        if _fed_by_trained(case, part):
+            continue
+        fact = case.module(part.branch)
+        own = part.variable
+        name = (own.name if own else "") or part.branch
+        found.append(
+            case.finding(
+                (
+                    f"{name} is frozen, and the running statistics of its batch norm ({some(part.norms, 2)}) "
+                    "change: it is in train mode"
+                ),
+                (
+                    f"Call {name}.eval()"
+                    + ("" if own else " after each train()")
+                    + ": freezing parameters does not freeze statistics."
+                ),
+                step=part.since,
+                site=f"{part.branch}:out",
+                source=(own.line if own else None) or case.facts.train_call or case.facts.freezes or fact.made,
+                evidence={
+                    "frozen_at": str(case.facts.freezes or ""),
+                    "looks": part.looks,
+                    "statistics_had_changed": part.drifted,
+                    "norms": part.norms,
+                },
+                confidence=0.85,
+            )
+        )
+    return found[:1]
+
+
+def _fed_by_trained(case: Case, part: FrozenNorms) -> bool:
+    names = {path if part.branch in ("", path) else f"{part.branch}.{path}" for path in part.norms}
+    names |= set(part.norms)
+    return any(
+        op.op == "batch_norm" and op.module in names and bool(op.inputs) and op.inputs[0].requires_grad
+        for trace in case.stages
+        if trace.step >= part.since
+        for op in trace.ops
+    )

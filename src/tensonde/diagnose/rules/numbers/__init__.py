@@ -1,0 +1,1 @@
+"""NaN, Inf, precision and scale: where numbers go wrong."""

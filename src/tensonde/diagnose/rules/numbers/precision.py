@@ -1,0 +1,213 @@
+"""Numbers too coarse or too small: updates that round away, clipping in the wrong units, steps that are all skipped."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.diagnose.told import backward_line
+from tensonde.model.finding import Finding
+
+_LOW = ("bfloat16", "float16")
+
+
+@rule("update-rounds-away", severity="error", phase="optimizer")
+def underflow(case: Case) -> list[Finding]:
+    """Most weights with a gradient are bit for bit the same after the step: the update is smaller than the
+    weights' resolution.
+
+    Counted on the weights themselves, around real steps with a learning rate above 0. In bfloat16 a weight has 8
+    significant bits, so an update below 1/512 of it is lost; nothing accumulates.
+    """
+    total = unchanged = 0.0
+    worst: tuple[float, str] = (0.0, "")
+    low = looks = 0
+    for name, fact in case.facts.parameters.items():
+        steps = fact.steps
+        if not steps or not steps.elements:
+            continue
+        share = steps.unchanged / steps.elements
+        total += steps.elements
+        unchanged += steps.unchanged
+        looks = max(looks, steps.looks)
+        low += fact.dtype in _LOW
+        if len(fact.shape) >= 2 and share > worst[0]:
+            worst = (share, name)
+    if looks < 3 or not total or unchanged / total < (0.6 if low else 0.9) or not worst[1]:
+        return []
+    fact = case.facts.parameters[worst[1]]
+    coarse = fact.dtype in _LOW
+    optimizer = case.facts.optimizers[fact.optimizers[0]] if fact.optimizers else None
+    module = case.module(fact.owner)
+    share = unchanged / total
+    source = (module.cast if coarse else None) or (optimizer.made if optimizer else None)
+    return [
+        case.finding(
+            (
+                f"{share:.0%} of the weights do not change in a step: updates are below the resolution of {fact.dtype}"
+                if coarse
+                else f"{share:.0%} of the weights do not change in a step: the update is too small for them"
+            ),
+            (
+                "Keep the weights in float32 and compute in bfloat16 with torch.autocast, or use an optimizer "
+                "with float32 master weights."
+                if coarse
+                else "Raise the learning rate; look at gradient scaling and clipping before the step."
+            ),
+            site=f"{worst[1]}:value",
+            source=source,
+            evidence={
+                "unchanged_share": round(share, 4),
+                "dtype": fact.dtype,
+                "lr": optimizer.groups[0].get("lr") if optimizer else None,
+                "steps_looked_at": looks,
+            },
+            confidence=0.93,
+        )
+    ]
+
+
+@rule("clipped-while-scaled", severity="error", phase="optimizer")
+def clip_scaled(case: Case) -> list[Finding]:
+    """Gradients are clipped while they still carry the loss scale: `unscale_` was not called, so the limit means
+    something tens of thousands of times smaller, and every step is clipped.
+    """
+    clip = case.facts.clipping
+    looked = clip.looked_at
+    if looked < 2 or clip.scaled < 0.8 * looked:
+        return []
+    scale, limit = clip.scale, clip.limit
+    return [
+        case.finding(
+            f"{clip.kind} clips gradients that are still scaled by {scale:g}: unscale_ is missing",
+            "Call scaler.unscale_(optimizer) after backward() and before clipping.",
+            op=clip.kind,
+            source=clip.line,
+            evidence={
+                "scale": scale,
+                "limit": limit,
+                "effective_limit": limit / scale if limit is not None and scale and scale > 0 else None,
+                "norm_before": clip.median_norm,
+                "calls": looked,
+            },
+            confidence=0.97,
+        )
+    ]
+
+
+@rule("step-on-scaled-gradients", severity="error", phase="optimizer")
+def step_scaled(case: Case) -> list[Finding]:
+    """The loss was scaled, and the optimizer is stepped directly, without the scaler and without `unscale_`."""
+    clip = case.facts.clipping
+    if clip.steps_on_scaled_gradients < 2:
+        return []
+    return [
+        case.finding(
+            f"The optimizer steps on gradients that are still scaled by {clip.scale:g}",
+            "Call scaler.step(optimizer) and scaler.update() instead of optimizer.step().",
+            source=clip.step_line,
+            evidence={"scale": clip.scale, "steps": clip.steps_on_scaled_gradients},
+            confidence=0.95,
+        )
+    ]
+
+
+@rule("clip-without-effect", severity="warning", phase="optimizer")
+def clip_idle(case: Case) -> list[Finding]:
+    """Gradients are clipped when no backward pass has run since the last optimizer step: before backward() or
+    after step(), where clipping has no effect on the update.
+    """
+    clip = case.facts.clipping
+    looked = clip.looked_at
+    if looked < 4 or clip.without_backward < 0.9 * looked:
+        return []
+    return [
+        case.finding(
+            f"{clip.kind} is called where it has no effect: not between backward() and step()",
+            "Clip after backward() and before optimizer.step().",
+            op=clip.kind,
+            source=clip.line,
+            evidence={"calls": looked, "without_backward_before": clip.without_backward},
+            confidence=0.9,
+        )
+    ]
+
+
+@rule("scaler-skips-all", severity="error", phase="optimizer")
+def skips(case: Case) -> list[Finding]:
+    """The gradient scaler skips (nearly) every optimizer step because gradients are never finite."""
+    skipped = len(case.series("skipped"))
+    if case.steps < 10 or skipped < 0.8 * case.steps:
+        return []
+    optimizer = next(iter(case.facts.optimizers), None)
+    return [
+        case.finding(
+            f"The gradient scaler skips {skipped} of {case.steps} steps: gradients are never finite",
+            (
+                "Look for the first op with Inf or NaN in backward; a smaller init_scale helps only if it is the "
+                "scale that overflows."
+            ),
+            step=None,
+            source=optimizer.made if optimizer else None,
+            evidence={"skipped": skipped, "steps": case.steps},
+            confidence=0.85,
+        )
+    ]
+
+
+@rule("clip-limit-tiny", severity="warning", phase="optimizer")
+def clip_tiny(case: Case) -> list[Finding]:
+    """Clipping cuts gradients to less than a thousandth of their norm at nearly every step, and the optimizer
+    (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale.
+    """
+    clip = case.facts.clipping
+    optimizer = next((o for o in case.facts.optimizers if o.steps), None)
+    limit, norm = clip.limit, clip.median_norm
+    if not limit or not norm or optimizer is None or optimizer.type != "SGD" or clip.scaled or norm < 1000 * limit:
+        return []
+    return [
+        case.finding(
+            f"{clip.kind} cuts gradients of norm {norm:.3g} down to {limit:g}",
+            "Clip near the usual norm of the gradients, so that only outliers are cut.",
+            op=clip.kind,
+            source=clip.line,
+            evidence={"limit": limit, "median_norm": norm, "calls": clip.calls},
+            confidence=0.75,
+        )
+    ]
+
+
+@rule("float16-without-scaling", severity="error", phase="backward")
+def unscaled(case: Case) -> list[Finding]:
+    """The forward pass runs in float16 by autocast, no scaler is used, and a large part of the gradients is
+    exactly zero: what is below 6e-8 is lost.
+    """
+    trace = case.first
+    if trace is None or not any(op.autocast == "float16" for op in trace.ops):
+        return []
+    if any(scaler.enabled for scaler in case.facts.clipping.scalers):
+        return []
+    lost = []
+    for name, fact in case.facts.parameters.items():
+        if len(fact.shape) < 2 or not fact.optimizers:
+            continue
+        rows = case.digests(f"{name}:grad", ("count", "zero"))
+        shares = sorted(row["zero"] / row["count"] for row in rows if row["count"])
+        if shares and shares[len(shares) // 2] > 0.3:
+            lost.append((name, shares[len(shares) // 2]))
+    if not lost:
+        return []
+    first = next(op for op in trace.ops if op.autocast == "float16")
+    return [
+        case.finding(
+            f"float16 without loss scaling: {lost[0][1]:.0%} of the gradient of {lost[0][0]} is lost to zero",
+            "Use torch.amp.GradScaler around backward and step, or autocast to bfloat16.",
+            site=f"{lost[0][0]}:grad",
+            source=backward_line(case) or first.source,
+            evidence={
+                "zero_share": {name: round(share, 3) for name, share in lost[:10]},
+                "scaler": None,
+                "first_float16_op": str(first.source),
+            },
+            confidence=0.8,
+        )
+    ]

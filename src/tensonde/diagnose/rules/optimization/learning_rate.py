@@ -1,0 +1,112 @@
+"""A learning rate that is out of scale with the weights."""
+
+from __future__ import annotations
+
+from math import isfinite
+from statistics import median
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.diagnose.told import ended_by_itself
+from tensonde.model.finding import Finding
+
+_NORMALISING = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Lion", "RMSprop", "Adagrad")
+"""Optimizers whose step is about the learning rate, whatever the gradient."""
+
+
+@rule("learning-rate-too-small", severity="warning", phase="optimizer")
+def too_small(case: Case) -> list[Finding]:
+    """All steps together could not have moved the weights by a thousandth of their size, and the loss has not
+    moved by a hundredth either. Bounded from above: a step of Adam moves a weight by at most about lr, one of SGD
+    by lr times its gradient.
+    """
+    stepping = case.stepping
+    losses = [value for _, value in case.series("loss") if isfinite(value)]
+    rates = [value for _, value in case.series("lr/0")]
+    if len(stepping) != 1 or len(losses) < 50 or not rates or max(rates) <= 0 or not ended_by_itself(case):
+        return []
+    part = max(5, len(losses) // 10)
+    before, after = median(losses[:part]), median(losses[-part:])
+    if abs(before) < 1e-6 or abs(before - after) > 0.01 * abs(before):
+        return []
+    optimizer = stepping[0]
+    moves = []
+    for name, fact in case.facts.parameters.items():
+        if len(fact.shape) < 2 or not fact.optimizers or not fact.requires_grad:
+            continue
+        values = case.digests(f"{name}:value", ("norm", "absmean"))
+        gradients = [row["norm"] for row in case.digests(f"{name}:grad", ("norm",))]
+        if not values or not gradients or values[0]["norm"] <= 0 or not any(gradients):
+            continue
+        if optimizer.type in _NORMALISING:
+            moves.append(sum(rates) / values[0]["absmean"])
+        else:
+            momentum = float(optimizer.groups[0].get("momentum") or 0)
+            moves.append(sum(rates) * max(gradients) / values[0]["norm"] / max(1 - momentum, 1e-3))
+    if not moves or max(moves) > 1e-3:
+        return []
+    return [
+        case.finding(
+            (
+                f"A learning rate of {max(rates):g} moves the weights by {max(moves):.0e} of their size in "
+                f"{len(rates)} steps"
+            ),
+            "Raise it a hundredfold or more, and look at the scale of the loss.",
+            site="lr",
+            source=optimizer.made,
+            evidence={
+                "lr": max(rates),
+                "largest_possible_move": max(moves),
+                "loss_before": before,
+                "loss_after": after,
+            },
+            confidence=0.85,
+        )
+    ]
+
+
+@rule("learning-rate-too-large", severity="error", phase="optimizer")
+def too_large(case: Case) -> list[Finding]:
+    """The loss leaps at the very first steps and never comes back to where it began, and weights grow manifold in those
+    steps: the first updates are larger than the weights. Where it ends in NaN or Inf, `divergence` tells. A loss that may be
+    negative (a similarity, a likelihood) has no size that a leap could be measured by: it must not be below 0.
+    """
+    stepping = case.stepping
+    series = case.series("loss")
+    losses = [value for _, value in series]
+    if len(stepping) != 1 or len(losses) < 20 or not all(map(isfinite, losses)) or losses[0] <= 0 or min(losses) < 0:
+        return []
+    end = median(losses[-max(5, len(losses) // 10) :])
+    if max(losses[1:10]) < 5 * losses[0] or end < 0.95 * losses[0]:
+        return []
+    grown = {}
+    for name, fact in case.facts.parameters.items():
+        if len(fact.shape) >= 2 and fact.optimizers:
+            norms = [row["norm"] for row in case.digests(f"{name}:value", ("norm",))]
+            if len(norms) >= 10 and norms[0] > 0:
+                grown[name] = max(norms[:20]) / norms[0]
+    usual = stepping[0].groups[0].get("lr", 0)
+    if not grown or (max(grown.values()) < 2 and usual < 0.05):
+        return []
+    name = max(grown, key=lambda key: grown[key])
+    rates = [value for _, value in case.series("lr/0")]
+    return [
+        case.finding(
+            (
+                f"The loss leaps from {losses[0]:.3g} to {max(losses[1:10]):.3g} in the first steps and stays high: "
+                f"a learning rate of {rates[0] if rates else 0:g} is too large"
+            ),
+            "Lower it tenfold or more, or warm it up; clipping the gradient's norm helps against single leaps.",
+            step=1,
+            site=f"{name}:value",
+            source=stepping[0].made,
+            evidence={
+                "first_loss": losses[0],
+                "peak": max(losses[1:10]),
+                "last": end,
+                "weights_grown": grown[name],
+                "lr": rates[0] if rates else None,
+            },
+            confidence=0.85,
+        )
+    ]

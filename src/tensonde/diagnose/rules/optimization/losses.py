@@ -1,0 +1,328 @@
+"""What reaches the loss: probabilities where logits belong, the wrong dimension, shapes that broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, producer
+from tensonde.diagnose.analysis.products import multiplied
+from tensonde.diagnose.analysis.weighing import summed_elsewhere
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
+from tensonde.model.trace import OpRecord, TensorFact, Trace
+
+_SOFTMAX = ops(Trait.SOFTMAX)
+_ELEMENTWISE_LOSSES = ops(Trait.ELEMENTWISE_LOSS)
+
+
+def _losses(trace: Trace | None, *names: str) -> Iterator[OpRecord]:
+    for op in trace.ops if trace is not None else ():
+        if op.op in names and len(op.inputs) >= 2:
+            yield op
+
+
+def _trained(case: Case, *names: str) -> Iterator[tuple[Trace, OpRecord]]:
+    """Losses that are trained on, of the first step and of later stages."""
+    for trace, op in case.trained_ops():
+        if op.op in names and len(op.inputs) >= 2:
+            yield trace, op
+
+
+def _at(op: OpRecord) -> str:
+    return op.site + ":out"
+
+
+@rule("probabilities-into-logit-loss", severity="error", phase="forward")
+def twice_normalised(case: Case) -> list[Finding]:
+    """A loss that applies (log-)softmax or sigmoid itself is given values that went through softmax or sigmoid already.
+
+    The loss still falls, but its gradient is small and cannot get to zero. log_softmax twice changes nothing and
+    is not meant.
+    """
+    found = []
+    for trace, loss in _trained(case, "cross_entropy", "binary_cross_entropy_with_logits"):
+        op = made_by(trace, loss.inputs[0])
+        if op is None or op.op not in ("softmax", "sigmoid", "Softmax", "sigmoid_"):
+            continue
+        inner = "softmax" if loss.op == "cross_entropy" else "sigmoid"
+        found.append(
+            case.finding(
+                f"{op.op} before {loss.op}, which applies {inner} itself",
+                (
+                    f"Give {loss.op} the raw logits: take {op.op} out of the model's output (keep it for "
+                    "predictions only)."
+                ),
+                step=trace.step,
+                at=op,
+                evidence={
+                    "loss": loss.op,
+                    "loss_line": str(loss.source),
+                    "input.min": loss.inputs[0].stats.get("min"),
+                    "input.max": loss.inputs[0].stats.get("max"),
+                },
+                confidence=0.95,
+            )
+        )
+    return found[:1]
+
+
+@rule("log-probabilities-expected", severity="error", phase="forward")
+def not_log_probabilities(case: Case) -> list[Finding]:
+    """nll_loss or kl_div is given values that are no log-probabilities, which are never above 0: softmax without log, raw
+    logits; and for kl_div whatever has not one value below 0."""
+    found = []
+    for trace, loss in _trained(case, "nll_loss", "kl_div"):
+        given = loss.inputs[0]
+        op = made_by(trace, given)
+        highest = given.stats.get("max", 0.0)
+        bare = op is not None and op.op in (
+            "softmax",
+            "sigmoid",
+            "Softmax",
+            "linear",
+            "addmm",
+            "matmul",
+            "conv2d",
+            "relu",
+        )
+        bare |= loss.op == "kl_div" and given.stats.get("min", -1.0) >= 0
+        if highest <= 1e-3 or not bare or op is None:
+            continue
+        found.append(
+            case.finding(
+                f"{loss.op} expects log-probabilities and is given the output of {op.op} (up to {highest:.3g})",
+                "Use log_softmax before it"
+                + (", or cross_entropy on the raw logits." if loss.op == "nll_loss" else "."),
+                step=trace.step,
+                site=_at(op),
+                op=op.op,
+                source=loss.source if op.op not in ("softmax", "sigmoid", "Softmax") else op.source,
+                evidence={"input.max": highest, "made_by": op.op, "loss_line": str(loss.source)},
+                confidence=0.93,
+            )
+        )
+    return found[:1]
+
+
+@rule("rectified-logits", severity="warning", phase="forward")
+def rectified_logits(case: Case) -> list[Finding]:
+    """The logits that a classification loss gets have gone through ReLU: no class can get a logit below 0, and
+    classes whose logit is 0 get no gradient.
+    """
+    found = []
+    for trace, loss in _trained(case, "cross_entropy", "binary_cross_entropy_with_logits"):
+        op = made_by(trace, loss.inputs[0])
+        if op is not None and op.op in ("relu", "relu_", "relu6"):
+            found.append(
+                case.finding(
+                    f"ReLU on the logits that {loss.op} gets",
+                    "Take the activation off the last layer.",
+                    step=trace.step,
+                    at=op,
+                    evidence={"loss": loss.op, "zero": op.outputs[0].stats.get("zero") if op.outputs else None},
+                    confidence=0.85,
+                )
+            )
+    return found[:1]
+
+
+@rule("softmax-over-wrong-dimension", severity="error", phase="forward")
+def wrong_dimension(case: Case) -> list[Finding]:
+    """softmax is taken over a dimension that is not the one used as classes, or as weights, afterwards.
+
+    Before a classification loss the classes are dimension 1 (the last one of a matrix): softmax over another one
+    makes the samples of a batch compete. As attention weights (`weights @ values`) the product sums over the last
+    dimension, and so must the softmax be over it. Assignments to clusters, which are summed over their members, are not meant.
+    """
+    trace = case.first
+    if trace is None:
+        return []
+    found = []
+    for op in trace.ops:
+        if op.op not in _SOFTMAX or not op.outputs or not op.inputs or len(op.outputs[0].shape) < 2:
+            continue
+        out = op.outputs[0]
+        dims = len(out.shape)
+        dim = op.arguments.get("dim")
+        if dim is None:
+            dim = 0 if dims in (0, 1, 3) else 1
+        if not isinstance(dim, int):
+            continue
+        dim %= dims
+        why = _mismatch(trace, op, out, dim)
+        if why:
+            found.append(
+                case.finding(
+                    f"{op.op} over dimension {dim} of {list(out.shape)}{': the batch' if dim == 0 else ''}; {why}",
+                    f"Take it over dimension {dims - 1 if 'sums' in why or dims == 2 else 1}.",
+                    at=op,
+                    evidence={"dim": dim, "shape": list(out.shape), "why": why},
+                    confidence=0.93,
+                )
+            )
+    return found[:3]
+
+
+def _mismatch(trace: Trace, op: OpRecord, out: TensorFact, dim: int) -> str:
+    """Why this dimension cannot be meant, "" if it can."""
+    dims = len(out.shape)
+    if why := summed_elsewhere(trace, op, dim):
+        return why
+    for loss in _losses(trace, "nll_loss", "cross_entropy", "kl_div"):
+        made = made_by(trace, loss.inputs[0], PASSING | {"log", "log_", "add", "clamp", "clamp_min"})
+        if made is not op or (loss.op == "kl_div" and dims != 2):
+            continue
+        shape = loss.inputs[0].shape
+        if len(shape) < 2:
+            continue
+        same = shape == out.shape
+        if (same and dim != 1) or (not same and out.shape[dim] != shape[1]):
+            return f"the classes of {loss.op} are another one"
+    if dims == 2 and dim == 0 and out.shape[0] > 1 and out.shape[1] > 1 and _feeds_product_with_targets(trace, op, out):
+        return "the classes are dimension 1"
+    return ""
+
+
+def _feeds_product_with_targets(trace: Trace, op: OpRecord, out: TensorFact) -> bool:
+    """An own cross-entropy: (log-)probabilities gathered at, or multiplied with, targets that need no gradient."""
+    frontier, tensors = [out], {out.id}
+    for _ in range(3):
+        following = []
+        for fact in frontier:
+            for user in consumers(trace, fact)[:8]:
+                others = [g for g in user.inputs if g.id not in tensors]
+                if user.op == "gather" and user.arguments.get("dim") in (1, -1):
+                    return True
+                if (
+                    user.op == "mul"
+                    and others
+                    and not others[0].requires_grad
+                    and others[0].shape == out.shape
+                    and others[0].stats.get("max") == 1.0
+                ):
+                    return True
+                if user.op in ("log", "neg", "add", "clamp") and user.outputs:
+                    following.append(user.outputs[0])
+                    tensors.add(user.outputs[0].id)
+        frontier = following
+    return False
+
+
+@rule("single-class-softmax", severity="error", phase="forward")
+def single_class(case: Case) -> list[Finding]:
+    """softmax (or cross_entropy) over a dimension of size 1 is 1 whatever comes in: the loss is 0 and there is no
+    gradient.
+    """
+    found = []
+    for trace, op in case.trained_ops():
+        if (
+            op.op == "cross_entropy"
+            and len(op.inputs) >= 2
+            and len(op.inputs[0].shape) >= 2
+            and op.inputs[0].shape[1] == 1
+        ):
+            size = "cross_entropy over 1 class"
+        elif (
+            op.op in _SOFTMAX
+            and op.outputs
+            and op.inputs
+            and op.inputs[0].requires_grad
+            and isinstance(dim := op.arguments.get("dim"), int)
+        ):
+            shape = op.outputs[0].shape
+            if not -len(shape) <= dim < len(shape) or shape[dim] != 1 or len(shape) != 2:
+                continue
+            size = f"{op.op} over a dimension of size 1"
+        else:
+            continue
+        found.append(
+            case.finding(
+                f"{size}: constant, without gradient",
+                (
+                    "Use binary_cross_entropy_with_logits for one output, or give the last layer one output for "
+                    "each class."
+                ),
+                step=trace.step,
+                at=op,
+                evidence={"shape": list(op.inputs[0].shape)},
+                confidence=0.93,
+            )
+        )
+    return found[:1]
+
+
+@rule("loss-broadcasts", severity="error", phase="forward")
+def broadcasting(case: Case) -> list[Finding]:
+    """Predictions and targets of different shapes, (N, 1) and (N,), are broadcast to (N, N): every prediction is
+    compared with every target, and the best that can be learnt is the mean. Seen in the losses of torch, in a
+    difference of one's own, and in a product (log-probabilities with advantages, losses with weights) that is then averaged
+    as a whole: the mean of all products is the product of the means.
+    """
+    for trace, op in case.trained_ops():
+        if len(op.inputs) < 2:
+            continue
+        a, b = op.inputs[0], op.inputs[1]
+        if a.shape == b.shape or not a.shape or not b.shape:
+            continue
+        if op.op in _ELEMENTWISE_LOSSES:
+            size = _broadcast(a.shape, b.shape)
+            if size is None or size <= max(_numel(a), _numel(b)):
+                continue
+        elif op.op not in ("sub", "rsub", "eq", "mul") or not _crossed(trace, op, a, b):
+            continue
+        product = op.op == "mul"
+        return [
+            case.finding(
+                (
+                    f"{op.op} broadcasts {list(a.shape)} against {list(b.shape)}: every "
+                    + (
+                        "sample is multiplied with every other"
+                        if product
+                        else "prediction is compared with every target"
+                    )
+                ),
+                "Give both the same shape: squeeze(-1) the "
+                + ("(N, 1) or unsqueeze(-1) the (N,)." if product else "predictions or unsqueeze(-1) the targets."),
+                step=trace.step,
+                at=op,
+                evidence={"shapes": [list(a.shape), list(b.shape)]},
+                confidence=0.95 if op.op in _ELEMENTWISE_LOSSES else 0.88,
+            )
+        ]
+    return []
+
+
+def _crossed(trace: Trace, op: OpRecord, a: TensorFact, b: TensorFact) -> bool:
+    """(N, 1) with (N,) outside of any product of one's own making: predictions against targets, that go on to the
+    loss.
+    """
+    if sorted((len(a.shape), len(b.shape))) != [1, 2] or a.requires_grad == b.requires_grad:
+        return False
+    column, row = (a, b) if len(a.shape) == 2 else (b, a)
+    if column.shape != (row.shape[0], 1) or row.shape[0] < 2 or row.name or column.name:
+        return False
+    made = producer(trace, column)
+    if made is not None and made.op in ("unsqueeze", "getitem", "view", "reshape"):
+        return False  # somebody wanted a column
+    if not op.outputs or not op.outputs[0].requires_grad:
+        return False
+    return op.op != "mul" or multiplied(trace, op, column, row)
+
+
+def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
+    size = 1
+    for k in range(1, max(len(a), len(b)) + 1):
+        x, y = a[-k] if k <= len(a) else 1, b[-k] if k <= len(b) else 1
+        if x != y and 1 not in (x, y):
+            return None
+        size *= max(x, y)
+    return size
+
+
+def _numel(fact: TensorFact) -> int:
+    size = 1
+    for n in fact.shape:
+        size *= n
+    return size

@@ -1,0 +1,159 @@
+"""What is optimised: a loss that is made larger, a sample that the loss cannot reach the model through."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from tensonde.diagnose.analysis.divergence import diverged
+from tensonde.diagnose.analysis.flow import PASSING, ancestors, consumers, made_by, parameters_behind, producer
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
+from tensonde.model.trace import OpRecord, TensorFact, Trace
+
+_BOUNDED = ops(Trait.LOSS_FROM_ZERO)
+"""Losses that are best when they are small."""
+_NOISE = ops(Trait.NOISE)
+_CUTS = ops(Trait.CUTS)
+_LAYERS = ops(Trait.AFFINE | Trait.TRANSPOSED)
+
+
+@rule("loss-maximised", severity="error", phase="optimizer")
+def maximised(case: Case) -> list[Finding]:
+    """An optimizer makes a loss larger that is best when it is small: it was made with `maximize=True`, or the loss is
+    the negative of such a function, and the values get worse and worse.
+
+    Several optimizers (an adversary) and sums of several terms are not meant.
+    """
+    stepping = case.stepping
+    trace = case.first
+    if len(stepping) != 1 or trace is None or trace.loss is None:
+        return []
+    last = trace.ops[trace.loss]
+    negative = last.op == "neg"
+    op = made_by(trace, last.inputs[0]) if negative and last.inputs else last
+    climbs = any(group.get("maximize") is True for group in stepping[0].groups)
+    if op is None or op.op not in _BOUNDED or negative == climbs:
+        return []
+    losses = [abs(value) for _, value in case.series("loss") if isfinite(value)]
+    tenth = max(1, len(losses) // 10)
+    first, end = sum(losses[:tenth]) / tenth, sum(losses[-tenth:]) / tenth
+    if len(losses) < 10 or end < 1.2 * first:
+        return []
+    return [
+        case.finding(
+(
+                f"{op.op} is made larger: " + ("its negative is minimised" if negative else "maximize=True")
+                + f", from {first:.3g} to {end:.3g}"
+            ),
+"Minimise it: "
+            + ("take the minus sign off the loss." if negative else "leave maximize=True to rewards."),
+site="loss:value",
+op=op.op,
+source=last.source if negative else stepping[0].made,
+evidence={"first": first, "last": end, "maximize": climbs, "negative": negative},
+confidence=0.93,
+)
+    ]  # fmt: skip
+
+
+SUMMED = 256
+"""Values in a sum, at least."""
+
+
+@rule("loss-summed", severity="warning", phase="forward")
+def summed(case: Case) -> list[Finding]:
+    """The training diverges, and its loss is a sum over many values: gradients grow with their number, and with it what
+    a learning rate means. Said beside the learning rate, for either of the two is what must change.
+    """
+    trace = case.first
+    op = trace.ops[trace.loss] if trace is not None and trace.loss is not None else None
+    if op is None or not op.inputs or not (op.op == "sum" or op.arguments.get("reduction") == "sum"):
+        return []
+    count = 1
+    for size in op.inputs[0].shape[:1] if op.op in ("cross_entropy", "nll_loss") else op.inputs[0].shape:
+        count *= size
+    ended = next((step for step, value in case.series("loss") if not isfinite(value)), case.steps)
+    growth = diverged(case, ended) if count >= SUMMED else None
+    if growth is None:
+        return []
+    module = case.module(op.module)
+    return [
+        case.finding(
+            f"The loss is a sum over {count} values: its gradients are {count} times those of a mean",
+            'Use reduction="mean", or a learning rate as many times smaller.',
+            step=growth.step,
+            site=f"{op.site}:out",
+            op=op.op,
+            source=module.made if module.library else op.source,
+            evidence={"values": count, "lr": growth.rate},
+            confidence=0.8,
+        )
+    ]
+
+
+@rule("sample-without-gradient", severity="error", phase="backward")
+def unreachable_sample(case: Case) -> list[Finding]:
+    """A random sample is made of a part's outputs with the graph cut (`.data`, `detach()`, or `sample()` of a
+    distribution where `rsample()` is meant) and goes into a layer on the way to the loss. The part gets no gradient
+    through it, only from other terms such as a KL divergence: it learns to please those alone.
+
+    Actions of a policy are not meant: they go into a log-probability, which compares them with the mean.
+    """
+    trace = case.first
+    reached = set(case.facts.reached)
+    if trace is None or trace.loss is None:
+        return []
+    before_loss = ancestors(trace, trace.ops[trace.loss])
+    for op in trace.ops:
+        if op.op not in _LAYERS or op.index not in before_loss or not op.inputs or op.inputs[0].requires_grad:
+            continue
+        if not op.grad_enabled or not any(fact.requires_grad and fact.name for fact in op.inputs[1:]):
+            continue
+        cut = _cut_sample(trace, op.inputs[0])
+        if cut is None:
+            continue
+        made, behind = cut
+        if not behind or not behind <= reached:
+            continue
+        called = {"data": ".data", "normal": "sample()"}.get(made.op, "detach()")
+        return [
+            case.finding(
+                f"A random sample that goes into {op.module or op.site} is cut from the graph by {called}",
+                (
+                    "Use rsample(): it lets the gradient through."
+                    if made.op == "normal"
+                    else f"Take {called} away: mean + std * noise lets the gradient through."
+                ),
+                site=f"{made.module}:out" if made.module else f"{made.site}:out",
+                op=made.op,
+                source=made.source,
+                evidence={"parameters": sorted(behind)[:20], "goes_into": op.site},
+                confidence=0.9,
+            )
+        ]
+    return []
+
+
+def _cut_sample(trace: Trace, fact: TensorFact) -> tuple[OpRecord, set[str]] | None:
+    """The op that cuts, and the parameters behind it, where a value is mean + std * noise (or drawn by `normal`)."""
+    made = made_by(trace, fact, PASSING | _CUTS)
+    if made is None:
+        return None
+    if any(user.op in ("sub", "rsub") for user in consumers(trace, made.outputs[0])):
+        return None  # an action, whose probability is what is trained
+    if made.op == "normal":
+        return made, parameters_behind(trace, made.inputs)
+    if made.op != "add" or len(made.inputs) != 2:
+        return None
+    products = [p for p in (producer(trace, given) for given in made.inputs) if p is not None and p.op == "mul"]
+    noisy = any((q := made_by(trace, given)) is not None and q.op in _NOISE for p in products for given in p.inputs)
+    cuts = [op for given in (*made.inputs, *(g for p in products for g in p.inputs)) if (op := producer(trace, given))]
+    cutting = next((op for op in cuts if op.op in _CUTS and op.inputs and op.inputs[0].requires_grad), None)
+    if cutting is None and producer(trace, fact) is not made:  # the sum itself is cut
+        outer = producer(trace, fact)
+        cutting = outer if outer is not None and outer.op in _CUTS else None
+    if not noisy or cutting is None:
+        return None
+    return cutting, parameters_behind(trace, made.inputs)

@@ -1,0 +1,251 @@
+"""What optimizers do to the parameters that they hold: nothing, too much, or with settings that nobody means."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.model.facts import RenewedFact
+from tensonde.model.finding import Finding
+
+
+@rule("weights-reset", severity="error")
+def weights_reset(case: Case) -> list[Finding]:
+    """All weight matrices of an optimizer are given random values again (`nn.init`, `reset_parameters()`) after it has
+    stepped, more than once, and it goes on stepping: what was learnt until then is lost each time. A run for each fold or
+    seed makes a new optimizer as well; resetting one layer now and then is a method.
+    """
+    found = []
+    for reset in case.facts.refilled:
+        optimizer = case.facts.optimizers[reset.optimizer]
+        if reset.times < 2 or reset.matrices < reset.of or optimizer.steps <= reset.last_after_steps:
+            continue
+        found.append(
+            case.finding(
+                f"All weights of {optimizer.type} are initialised again {reset.times} times while it trains them",
+                "Initialise once, before the training loop.",
+                step=None,
+                source=reset.line,
+                evidence={
+                    "times": reset.times,
+                    "weight_matrices": reset.matrices,
+                    "optimizer_steps": optimizer.steps,
+                },
+                confidence=0.93,
+            )
+        )
+    return found[:1]
+
+
+@rule("optimizer-never-steps", severity="error")
+def never_steps(case: Case) -> list[Finding]:
+    """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped. Steps
+    that a gradient scaler skips are another matter (`scaler-skips-all`). Silent where parameters change all the same: the
+    step may be part of compiled code."""
+    facts = case.facts
+    if case.series("skipped") or _renewed(case):  # others, gone by now, step on its parameters
+        return []
+    if facts.by_hand.updates:
+        return []
+    backwards = facts.sequence.backwards
+    found = []
+    busy = {k for k, optimizer in enumerate(facts.optimizers) if optimizer.steps}
+    alone = {
+        k for fact in case.facts.parameters.values() if not busy.intersection(fact.optimizers) for k in fact.optimizers
+    }
+    for k, optimizer in enumerate(facts.optimizers):
+        if backwards >= 10 and optimizer.steps == 0 and optimizer.had_gradients and k in alone:
+            found.append(
+                case.finding(
+                    (
+                        f"{optimizer.type} is never stepped: {backwards} backward passes changed nothing in its "
+                        f"{optimizer.parameters} parameters"
+                    ),
+                    "Call optimizer.step() after backward().",
+                    step=None,
+                    source=optimizer.made,
+                    evidence={"backwards": backwards, "steps": 0},
+                    confidence=0.9,
+                )
+            )
+    return found
+
+
+@rule("nothing-updates-parameters", severity="warning", phase="optimizer")
+def nothing_updates(case: Case) -> list[Finding]:
+    """Backward passes give parameters gradients in every step, which are cleared again, and nothing ever changes a parameter:
+    there is no optimizer, and the script's own update is missing or its learning rate is 0.
+
+    Silent where gradients may be all that is wanted: of inputs (the loss has other leaves that want a gradient), of a model
+    in eval mode, or of one whose weights were loaded.
+    """
+    by_hand, facts = case.facts.by_hand, case.facts
+    looked = by_hand.looked_at
+    if looked < 10 or by_hand.unchanged < looked or by_hand.updates or facts.optimizers:
+        return []
+    held = [fact for fact in case.facts.parameters.values() if fact.requires_grad]
+    if facts.sequence.foreign_leaves or any(fact.loaded for fact in held):
+        return []
+    if not held or not all(fact.owner_training for fact in held):
+        return []
+    return [
+        case.finding(
+            f"No parameter ever changes: {looked} steps computed gradients for {len(held)} parameters and used none",
+            "Update the parameters after backward(), with an optimizer or p -= lr * p.grad; check that lr is not 0.",
+            source=by_hand.backward_line,
+            evidence={"steps": looked, "parameters": len(held), "optimizers": 0},
+            confidence=0.8,
+        )
+    ]
+
+
+def _renewed(case: Case) -> list[RenewedFact]:
+    """Lines that made an optimizer for (nearly) every step."""
+    return [made for made in case.facts.renewed if made.count >= 10 and made.steps < 1.2 * made.count]
+
+
+@rule("optimizer-made-every-step", severity="error", phase="optimizer")
+def made_every_step(case: Case) -> list[Finding]:
+    """A new optimizer is made for every step on the same parameters: what it remembers (momentum, Adam's moments) starts
+    from zero each time, so that Adam becomes sign descent and momentum has no effect.
+
+    Plain SGD remembers nothing and is not meant, nor are inner loops that take several steps with each.
+    """
+    return [
+        case.finding(
+            f"A new {made.type} is made for every step: {made.count} of them, none remembers anything",
+            "Make the optimizer once, before the loop.",
+            source=made.line,
+            evidence={"made": made.count, "steps": made.steps},
+            confidence=0.93,
+        )
+        for made in _renewed(case)
+        if made.remembers
+    ][:1]
+
+
+FIRST_STEPS = 5
+
+
+@rule("learning-rate-zero", severity="error")
+def learning_rate_zero(case: Case) -> list[Finding]:
+    """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt. Where a scheduler
+    turns a rate above 0 into that, it is the scheduler that is named."""
+    found = []
+    for k, optimizer in enumerate(case.stepping[:1]):
+        place_in_list = case.facts.optimizers.index(optimizer)
+        scheduler = next(
+            (s for s in case.facts.schedulers if s.optimizer == place_in_list and any(rate > 0 for rate in s.base_lrs)),
+            None,
+        )
+        # a schedule may begin at 0
+        least = FIRST_STEPS if case.facts.schedulers or case.facts.rates_set else 2
+        for g, group in enumerate(optimizer.groups[:8]):
+            series = [value for _, value in case.series(f"lr/{g}")]
+            if len(series) >= least and all(value == 0 for value in series) and group["parameters"]:
+                found.append(
+                    case.finding(
+                        f"The learning rate of {optimizer.type} is 0 in all {len(series)} steps",
+                        "Give the optimizer a learning rate above 0, or look at the scheduler that sets it.",
+                        step=None,
+                        source=scheduler.made if scheduler else optimizer.made,
+                        evidence={
+                            "group": g,
+                            "steps": len(series),
+                            "optimizer": k,
+                            "scheduler": scheduler.type if scheduler else None,
+                        },
+                        confidence=0.95,
+                    )
+                )
+    return found[:1]
+
+
+@rule("weight-decay-dominates", severity="error")
+def weight_decay(case: Case) -> list[Finding]:
+    """Weight decay pulls harder than the gradient from the start, and the weights shrink towards zero.
+
+    With decay coupled to the gradient (SGD, Adam) the two are compared as they are added, wd * |w| against |g|; with
+    decoupled decay (AdamW) a step shrinks weights by lr * wd, and more than 0.2 % a step is out of all custom.
+    """
+    found = []
+    for optimizer in case.stepping:
+        for group in optimizer.groups:
+            decay, lr = float(group.get("weight_decay") or 0), float(group.get("initial_lr", group.get("lr") or 0))
+            decoupled = optimizer.type in ("AdamW", "Lion") or group.get("decoupled_weight_decay") is True
+            if decay <= 0:
+                continue
+            shrunk = _shrinking(case, decay)
+            if len(shrunk) < 1:
+                continue
+            if decoupled and lr * decay < 2e-3:
+                continue
+            if not decoupled and decay < 0.02:
+                continue
+            name, shrink, ratio = shrunk[0]
+            momentum = group.get("momentum")
+            swapped = isinstance(momentum, float) and 0 < momentum < 0.05 and decay >= 0.1
+            found.append(
+                case.finding(
+                    f"weight_decay={decay:g} of {optimizer.type} outweighs the gradient: weights decay towards 0",
+                    (
+                        f"momentum={momentum:g} and weight_decay={decay:g} look exchanged: swap them."
+                        if swapped
+                        else "Use a far smaller weight decay (1e-4 to 1e-2 is usual)."
+                    ),
+                    site=f"{name}:value",
+                    source=optimizer.made,
+                    evidence={
+                        "weight_decay": decay,
+                        "lr": lr,
+                        "momentum": momentum,
+                        "decay_over_gradient": ratio,
+                        "norm_left": shrink,
+                        "weights_shrinking": len(shrunk),
+                    },
+                    confidence=0.9,
+                )
+            )
+            break
+    return found
+
+
+def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
+    """(name, share of the norm left, decay over gradient) of weight matrices that decay; empty unless most of them
+    do.
+    """
+    found, matrices = [], 0
+    for name, fact in case.facts.parameters.items():
+        if len(fact.shape) < 2 or not fact.optimizers:
+            continue
+        values = case.digests(f"{name}:value", ("step", "norm"))
+        gradients = {row["step"]: row["norm"] for row in case.digests(f"{name}:grad", ("step", "norm"))}
+        if len(values) < 8 or values[0]["norm"] <= 0:
+            continue
+        matrices += 1
+        ratios = sorted(
+            decay * row["norm"] / gradients[row["step"]] for row in values if gradients.get(row["step"], 0) > 0
+        )
+        left = values[-1]["norm"] / values[0]["norm"]
+        middle = ratios[len(ratios) // 2] if ratios else float("inf")
+        if left < 0.5 and middle > 0.5:
+            found.append((name, left, middle))
+    return found if matrices and len(found) >= 0.6 * matrices else []
+
+
+@rule("betas-exchanged", severity="warning", phase="optimizer")
+def betas(case: Case) -> list[Finding]:
+    """Adam with a first beta of 0.99 and more, above the second: the two look exchanged."""
+    for optimizer in case.stepping:
+        for group in optimizer.groups:
+            given = group.get("betas")
+            if isinstance(given, list) and len(given) == 2 and given[0] >= 0.99 and given[0] > given[1]:
+                return [
+                    case.finding(
+                        f"betas=({given[0]:g}, {given[1]:g}) of {optimizer.type} look exchanged",
+                        "The first is of the mean (0.9), the second of the square (0.999).",
+                        source=optimizer.made,
+                        evidence={"betas": given},
+                        confidence=0.85,
+                    )
+                ]
+    return []

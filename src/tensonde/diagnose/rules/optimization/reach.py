@@ -1,0 +1,349 @@
+"""What an output can be at all: layers that give the same whatever comes in, activations that cannot reach the targets,
+targets that move with the output."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tensonde.diagnose.analysis.flow import PASSING, made_by, parameters_behind
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.model.finding import Finding
+from tensonde.model.ops import RANGES, Trait, ops
+from tensonde.model.site import SourceLine
+from tensonde.model.trace import OpRecord, TensorFact, Trace
+
+_DISTANCES = ops(Trait.DISTANCE)
+BEYOND = 0.5
+"""Targets this much beyond the range, as a share of its width, are no rounding or noise around it."""
+
+
+@rule("norm-over-one-value", severity="error", phase="forward")
+def one_value(case: Case) -> list[Finding]:
+    """A normalisation over a single value: (x - mean) / std of one number is 0 whatever comes in, so only the layer's
+    bias comes out and nothing before it gets a gradient. As in `single-class-softmax`, the size alone tells."""
+    trace = case.first
+    for op in trace.ops if trace is not None else ():
+        size = _normalised(op)
+        if size != 1 or not op.inputs[0].requires_grad:
+            continue
+        return [
+            case.finding(
+                f"{op.op} over a single value{_in(op)}: 0 whatever comes in, and no gradient before it",
+                "Normalise over more than one value (the features of a sample, not each on its own), or leave it out.",
+                site=f"{op.site}:out",
+                op=op.op,
+                source=_made(case, op) or op.source,
+                evidence={"in.shape": list(op.inputs[0].shape), "values": 1},
+                confidence=0.95,
+            )
+        ]
+    return []
+
+
+def _normalised(op: OpRecord) -> int | None:
+    """Over how many values an op takes mean and variance."""
+    if not op.inputs:
+        return None
+    shape = op.inputs[0].shape
+    if op.op in ("layer_norm", "rms_norm"):
+        given = op.arguments.get("normalized_shape", op.arguments.get("1"))
+        return prod(given) if isinstance(given, list | tuple) and op.op == "layer_norm" else None
+    if op.op == "group_norm" and len(shape) >= 2:
+        groups = op.arguments.get("num_groups", op.arguments.get("1"))
+        return prod(shape[1:]) // groups if isinstance(groups, int) and groups > 0 else None
+    return None
+
+
+def _made(case: Case, op: OpRecord) -> SourceLine | None:
+    fact = case.module(op.module)
+    return fact.made if fact.library else None
+
+
+def _in(op: OpRecord) -> str:
+    return f" in {op.module}" if op.module else ""
+
+
+@rule("output-cannot-reach-targets", severity="error", phase="forward")
+def out_of_reach(case: Case) -> list[Finding]:
+    """A distance (mean squared error and the like) between the output of a bounded activation and targets that lie far
+    outside of its range: a tanh never gives 30, a ReLU never gives -3. The activation saturates, and the loss stays at the
+    gap. Outputs that are scaled afterwards are another matter; so are targets a little beyond the range."""
+    for trace, loss in case.trained_ops():
+        if loss.op not in _DISTANCES or len(loss.inputs) < 2:
+            continue
+        output, target = loss.inputs[0], loss.inputs[1]
+        if not output.requires_grad:
+            output, target = target, output
+        if target.requires_grad or not output.requires_grad:
+            continue
+        op = made_by(trace, output)
+        gap = _gap(op, target) if op is not None else ""
+        if op is None or not gap:
+            continue
+        return [
+            case.finding(
+                f"{op.op}{_in(op)} gives the output, and the targets of {loss.op} go {gap}",
+                "Leave the activation off the last layer, or scale: the targets into its range, or its output to theirs.",
+                step=trace.step,
+                site=f"{op.site}:out",
+                op=op.op,
+                source=_made(case, op) or op.source,
+                evidence={
+                    "target.min": target.stats.get("min"),
+                    "target.max": target.stats.get("max"),
+                    "target.mean": target.stats.get("mean"),
+                    "loss": str(loss.source or loss.op),
+                },
+                confidence=0.92,
+            )
+        ]
+    return []
+
+
+def _gap(op: OpRecord, target: TensorFact) -> str:
+    low, high = target.stats.get("min"), target.stats.get("max")
+    if low is None or high is None or low != low or high != high:
+        return ""
+    name = op.op.rstrip("_")
+    if name == "relu" and target.stats.get("mean", 0.0) < 0 and low < 0:
+        return f"down to {low:.4g} (mean {target.stats['mean']:.4g})"
+    if name not in RANGES:
+        return ""
+    least, most = RANGES[name]
+    margin = BEYOND * (most - least)
+    if high > most + margin:
+        return f"up to {high:.4g}, beyond its {most:g}"
+    return f"down to {low:.4g}, below its {least:g}" if low < least - margin else ""
+
+
+@rule("target-not-detached", severity="error", phase="forward")
+def moving_target(case: Case) -> list[Finding]:
+    """A loss compares a network's output with a bootstrapped target, data + factor * output of the same network (as
+    reward + gamma * q(next)), and the target needs a gradient: the network is trained to move its own target. A
+    distance of two plain outputs (two views of one sample) is a method of its own and is not meant."""
+    trace = case.first
+    for loss in trace.ops if trace is not None else ():
+        if trace is None or loss.op not in _DISTANCES or len(loss.inputs) < 2:
+            continue
+        pair = loss.inputs[:2]
+        if not all(fact.requires_grad for fact in pair):
+            continue
+        for target, output in ((pair[1], pair[0]), (pair[0], pair[1])):
+            op = _bootstrap(trace, target)
+            if op is None or _bootstrap(trace, output) is not None:
+                continue
+            shared = parameters_behind(trace, [target]) & parameters_behind(trace, [output])
+            if not shared:
+                continue
+            return [
+                case.finding(
+                    "The target is computed by the network that is trained on it, and its gradient is not stopped",
+                    (
+                        "Compute the target under torch.no_grad() or detach() it; a target network that lags behind is "
+                        "steadier still."
+                    ),
+                    at=op,
+                    evidence={
+                        "loss": f"{loss.op} {loss.source or ''}".strip(),
+                        "shared_parameters": sorted(shared)[:8],
+                    },
+                    confidence=0.85,
+                )
+            ]
+    return []
+
+
+_ADDING = ops(Trait.ADDS)
+_SCALING = ops(Trait.MULTIPLIES)
+
+
+def _bootstrap(trace: Trace, fact: TensorFact) -> OpRecord | None:
+    """The sum of data and a scaled value that needs a gradient, where this is what a tensor is."""
+    op = made_by(trace, fact)
+    if op is None or op.op not in _ADDING or len(op.inputs) != 2:
+        return None
+    held = [given for given in op.inputs if not given.requires_grad]
+    live = [given for given in op.inputs if given.requires_grad]
+    if len(held) != 1 or len(live) != 1 or held[0].name or _elements(held[0]) < 2:
+        return None
+    scaled = made_by(trace, live[0], PASSING)
+    for _ in range(2):  # gamma * (1 - done) * value
+        if scaled is None or scaled.op not in _SCALING:
+            return None
+        factor = scaled.arguments.get("other", scaled.arguments.get("1"))
+        if isinstance(factor, float) and 0 < factor <= 1:
+            return op
+        within = [given for given in scaled.inputs if given.requires_grad]
+        alone = [given for given in scaled.inputs if not given.requires_grad]
+        if len(within) != 1 or not all(
+            0 <= (given.stats.get("min") or 0) <= (given.stats.get("max") or 0) <= 1 for given in alone
+        ):
+            return None
+        scaled = made_by(trace, within[0], PASSING)
+    return None
+
+
+def _elements(fact: TensorFact) -> int:
+    return prod(fact.shape)
+
+
+@rule("constant-output-is-best", severity="warning", phase="forward")
+def constant_is_best(case: Case) -> list[Finding]:
+    """Every term of the loss is a distance of two outputs that are both trained (two views of one sample), and no term
+    has anything else in it: data, negatives, a variance to keep up. One constant for everything makes it zero, and that is
+    what is learnt. Stopping the gradient of one side, as SimSiam and BYOL do, is what prevents it; derivatives by inputs
+    (a residual of an equation) are another matter."""
+    trace = case.first
+    stepping = case.stepping
+    if trace is None or trace.loss is None or len(stepping) != 1 or case.facts.sequence.foreign_leaves:
+        return []
+    terms = _terms(trace, trace.ops[trace.loss])
+    if not terms:
+        return []
+    sides = [(parameters_behind(trace, [term.inputs[0]]), parameters_behind(trace, [term.inputs[1]])) for term in terms]
+    trained = {name for name, fact in case.facts.parameters.items() if fact.optimizers}
+    if not all(a & trained and b & trained for a, b in sides):
+        return []
+    first = terms[0]
+    return [
+        case.finding(
+            f"{first.op} pulls two trained outputs together and nothing in the loss keeps them apart: a constant is best",
+            (
+                "detach() one side (with a predictor on the other), or add what a constant does badly at: negatives, "
+                "a variance term, labels."
+            ),
+            at=first,
+            evidence={"terms": [f"{term.op} {term.source or ''}".strip() for term in terms[:8]]},
+            confidence=0.85,
+        )
+    ]
+
+
+_COMBINING = ops(Trait.COMBINES)
+_POWERS = ops(Trait.SQUARES | Trait.MAGNITUDES)
+
+
+def _terms(trace: Trace, loss: OpRecord) -> list[OpRecord]:
+    """The distances of two outputs that a loss is the sum of; empty if there is anything else in it."""
+    found: list[OpRecord] = []
+    waiting = [loss]
+    for _ in range(64):
+        if not waiting:
+            return found
+        op = waiting.pop(0)
+        live = [fact for fact in op.inputs if fact.requires_grad]
+        if op.op in (*_DISTANCES, "cosine_similarity"):
+            if len(op.inputs) < 2 or not all(fact.requires_grad for fact in op.inputs[:2]):
+                return []
+            found.append(op)
+            continue
+        if op.op == "sub" and len(live) == 2 and live[0].shape == live[1].shape and len(live[0].shape) >= 2:
+            found.append(op)
+            continue
+        if (
+            op.op in (*_COMBINING, *_POWERS, *PASSING)
+            and live
+            and not any(fact.shape for fact in op.inputs if not fact.requires_grad)
+        ):
+            made = [made_by(trace, fact) for fact in live]
+            if all(inner is not None for inner in made):
+                waiting += [inner for inner in made if inner is not None and inner.index != op.index]
+                continue
+        return []
+    return []
+
+
+@rule("target-is-input", severity="error", phase="forward")
+def target_is_input(case: Case) -> list[Finding]:
+    """The targets of cross_entropy are, in every batch, the very numbers that the model was given, and the model looks at
+    each position (and at those before it) directly: to repeat what it sees is all that it learns. A language model's
+    targets are shifted by one. Attention or anything else beside residual connections does not hide the position. Where a state that was computed from the inputs stands between (an autoencoder), or
+    positions are hidden, to give the input back is a task."""
+    copies = case.facts.batches.copies
+    trace = case.first
+    if trace is None or copies.looked_at < 8 or copies.same < copies.looked_at:
+        return []
+    for loss in trace.ops:
+        if loss.op != "cross_entropy" or len(loss.inputs) < 2:
+            continue
+        seen = _copied_along(trace, loss) or _directly(trace, loss)
+        if seen is None:
+            continue
+        return [
+            case.finding(
+                "The targets are the inputs, position by position: the model learns to copy",
+                "Shift them by one: inputs ids[:, :-1], targets ids[:, 1:].",
+                site=f"{loss.site}:out",
+                op=loss.op,
+                source=_target_line(case) or loss.source,
+                evidence={
+                    "batches": copies.looked_at,
+                    "same": copies.same,
+                    "embedded_at": str(seen.source or ""),
+                },
+                confidence=0.9,
+            )
+        ]
+    return []
+
+
+def _target_line(case: Case) -> SourceLine | None:
+    return case.facts.batches.target_line
+
+
+_BY_POSITION = ops(Trait.EACH_POSITION | Trait.SELECTS)
+_RECURRENT = ops(Trait.RECURRENT)
+
+
+def _copied_along(trace: Trace, loss: OpRecord) -> OpRecord | None:
+    """The embedding whose every position reaches the logits of that position along residual connections, whatever stands
+    beside them: on the way is nothing but layers that work position by position."""
+    tokens = prod(loss.inputs[1].shape)
+    waiting, seen = [loss.inputs[0]], set[int]()
+    while waiting:
+        fact = waiting.pop()
+        if fact.producer is None or fact.producer in seen or not fact.requires_grad:
+            continue
+        seen.add(fact.producer)
+        op = trace.ops[fact.producer]
+        if op.op == "embedding":
+            if _alike(op.inputs[0], loss.inputs[1]):
+                return op
+        elif op.op in PASSING or (op.op in _BY_POSITION and prod(fact.shape[:-1]) == tokens):
+            waiting += op.inputs
+    return None
+
+
+def _alike(given: TensorFact, target: TensorFact) -> bool:
+    """As many numbers, of the same size: a decoder is given its targets one later."""
+    fields = ("mean", "norm", "min", "max")
+    same = [given.stats.get(name) == target.stats.get(name) is not None for name in fields]
+    return prod(given.shape) == prod(target.shape) and all(same)
+
+
+def _directly(trace: Trace, loss: OpRecord) -> OpRecord | None:
+    """The embedding whose every position reaches the logits of that position through nothing but layers that work
+    position by position, or from the past on."""
+    waiting, seen = [loss.inputs[0]], set[int]()
+    found = None
+    while waiting:
+        fact = waiting.pop()
+        if fact.producer is None or fact.producer in seen or not fact.requires_grad:
+            continue
+        seen.add(fact.producer)
+        op = trace.ops[fact.producer]
+        if op.op == "embedding":
+            found = op if prod(op.inputs[0].shape) == prod(loss.inputs[1].shape) else found
+            continue
+        if op.op in _RECURRENT:
+            states = [given for given in op.inputs[1:] if given.requires_grad and not given.name]
+            if states or op.outputs[0].shape[-1] == 2 * op.outputs[1].shape[-1]:
+                return None  # a state of others, or both directions
+            waiting.append(op.inputs[0])
+            continue
+        causal = op.op == "scaled_dot_product_attention" and op.arguments.get("is_causal") is True
+        if not causal and op.op not in _BY_POSITION and op.op not in PASSING:
+            return None
+        waiting += op.inputs
+    return found

@@ -1,0 +1,54 @@
+"""Trainings that are picked up again, with a part of their state left behind."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.model.facts import ResumedFact, SchedulerFact
+from tensonde.model.finding import Finding
+
+JUMP = 2.0
+
+
+@rule("schedule-not-resumed", severity="error", phase="optimizer")
+def not_resumed(case: Case) -> list[Finding]:
+    """An optimizer is given the state of an earlier run, with the small learning rate that its schedule had come to. Its
+    scheduler is a new one that counts from 0 (it has counted its own steps and no others): at its first step, or when it is made, the
+    learning rate jumps back up.
+
+    Silent for a scheduler that was given its state, that is made with `last_epoch` or stepped with an epoch, that was stepped
+    forward before the training goes on, and for schedules that go on from the rate that they find.
+    """
+    found = []
+    for fact in case.facts.resumed:
+        jump = [rate for rate in fact.rates[:2] if rate >= JUMP * fact.lr]
+        fresh = [s for s in case.facts.schedulers if s.optimizer == fact.optimizer and _fresh(s)]
+        if jump and fresh:
+            found.append(_finding(case, fact, fresh[0], jump[0]))
+    return found[:1]
+
+
+def _fresh(scheduler: SchedulerFact) -> bool:
+    """Began at 0 and counts nothing but its own steps."""
+    return bool(scheduler.steps >= 1 and scheduler.numbers.get("last_epoch") == scheduler.steps)
+
+
+def _finding(case: Case, fact: ResumedFact, scheduler: SchedulerFact, rate: float) -> Finding:
+    return case.finding(
+        (
+            f"{scheduler.type} begins again when the training is resumed: the learning rate jumps from {fact.lr:.3g} back to "
+            f"{rate:.3g}"
+        ),
+        "Save scheduler.state_dict() with the optimizer's, and load it into the new scheduler after the optimizer's.",
+        step=None,
+        site="lr_scheduler",
+        source=fact.line or scheduler.made,
+        evidence={
+            "restored_lr": fact.lr,
+            "initial_lr": fact.initial_lr,
+            "rates_after": fact.rates,
+            "scheduler_steps": scheduler.steps,
+            "scheduler_made_at": scheduler.made.line if scheduler.made else None,
+        },
+        confidence=0.9,
+    )

@@ -1,0 +1,864 @@
+"""The facts of a training beside its tensors, as they stand in facts.json (docs/facts.md is made from this file).
+
+An adapter observes them during the run; rules read them afterwards. Every field has a default, so that recordings of an older
+Tensonde and of adapters that observe less can be read: a rule must take a default for "not known". A line is a line of the user's
+program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tensonde.model.site import SourceLine
+
+SCHEMA = 2
+"""Of facts.json as it is written now; `upgraded` reads the older ones."""
+
+Number = int | float
+Line = SourceLine | None
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One record of facts."""
+
+
+class RandomFact(Record, frozen=True):
+    """Randomness of the framework."""
+
+    seed: int | None = None
+    """Of the global generator."""
+    deterministic: bool = False
+    """Whether deterministic algorithms are asked for."""
+
+
+# -- optimizers ------------------------------------------------------------------------------------
+
+
+class OwnDivision(Record, frozen=True):
+    """A line at which the step of an optimizer of the user's divides."""
+
+    file: str = ""
+    line: int = 0
+    code: str = ""
+    kind: str = "other"
+    """`power`, `root` or `other`: the divisor."""
+
+    @property
+    def source(self) -> SourceLine:
+        return SourceLine(self.file, self.line, self.code)
+
+
+class UnreadFact(Record, frozen=True):
+    """A hyperparameter that was changed where no step reads it."""
+
+    where: str = ""
+    """`defaults` or `attribute`."""
+    name: str = ""
+    value: Number = 0
+    used: list[Number] = []
+    """The values that the groups have."""
+    line: Line = None
+
+
+class OptimizerFact(Record, frozen=True):
+    """An optimizer. Other facts name it by its index in the list."""
+
+    type: str = ""
+    made: Line = None
+    groups: list[dict[str, Any]] = []
+    """Hyperparameters of each group, and its number of `parameters`."""
+    parameters: int = 0
+    divisions: list[OwnDivision] = []
+    unknown: list[list[int]] = []
+    """Shapes of parameters that it holds and that are in no root."""
+    unread: UnreadFact | None = None
+    steps: int = 0
+    looked_at: int = 0
+    """Steps that the next fields were observed in: the first 200."""
+    uncleared: int = 0
+    """Steps whose gradients were still there at the next backward pass."""
+    emptied: int = 0
+    """Steps before which the gradients had been cleared."""
+    without_backward: int = 0
+    """Steps without a backward pass since the last one."""
+    closure: bool = False
+    had_gradients: bool = False
+    step_line: Line = None
+    backward_line: Line = None
+    """Of the backward pass before the step."""
+    steps_after_loop: bool = False
+    """The step stands behind the loop of that backward pass."""
+
+
+class ByHandFact(Record, frozen=True):
+    """Updates that the script makes itself, without an optimizer."""
+
+    updates: int = 0
+    looked_at: int = 0
+    """Steps that the next fields were observed in: the first 200."""
+    uncleared: int = 0
+    unchanged: int = 0
+    parameters: int = 0
+    backward_line: Line = None
+
+
+class RenewedFact(Record, frozen=True):
+    """A line that made more than one optimizer for the same parameters."""
+
+    type: str = ""
+    count: int = 0
+    steps: int = 0
+    """Of all of them."""
+    remembers: bool = False
+    """Whether they keep a state."""
+    line: Line = None
+
+
+class RefilledFact(Record, frozen=True):
+    """An optimizer whose weight matrices were initialised again after steps."""
+
+    optimizer: int = 0
+    times: int = 0
+    matrices: int = 0
+    of: int = 0
+    """Matrices that it holds."""
+    last_after_steps: int = 0
+    line: Line = None
+
+
+class ResumedFact(Record, frozen=True):
+    """An optimizer that was given a state whose schedule was under way."""
+
+    optimizer: int = 0
+    lr: Number = 0
+    initial_lr: Number = 0
+    rates: list[Number] = []
+    """The first learning rates that it then stepped with."""
+    line: Line = None
+
+
+class RateSet(Record, frozen=True):
+    """A line that sets `["lr"]` of an optimizer's group."""
+
+    file: str = ""
+    line: int = 0
+    code: str = ""
+    value: Number | None = None
+    """The number, where it stands there."""
+
+    @property
+    def source(self) -> SourceLine:
+        return SourceLine(self.file, self.line, self.code)
+
+
+class WatchedValue(Record, frozen=True):
+    """The value that a scheduler goes by."""
+
+    mode: str = "min"
+    first: Number = 0
+    improved: int = 0
+    worsened: int = 0
+    last: Number | None = None
+
+
+class GivenNumber(Record, frozen=True):
+    """A variable of the user's that a scheduler was given."""
+
+    value: Number = 0
+    line: Line = None
+
+
+class SchedulerFact(Record, frozen=True):
+    """A scheduler of learning rates."""
+
+    type: str = ""
+    made: Line = None
+    optimizer: int | None = None
+    """Its index."""
+    base_lrs: list[Number] = []
+    numbers: dict[str, Number] = {}
+    """Its attributes that are numbers."""
+    names: dict[str, GivenNumber] = {}
+    steps: int = 0
+    before_optimizer: bool = False
+    """Whether it stepped before the optimizer's first step."""
+    line: Line = None
+    """Of its first `step()`."""
+    watched: WatchedValue | None = None
+
+
+# -- modules and parameters ------------------------------------------------------------------------
+
+
+class LeftOut(Record, frozen=True):
+    """Looks at a parameter that no optimizer has."""
+
+    looks: int = 0
+    gradients: int = 0
+    """Looks at which it had a gradient."""
+    nonzero: int = 0
+
+
+class Unchanged(Record, frozen=True):
+    """Elements of a parameter around steps."""
+
+    looks: int = 0
+    elements: int = 0
+    """Elements with a gradient."""
+    unchanged: int = 0
+    """Those that the step left as they were."""
+
+
+class Alike(Record, frozen=True):
+    """Units of a layer that are equal at the start."""
+
+    spread: Number = 0
+    moved: Number = 0
+    zero: bool = False
+    step: int = 0
+
+
+class SharedMemory(Record, frozen=True):
+    """Other parameters over the same memory."""
+
+    others: list[str] = msgspec.field(default_factory=list, name="with")
+    line: Line = None
+
+
+class ParameterFact(Record, frozen=True):
+    """A parameter, by name."""
+
+    shape: list[int] = []
+    dtype: str = ""
+    requires_grad: bool = False
+    optimizers: list[int] = []
+    """Indices of the optimizers that hold it."""
+    registered: bool = False
+    """Whether it is a parameter of a root."""
+    owner: str = ""
+    """The module that has it."""
+    owner_type: str = ""
+    library: bool = False
+    """Whether the owner's class is the framework's."""
+    owner_training: bool | None = None
+    owner_hidden: bool = False
+    """Whether the owner is in no root."""
+    made: Line = None
+    filled: Line = None
+    """Of the last call that initialised it."""
+    recipe: str | None = None
+    """That call."""
+    loaded: bool = False
+    """Whether its owner was filled by `load_state_dict`."""
+    shares_memory: SharedMemory | None = None
+    left_out: LeftOut | None = None
+    changed: bool = False
+    """Whether it changed though no optimizer has it."""
+    steps: Unchanged | None = None
+    alike: Alike | None = None
+
+
+class ModuleFact(Record, frozen=True):
+    """A module, by name."""
+
+    type: str = ""
+    library: bool = False
+    """Whether its class is the framework's."""
+    installed: bool = False
+    """Whether its `forward` is written in a library."""
+    made: Line = None
+    cast: Line = None
+    """Where its dtype was chosen."""
+    training: bool = False
+    hidden: bool = False
+    """Whether it is in no root."""
+    settings: dict[str, Any] = {}
+    """Its plain attributes."""
+
+
+class RepeatedFact(Record, frozen=True):
+    """A container that holds one module with parameters several times."""
+
+    container: str = ""
+    type: str = ""
+    part: str = ""
+    part_type: str = ""
+    times: int = 0
+    of: int = 0
+    """Parts of the container."""
+    multiplied: Line = None
+    """Where it is made inside of a list that is multiplied."""
+    line: Line = None
+
+
+class RootFact(Record, frozen=True):
+    """A root (a module that the script calls itself), by name."""
+
+    sensitive: dict[str, str] = {}
+    """Parts that depend on the mode (dropout, batch norm): path and type."""
+    trained: dict[str, int] = {}
+    """Steps in `train` and `eval` mode."""
+    first_eval_step: int | None = None
+    last_train_step: int | None = None
+    partial: dict[str, int] = {}
+    """Steps in which a part was in eval mode and the root in train mode, by part."""
+    evaluated: dict[str, int] = {}
+    """Calls without gradients, by mode."""
+    evaluated_steps: dict[str, int] = {}
+    eval_mode_seen: bool = False
+    made: Line = None
+    eval_line: Line = None
+    """The `eval()` that it was then trained in."""
+    train_line: Line = None
+    """The only `train()` of that file."""
+    evaluated_line: Line = None
+    """Where an evaluation in train mode begins."""
+
+
+class StrangerFact(Record, frozen=True):
+    """A tensor with a gradient that a module keeps and that is no parameter."""
+
+    module: str = ""
+    type: str = ""
+    name: str = ""
+    shape: list[int] = []
+    version: int = 0
+    gradient: bool = False
+    computed: bool = False
+    """Whether it is computed from one that no module holds."""
+    line: Line = None
+
+
+class MadeInForward(Record, frozen=True):
+    """A module that is made while another one runs."""
+
+    parent: str = ""
+    type: str = ""
+    count: int = 0
+    last_step: int = -1
+    steps: int = 0
+    line: Line = None
+    parameters: bool = False
+    """Whether it has parameters."""
+
+
+class HookFact(Record, frozen=True):
+    """A line that registers hooks of modules in several steps."""
+
+    kind: str = ""
+    line: Line = None
+    registered: int = 0
+    module: str = ""
+    alive: int = 0
+    """Hooks on that module that are still there."""
+    steps: int = 0
+    """Steps that these were registered in."""
+    first_step: int = 0
+    last_step: int = 0
+
+
+class LoadedItself(Record, frozen=True):
+    """A line that loads a module from its own tensors."""
+
+    type: str = ""
+    count: int = 0
+    line: Line = None
+    kept: Line = None
+    """Where the state was put into a variable."""
+
+
+class UnmatchedLoad(Record, frozen=True):
+    """A load with `strict=False` that left keys over which match when renamed."""
+
+    type: str = ""
+    own: int = 0
+    """Keys of the module."""
+    given: int = 0
+    matched: int = 0
+    how: str = ""
+    """`wrapper`, `take off` or `put on`: the renaming."""
+    part: str = ""
+    """The part of the names that differs."""
+    would_match: int = 0
+    given_key: str | None = None
+    own_key: str | None = None
+    line: Line = None
+
+
+class FilteredLoad(Record, frozen=True):
+    """A load of a state whose keys were chosen by an `in` test that left next to nothing."""
+
+    line: Line = None
+    """Of the choice."""
+    source: str = ""
+    """The expression that the keys come from."""
+    given: int | None = None
+    kept: int = 0
+    own: int = 0
+    how: str = ""
+    part: str = ""
+    would_match: int = 0
+    given_key: str | None = None
+    own_key: str | None = None
+    loaded_at: Line = None
+
+
+class HeldBy(Record, frozen=True):
+    """A variable of the user's."""
+
+    name: str = ""
+    line: Line = None
+
+
+class FrozenNorms(Record, frozen=True):
+    """A part without a trained parameter that has batch norms in train mode."""
+
+    branch: str = ""
+    variable: HeldBy | None = None
+    """Of a whole model: the variable that holds it."""
+    norms: list[str] = []
+    since: int = 0
+    looks: int = 0
+    drifted: int = 0
+    """Looks at which their statistics had changed."""
+    experienced: bool = False
+    """Whether they had statistics before."""
+
+
+class UntouchedNorms(Record, frozen=True):
+    """A model that is evaluated with batch norms as they were made, though its weights change."""
+
+    root: str = ""
+    type: str = ""
+    made: Line = None
+    trained: bool = False
+    """Whether an optimizer has its parameters."""
+    norms: list[str] = []
+    count: int = 0
+    looks: int = 0
+    changes: int = 0
+    """Looks between which weights had changed."""
+    updates: int = 0
+    """Changes of weights in place."""
+    step: int = 0
+    called: Line = None
+    update_line: Line = None
+    """The line that averages parameters."""
+
+
+# -- data ------------------------------------------------------------------------------------------
+
+
+class WeightedSampler(Record, frozen=True):
+    """A sampler that draws by weights."""
+
+    weights: int = 0
+    draws: int = 0
+    line: Line = None
+
+
+class WorkerInit(Record, frozen=True):
+    """The `worker_init_fn` of a loader."""
+
+    seeds: bool = False
+    uses_worker: bool = False
+    """Whether its seed depends on the worker."""
+    line: Line = None
+
+
+class HeldGenerator(Record, frozen=True):
+    """A random generator that each worker gets a copy of."""
+
+    holder: str = ""
+    name: str = ""
+    type: str = ""
+    line: Line = None
+
+
+class RewrittenFact(Record, frozen=True):
+    """An attribute of a data set that its `__getitem__` writes into."""
+
+    dataset: str = ""
+    attribute: str = ""
+    line: Line = None
+    compared: int = 0
+    """Passes compared."""
+    changed: int = 0
+    """Passes after which values had changed."""
+
+
+class LoaderFact(Record, frozen=True):
+    """A loader that the training has gone through."""
+
+    made: Line = None
+    batch_size: int | None = None
+    sampler: str = ""
+    weighted: WeightedSampler | None = None
+    own_batch_sampler: bool = False
+    drop_last: bool = False
+    seed: int | None = None
+    """Of its own generator."""
+    workers: int = 0
+    persistent: bool = False
+    worker_init: WorkerInit | None = None
+    dataset: str = ""
+    length: int | None = None
+    sample_line: Line = None
+    """The user's `__getitem__`."""
+    data_line: Line = None
+    """Where the variable that it was given got its value."""
+    holds: list[str] | None = None
+    """The dtypes of a TensorDataset."""
+    generators: list[HeldGenerator] = []
+    passes: int = 0
+    steps: int = 0
+    """Optimizer steps made while it was the last one iterated."""
+    iterated: Line = None
+    rewritten: RewrittenFact | None = None
+    made_anew: int = 0
+    """How often the same line made it again."""
+
+
+class Feature(Record, frozen=True):
+    """The feature of a table with the largest values."""
+
+    index: int = 0
+    absmax: Number = 0
+    usual: Number = 0
+    """The median of all features."""
+
+
+class InputFact(Record, frozen=True):
+    """A tensor that a root was given."""
+
+    root: str = ""
+    index: int = 0
+    step: int = 0
+    shape: list[int] = []
+    absmax: Number = 0
+    mean: Number = 0
+    std: Number = 0
+    same_rows: bool = False
+    """Whether all samples are equal."""
+    sum: Number = 0
+    features: Feature | None = None
+
+
+class ValueTargets(Record, frozen=True):
+    """Float targets that a loader gave."""
+
+    batches: int = 0
+    elements: int = 0
+    constant: bool = True
+    """Whether all are one value."""
+    value: Number | None = None
+    line: Line = None
+
+
+class SharedBuffer(Record, frozen=True):
+    """The one buffer of a data set behind samples that are all equal."""
+
+    dataset: str = ""
+    buffer: str | None = None
+    kept_in: str | None = None
+    line: Line = None
+
+
+class Compared(Record, frozen=True):
+    """Targets held against inputs."""
+
+    looked_at: int = 0
+    same: int = 0
+
+
+class Shifted(Record, frozen=True):
+    """Targets held against the inputs of the last root, one position ahead."""
+
+    looked_at: int = 0
+    same: int = 0
+    root: str = ""
+    shape: list[int] = []
+    length: int = 0
+
+
+class Repeats(Record, frozen=True):
+    """Training calls compared with the first, until one differs."""
+
+    looked_at: int = 0
+    differ: int = 0
+
+
+class BatchesFact(Record, frozen=True):
+    """Batches that were looked at."""
+
+    labels: list[list[int]] = []
+    """For each batch: how many labels, how many of the most frequent class, which class."""
+    label_line: Line = None
+    target_line: Line = None
+    """Where targets were made that are the inputs."""
+    value_targets: ValueTargets = msgspec.field(default_factory=ValueTargets)
+    copies: Compared = msgspec.field(default_factory=Compared)
+    """How often whole-number targets were the inputs themselves."""
+    shifted: Shifted = msgspec.field(default_factory=Shifted)
+    sizes: dict[str, int] = {}
+    """Batch size: how often."""
+    inputs: list[InputFact] = []
+    shared: SharedBuffer | None = None
+    repeats: dict[str, Repeats] = {}
+    """By root."""
+    call_line: Line = None
+
+
+class Spread(Record, frozen=True):
+    """Mean and deviation of an input, by feature or channel."""
+
+    step: int = 0
+    samples: int = 0
+    shape: list[int] = []
+    mean: list[Number] = []
+    std: list[Number] = []
+    line: Line = None
+    """Where the input of an evaluation was made."""
+
+
+class ScaleFact(Record, frozen=True):
+    """Scales of the first input of a root that is trained and evaluated."""
+
+    trained: list[Spread] = []
+    evaluated: list[Spread] = []
+
+
+class TokensFact(Record, frozen=True):
+    """Ids given to a root whose only embedding has a `padding_idx`."""
+
+    module: str = ""
+    padding_idx: int = 0
+    size: int = 0
+    """Rows of the table."""
+    looks: int = 0
+    rows: int = 0
+    padded: int = 0
+    """Rows with a run of one `other` id at the end that stands nowhere else."""
+    ends: int = 0
+    """Rows that end (or begin) with a run of the padding index."""
+    inside: int = 0
+    """Rows with the padding index between other ids."""
+    lengths: list[int] = []
+    other: int | None = None
+    """That id; -1: none."""
+
+
+class OrdersApart(Record, frozen=True):
+    """Two variables used as a pair that are put into two random orders."""
+
+    names: list[str] = []
+    line: Line = None
+    other: Line = None
+
+
+class DivisionFact(Record, frozen=True):
+    """A line that divides by a constant of 100 and more, as images are by 255."""
+
+    line: Line = None
+    by: Number = 1
+    function: str = ""
+
+
+# -- passes ----------------------------------------------------------------------------------------
+
+
+class SequenceFact(Record, frozen=True):
+    """Backward passes, clearing and steps."""
+
+    backwards: int = 0
+    wasted: int = 0
+    """Backward passes whose gradients were cleared before a step."""
+    wasted_line: Line = None
+    cleared_line: Line = None
+    windows: dict[str, int] = {}
+    """`passes/wasted` of a step: how often."""
+    foreign_leaves: bool = False
+    """Whether losses depend on tensors with a gradient that are no parameters."""
+    steps: int = 0
+
+
+class ScalerFact(Record, frozen=True):
+    """A scaler of losses."""
+
+    scale: Number = 1
+    enabled: bool = False
+
+
+class ClippingFact(Record, frozen=True):
+    """Clipping and scaling of gradients."""
+
+    calls: int = 0
+    looked_at: int = 0
+    kind: str = ""
+    limit: Number | None = None
+    median_norm: Number | None = None
+    scaled: int = 0
+    """Calls on gradients that were still scaled."""
+    scale: Number | None = None
+    scaled_losses: int = 0
+    without_backward: int = 0
+    """Calls without a backward pass since the last step."""
+    line: Line = None
+    steps_on_scaled_gradients: int = 0
+    step_line: Line = None
+    scalers: list[ScalerFact] = []
+
+
+class GraphHolder(Record, frozen=True):
+    """The variable that holds graphs."""
+
+    name: str = ""
+    function: str = ""
+
+
+class DiscardedCall(Record, frozen=True):
+    """Calls in train mode whose graph no backward pass used."""
+
+    root: str = ""
+    calls: int = 0
+    line: Line = None
+
+
+class GraphsFact(Record, frozen=True):
+    """Autograd graphs."""
+
+    alive: int = 0
+    unused_peak: int = 0
+    wasted_peak: int = 0
+    spent_peak: int = 0
+    """Graphs alive that a backward pass of an earlier step had used, at most."""
+    old: list[list[int]] = []
+    """Step, and graphs of older steps that are alive."""
+    rss: list[list[int]] = []
+    """Step, and megabytes of the process."""
+    holder: GraphHolder | None = None
+    line: Line = None
+    """Where the variable grows."""
+    discarded: list[DiscardedCall] = []
+
+
+class WithoutGrad(Record, frozen=True):
+    """A module that ran without gradients inside a root that ran with them."""
+
+    kind: str = ""
+    """`no_grad` or `reentrant checkpoint`."""
+    line: Line = None
+
+
+class CarelessFunction(Record, frozen=True):
+    """An autograd function of the user's whose backward reads none of its gradients."""
+
+    name: str = ""
+    line: Line = None
+
+
+class NoiseFact(Record, frozen=True):
+    """Dropout that was active in an evaluation."""
+
+    op: str = ""
+    p: Number = 0
+    module: str = ""
+    type: str = ""
+    module_training: bool = False
+    registered: bool = True
+    """Whether the module is in the root."""
+    library: bool = False
+    line: Line = None
+
+
+class Facts(Record, frozen=True):
+    """All facts of one process."""
+
+    schema: int = SCHEMA
+    steps: int = 0
+    """Steps so far."""
+    compiled: bool = False
+    """Whether `torch.compile` was used."""
+    random: RandomFact = msgspec.field(default_factory=RandomFact)
+    threads: int = 0
+    """CPU threads."""
+    dtype: str = ""
+    """The default dtype."""
+    optimizers: list[OptimizerFact] = []
+    """In the order made."""
+    by_hand: ByHandFact = msgspec.field(default_factory=ByHandFact)
+    renewed: list[RenewedFact] = []
+    schedulers: list[SchedulerFact] = []
+    parameters: dict[str, ParameterFact] = {}
+    modules: dict[str, ModuleFact] = {}
+    repeated: list[RepeatedFact] = []
+    roots: dict[str, RootFact] = {}
+    loaders: list[LoaderFact] = []
+    sequence: SequenceFact = msgspec.field(default_factory=SequenceFact)
+    clipping: ClippingFact = msgspec.field(default_factory=ClippingFact)
+    batches: BatchesFact = msgspec.field(default_factory=BatchesFact)
+    scales: dict[str, ScaleFact] = {}
+    """By root."""
+    tokens: list[TokensFact] = []
+    frozen_norms: list[FrozenNorms] = []
+    untouched_norms: list[UntouchedNorms] = []
+    graphs: GraphsFact = msgspec.field(default_factory=GraphsFact)
+    without_grad: dict[str, WithoutGrad] = {}
+    """By module, in the first step."""
+    reached: list[str] = []
+    """Parameters that the loss leads to, by autograd, in the first three backward passes."""
+    leaf_loss: Line = None
+    """Where a loss is made that has no history."""
+    strangers: list[StrangerFact] = []
+    freezes: Line = None
+    """The line that turns `requires_grad` off, if there is only one."""
+    train_call: Line = None
+    """The line that calls `train()`, if there is only one."""
+    loaded_itself: list[LoadedItself] = []
+    loads_unmatched: list[UnmatchedLoad] = []
+    loads_filtered: list[FilteredLoad] = []
+    refilled: list[RefilledFact] = []
+    resumed: list[ResumedFact] = []
+    careless_functions: list[CarelessFunction] = []
+    divisions: list[DivisionFact] = []
+    rates_set: list[RateSet] = []
+    orders_apart: OrdersApart | None = None
+    noise: list[NoiseFact] = []
+    made_in_forward: list[MadeInForward] = []
+    hooks: list[HookFact] = []
+
+
+def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document of any schema as one of this schema.
+
+    Schema 1 had the line of an optimizer twice, as `made` and as `source`.
+    """
+    found = {name: value for name, value in document.items() if value is not None}
+    if found.get("schema", 1) == 1:
+        made = found.get("optimizers")
+        if isinstance(made, list):
+            found["optimizers"] = [_one_line(one) if isinstance(one, dict) else one for one in made]
+        found["schema"] = SCHEMA
+    return found
+
+
+def _one_line(optimizer: dict[str, Any]) -> dict[str, Any]:
+    rest = {name: value for name, value in optimizer.items() if name != "source"}
+    return {**rest, "made": optimizer.get("made") or optimizer.get("source")}
+
+
+def facts_in(document: Mapping[str, Any]) -> tuple[Facts, list[Exception]]:
+    """The facts, and why some could not be understood: these have their defaults. One damaged key does not cost the others."""
+    known = upgraded(document)
+    found: dict[str, Any] = {}
+    problems: list[Exception] = []
+    for field in msgspec.structs.fields(Facts):
+        if field.name in known:
+            try:
+                found[field.name] = msgspec.convert(known[field.name], field.type)
+            except msgspec.ValidationError as problem:
+                problems.append(ValueError(f"{field.name}: {problem}"))
+    return Facts(**found), problems
