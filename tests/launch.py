@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tensonde.cli.dumping import dump_of
+from tensonde.launch.dumping import dump_of
 from tensonde.session.options import Options
 from tensonde.store.claim import create_run
 from tensonde.store.reader import Rank, Recording
@@ -257,7 +257,7 @@ def _main(script: str) -> None:
     """Runs the script as the interpreter would, and ends without taking all of torch apart, which takes long."""
     import runpy
 
-    from tensonde.cli.child import start
+    from tensonde.launch.child import start
 
     start()
     code: Any = 0

@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 
 import torch
 
-import tensonde
+import tensonde.version
 from tensonde.model.paths import display_path as display_path
 from tensonde.model.paths import is_library
 from tensonde.model.site import SourceLine
