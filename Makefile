@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test test-companions real real-quick lint bench corpus pairs docs setup web web-test screenshots wheel clean
+.PHONY: demo test quick test-companions real real-quick lint bench corpus pairs docs setup web web-test screenshots wheel clean
 
 setup: $(VENV)/.ready
 
@@ -23,6 +23,14 @@ demo: setup ## a bundled training that goes wrong, diagnosed
 
 test: setup web
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser $(TESTS)
+
+# Tests in these folders that need torch or start a process that may train are skipped.
+QUICK ?= tests/cli tests/compare tests/debugger tests/digest tests/dump tests/export tests/log tests/model tests/report tests/rules \
+	tests/session tests/sources tests/store tests/watch tests/web tests/hub/test_graph_health.py tests/hub/test_health.py \
+	tests/hub/test_outbox.py tests/hub/test_requests.py $(wildcard tests/frozen)
+
+quick: setup ## the tests that need neither torch nor a training
+	$(BIN)/python -m pytest --quick -n 2 --dist loadgroup -m "not companions and not slow" $(QUICK)
 
 test-companions: setup ## the tests with Lightning, Transformers, Accelerate, Ray and W&B, which `make test` skips
 	$(PIP) --constraint constraints/dev.txt --group companions

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import tensonde
+from tensonde.launch.environment import watched_environment
 from tensonde.session.options import Options
 from tensonde.store.claim import create_run
 
@@ -35,9 +35,7 @@ class Side:
         if mode != "bare":
             run = create_run(folder, None, {"script": "worker.py", "argv": []})
             options = Options(run=str(run.absolute()), graph=mode, quiet=True)  # type: ignore[arg-type]
-            environment |= options.to_environment()
-            startup = str(Path(tensonde.__file__).parent / "startup")
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [startup, os.environ.get("PYTHONPATH")]))
+            environment = watched_environment(options, environment)
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "worker.py"), model, str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,

@@ -22,7 +22,7 @@ from typing import Any
 
 import peers
 
-import tensonde
+from tensonde.launch.environment import watched_environment
 from tensonde.session.options import Options
 from tensonde.store.claim import create_run
 
@@ -56,9 +56,7 @@ class Side:
         if budget != -1.0:
             self.run = create_run(folder, None, {"script": "worker.py", "argv": []})
             options = Options(run=str(self.run.absolute()), budget=budget, quiet=True, dump=dump)
-            environment |= options.to_environment()
-            startup = str(Path(tensonde.__file__).parent / "startup")
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [startup, os.environ.get("PYTHONPATH")]))
+            environment = watched_environment(options, environment)
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "worker.py"), model, str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,

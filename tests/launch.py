@@ -24,13 +24,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tensonde.cli.dumping import dump_of
+from tensonde.launch.dumping import dump_of
 from tensonde.session.options import Options
 from tensonde.store.claim import create_run
 from tensonde.store.reader import Rank, Recording
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 LONGEST = 90
+QUICK = "TENSONDE_TEST_QUICK"
+"""Set by `pytest --quick`."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,17 @@ class Ran:
         return json.loads((self.cwd / "result.json").read_text())
 
 
+def skip_if_quick() -> None:
+    """For whatever starts a process, which may train."""
+    if os.environ.get(QUICK):
+        import pytest
+
+        pytest.skip("--quick starts no process that may train")
+
+
 def environment(extra: Mapping[str, str | None] | None = None, *, strict: bool = True) -> dict[str, str]:
     """For a child process; a value of None takes a variable away."""
+    skip_if_quick()
     found = {name: value for name, value in os.environ.items() if not name.startswith("TENSONDE_")}
     found["PYTHONPATH"] = str(SOURCE)
     found["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -257,7 +268,7 @@ def _main(script: str) -> None:
     """Runs the script as the interpreter would, and ends without taking all of torch apart, which takes long."""
     import runpy
 
-    from tensonde.cli.child import start
+    from tensonde.launch.child import start
 
     start()
     code: Any = 0

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+from tensonde.adapters.registry import imported
 from tensonde.errors import UsageError
 
 
@@ -76,7 +77,7 @@ def report(name: str, value: float, step: int | None = None) -> None:
         number = float(value)
     except (TypeError, ValueError):
         raise UsageError(f"report({name!r}, ...) was given {value!r}, which is no number.") from None
-    eager = _session(begin="TENSONDE_OPTIONS" in os.environ and "torch" in sys.modules)
+    eager = _session(begin="TENSONDE_OPTIONS" in os.environ and imported() is not None)
     if eager is not None:
         session = eager.session
         try:
@@ -121,14 +122,14 @@ def inspect(fn: Any, *args: Any, wrt: Any = None, **kwargs: Any) -> Any:
 
 def _session(*, begin: bool) -> Any:
     """The adapter of this process; opened, or begun on the spot, where `begin` asks for it."""
-    if "torch" not in sys.modules and not begin:
+    if not begin and imported() is None:
         return None
     from tensonde.adapters.torch import install
 
     found = install.current()
     if found is None and begin:
         if not install.installed():
-            from tensonde.cli.child import start_here
+            from tensonde.launch.child import start_here
 
             start_here()
         found = install.begin()

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from launch import environment
-from tensonde.cli.bystander import Bystander
-from tensonde.cli.processes import below, kill_tree
+from tensonde.launch.bystander import Bystander
+from tensonde.launch.processes import below, kill_tree
 
 LONG = 120
 TRAIN = """
@@ -126,7 +126,7 @@ def test_the_hub_ends(tmp_path: Path) -> None:
 
 def test_a_bystander_ends_with_its_owner() -> None:
     code = (
-        "import os, signal; from tensonde.cli.bystander import Bystander; b = Bystander([signal.SIGUSR1]); "
+        "import os, signal; from tensonde.launch.bystander import Bystander; b = Bystander([signal.SIGUSR1]); "
         "print(b._pid, flush=True); os.kill(os.getpid(), 9)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())

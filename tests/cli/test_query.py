@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from tensonde.cli.query import query
+from tensonde.cli.commands.query import query
 from tensonde.errors import UsageError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"

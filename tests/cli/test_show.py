@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tensonde.cli.plot import number, plot, sparkline
-from tensonde.cli.show import parse_steps, show
+from tensonde.cli.commands.show import parse_steps, show
+from tensonde.cli.show.plot import number, plot, sparkline
 from tensonde.errors import UsageError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"

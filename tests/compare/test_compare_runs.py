@@ -9,10 +9,10 @@ import pytest
 from compare_scripts import PORT, REFERENCE, spoilt
 
 from launch import Foundry
-from tensonde.cli.compare import stored
-from tensonde.cli.dumping import dump_of
+from tensonde.cli.commands.compare import stored
 from tensonde.compare.judge import Outcome, judge
 from tensonde.compare.side import Side, read_side
+from tensonde.launch.dumping import dump_of
 from tensonde.session.options import Options
 from tensonde.store.claim import create_run
 

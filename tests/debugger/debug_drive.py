@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch import skip_if_quick
+
 ROOT = Path(__file__).resolve().parents[2]
 ATTENTION = ROOT / "examples" / "attention.py"
 PROMPT = "(tensonde) "
@@ -28,6 +30,7 @@ class Talk:
 
 
 def environment(**more: str) -> dict[str, str]:
+    skip_if_quick()
     path = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**os.environ, "PYTHONPATH": path, "TENSONDE_STRICT": "1", "NO_COLOR": "1", **more}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tensonde.cli.debugger.commands import TABLE
-from tensonde.cli.debugger.complete import complete
+from tensonde.debugger.commands import TABLE
+from tensonde.debugger.complete import complete
 from tensonde.session.inspector import ModuleNode
 
 

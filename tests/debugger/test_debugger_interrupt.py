@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tensonde.cli.debugger.interrupt import Interrupt
+from tensonde.debugger.interrupt import Interrupt
 
 
 class Log:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from debug_drive import ROOT
 
-from tensonde.cli.debugger.commands import TABLE
-from tensonde.cli.debugger.document import PAGE, page
+from tensonde.debugger.commands import TABLE
+from tensonde.debugger.document import PAGE, page
 
 
 def test_the_page_is_not_stale() -> None:
-    assert (ROOT / PAGE).read_text() == page(), "run `python -m tensonde.cli.debugger.document`"
+    assert (ROOT / PAGE).read_text() == page(), "run `python -m tensonde.debugger.document`"
 
 
 def test_every_command_is_on_the_page_with_its_example() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensonde.cli.debugger.change import compare
-from tensonde.cli.debugger.header import show_stop
-from tensonde.cli.debugger.histogram import histogram, magnitudes
-from tensonde.cli.debugger.numbers import many
-from tensonde.cli.debugger.terminal import ScriptReader, Terminal
-from tensonde.cli.debugger.values import values_text
+from tensonde.debugger.change import compare
+from tensonde.debugger.header import show_stop
+from tensonde.debugger.histogram import histogram, magnitudes
+from tensonde.debugger.numbers import many
+from tensonde.debugger.terminal import ScriptReader, Terminal
+from tensonde.debugger.values import values_text
 from tensonde.digest.layout import ROW
 from tensonde.errors import UsageError
 from tensonde.model.moment import Moment, Phase

@@ -321,7 +321,7 @@ def test_run_opens_the_prompt_only_at_a_hit(tmp_path: Path) -> None:
 
 
 def test_a_console_is_imported_without_torch_and_without_a_prompt() -> None:
-    check = "import sys, tensonde.cli.debugger.console; print({'torch', 'prompt_toolkit', 'rich'} & set(sys.modules))"
+    check = "import sys, tensonde.debugger.console; print({'torch', 'prompt_toolkit', 'rich'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", check], env=environment(), capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
 

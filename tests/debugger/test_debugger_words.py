@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tensonde.cli.debugger.address import parse_reference, parse_slice, split_outside
-from tensonde.cli.debugger.commands import TABLE
-from tensonde.cli.debugger.places import code_lines, parse_place
-from tensonde.cli.debugger.table import pick, split_line
+from tensonde.debugger.address import parse_reference, parse_slice, split_outside
+from tensonde.debugger.commands import TABLE
+from tensonde.debugger.places import code_lines, parse_place
+from tensonde.debugger.table import pick, split_line
 from tensonde.errors import UsageError
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.stop import Stop

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from launch import cli
-from tensonde.cli.outcome import grouped
+from tensonde.cli.show.outcome import grouped
 from tensonde.diagnose.document import PAGE, page
 from tensonde.diagnose.rule import RULES
 from tensonde.model.finding import Finding

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry, Ran, cli, environment, python
-from tensonde.cli.outcome import finish
+from tensonde.cli.show.outcome import finish
 from tensonde.diagnose.diagnose import diagnose
 
 PROGRAM = """

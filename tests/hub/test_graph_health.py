@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensonde.model.trace import OpRecord, TensorFact
-from tensonde.server.graph import health_of
+from tensonde.server.health import health_of_op
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from tensonde.server.graph import health_of
 )
 def test_health_of_an_op(op: str, stats: dict[str, float], expected: str) -> None:
     tensor = TensorFact(0, (2,), "float32", stats=stats)
-    assert health_of(OpRecord(0, op, f"net/{op}#0", "net", "Net", None, (), (tensor,))) == expected
+    assert health_of_op(OpRecord(0, op, f"net/{op}#0", "net", "Net", None, (), (tensor,))) == expected

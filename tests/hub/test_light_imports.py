@@ -20,7 +20,7 @@ def loaded(code: str) -> set[str]:
 
 def test_tensonde_and_the_session_import_no_server() -> None:
     assert loaded("import tensonde") == set()
-    assert loaded("import tensonde.cli.child, tensonde.session.session") == set()
+    assert loaded("import tensonde.launch.child, tensonde.session.session") == set()
 
 
 def test_an_agent_imports_no_server() -> None:

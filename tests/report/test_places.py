@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from launch import Foundry
-from tensonde.cli.covered import coverage_notes, modules_line
-from tensonde.cli.debugger.terminal import ScriptReader, Terminal
-from tensonde.cli.outcome import finish, show_finding
-from tensonde.cli.screen import Screen, table
+from tensonde.cli.show.covered import coverage_notes, modules_line
+from tensonde.cli.show.outcome import finish, show_finding
+from tensonde.cli.show.screen import Screen, table
+from tensonde.debugger.terminal import ScriptReader, Terminal
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.diagnose.places import gathered
@@ -132,7 +132,7 @@ def test_a_checkpoint_cannot_steer_the_terminal(tmp_path: Path) -> None:
     from click.testing import CliRunner
     from safetensors.numpy import save_file
 
-    from tensonde.cli.ckpt import ckpt
+    from tensonde.cli.commands.ckpt import ckpt
 
     save_file({NASTY: np.zeros(3, np.float32)}, tmp_path / "model.safetensors")
     said = CliRunner().invoke(ckpt, [str(tmp_path / "model.safetensors")])

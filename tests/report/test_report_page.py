@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import tensonde
-from tensonde.cli.show import show
+from tensonde.cli.commands.show import show
 from tensonde.errors import UsageError
 from tensonde.model.finding import Finding
 from tensonde.model.moment import Phase

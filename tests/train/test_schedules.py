@@ -15,6 +15,7 @@ from torch.optim import lr_scheduler as torch_schedules
 from train_sample import parts
 
 from launch import Foundry, cli
+from tensonde.cli.commands.lr import REHEARSAL
 from tensonde.errors import UsageError
 from tensonde.train import (
     LearningRateMonitor,
@@ -144,7 +145,8 @@ def test_tensonde_lr(tmp_path: Path) -> None:
 def rehearsed(foundry: Foundry, tmp_path: Path, text: str, **wanted: Any) -> dict[str, Any]:
     """What `tensonde lr` learns inside of the script."""
     place = tmp_path / "rates.json"
-    foundry.watched(text, tmp_path, env={"TENSONDE_LR": json.dumps({"file": str(place), **wanted})}, recommended=False)
+    env = {"TENSONDE_LR": json.dumps({"file": str(place), **wanted})}
+    foundry.watched(text, tmp_path, env=env, prepare=REHEARSAL, recommended=False)
     (scheduler,) = json.loads(place.read_text())["schedulers"]
     return scheduler  # type: ignore[no-any-return]
 

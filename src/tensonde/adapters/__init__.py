@@ -1,1 +1,1 @@
-"""The only place that imports a framework."""
+"""Adapters, one package per framework; `registry` lists them."""

@@ -1,1 +1,1 @@
-"""The command line: one file a command. `child.py` is what runs inside a watched process, and stays light."""
+"""The command line: `commands/` has one file per command, `show/` prints, the rest are their helpers."""

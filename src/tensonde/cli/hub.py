@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tensonde.cli.echo import echo
+from tensonde.cli.show.echo import echo
 from tensonde.protocol.address import Address, from_environment, read_note
 from tensonde.protocol.client import Client, HubError
 

@@ -3,36 +3,61 @@
 from __future__ import annotations
 
 import sys
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import click
 
-from tensonde.cli.echo import echo
+from tensonde.cli.show.echo import echo
 from tensonde.errors import TensondeError
 from tensonde.model.printable import printable
 from tensonde.version import __version__
 
 
+class Row(NamedTuple):
+    """One command. Its file in `cli/commands` has its name."""
+
+    name: str
+    example: str
+    tells: str = ""
+    """The example in words, for `tensonde --help`; empty where it says enough."""
+
+
+COMMANDS = (
+    Row("run", "train.py --lr 0.1", "watch a training, unchanged"),
+    Row("debug", "train.py", "stop before step 0, in the terminal debugger"),
+    Row("check", "train.py", "two steps: does it train at all?"),
+    Row("show", "", "what the newest run recorded"),
+    Row("query", ". 'select * from hits'", "SQL over every digest"),
+    Row("diagnose", "", "the findings of the newest run again"),
+    Row("replay", "", "run the step that went wrong again, op by op"),
+    Row("compare", "RUN OTHER", "where two trainings part, and why"),
+    Row("ckpt", "model.pt [older.pt]", "inspect a checkpoint, or diff two"),
+    Row("convert", "SRC DST", "dumps and checkpoints between formats"),
+    Row("ui", "", "live and recorded runs in the browser"),
+    Row("attach", "", "the terminal debugger on a training under `tensonde run --ui`"),
+    Row("lr", "train.py", "the learning-rate schedule, before training"),
+    Row("tune", "train.py --param lr=log:1e-5:1e-1"),
+    Row("export", ". board", "for TensorBoard, W&B, CSV, Parquet"),
+)
+
+
+def help_text() -> str:
+    lines = [f"{f'tensonde {row.name} {row.example}'.strip():<39} {row.tells}".rstrip() for row in COMMANDS]
+    return "\n".join(
+        [
+            "The debugger for neural-network training.\n",
+            "\b",
+            *lines,
+            '\nShell completion (bash; also zsh, fish):  eval "$(_TENSONDE_COMPLETE=bash_source tensonde)"',
+        ]
+    )
+
+
 class Lazy(click.Group):
     """Commands are imported when they are called for: `tensonde run` must not pay for DuckDB."""
 
-    commands_by_name: ClassVar[dict[str, str]] = {
-        "run": "tensonde.cli.run:run",
-        "debug": "tensonde.cli.debug:debug",
-        "check": "tensonde.cli.check:check",
-        "show": "tensonde.cli.show:show",
-        "query": "tensonde.cli.query:query",
-        "diagnose": "tensonde.cli.diagnose:diagnose_command",
-        "replay": "tensonde.cli.replay:replay",
-        "tune": "tensonde.cli.tune:tune_command",
-        "lr": "tensonde.cli.lr:lr",
-        "export": "tensonde.cli.export:export",
-        "compare": "tensonde.cli.compare:compare",
-        "convert": "tensonde.cli.convert:convert_command",
-        "ckpt": "tensonde.cli.ckpt:ckpt",
-        "ui": "tensonde.cli.ui:ui",
-        "attach": "tensonde.cli.attach:attach",
-    }
+    commands_by_name: ClassVar[dict[str, str]] = {row.name: f"tensonde.cli.commands.{row.name}" for row in COMMANDS}
+    """The module of each; its click command is called as the command is, or `<name>_command`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands_by_name)
@@ -43,8 +68,8 @@ class Lazy(click.Group):
             return None
         from importlib import import_module
 
-        module, _, attribute = where.partition(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        module = import_module(where)
+        command: click.Command = getattr(module, f"{name}_command", None) or getattr(module, name)
         return command
 
     def resolve_command(
@@ -61,29 +86,10 @@ class Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Lazy, help=help_text(), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tensonde")
 def cli() -> None:
-    """The debugger for neural-network training.
-
-    \b
-    tensonde run train.py --lr 0.1          watch a training, unchanged
-    tensonde debug train.py                 stop before step 0, in the terminal debugger
-    tensonde check train.py                 two steps: does it train at all?
-    tensonde show                           what the newest run recorded
-    tensonde query . 'select * from hits'   SQL over every digest
-    tensonde replay                         run the step that went wrong again, op by op
-    tensonde compare RUN OTHER              where two trainings part, and why
-    tensonde ckpt model.pt [older.pt]       inspect a checkpoint, or diff two
-    tensonde convert SRC DST                dumps and checkpoints between formats
-    tensonde ui                             live and recorded runs in the browser
-    tensonde attach                         the terminal debugger on a training under `tensonde run --ui`
-    tensonde lr train.py                    the learning-rate schedule, before training
-    tensonde tune train.py --param lr=log:1e-5:1e-1
-    tensonde export . board                 for TensorBoard, W&B, CSV, Parquet
-
-    Shell completion (bash; also zsh, fish):  eval "$(_TENSONDE_COMPLETE=bash_source tensonde)"
-    """
+    pass
 
 
 def main() -> None:

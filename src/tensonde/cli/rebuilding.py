@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tensonde.cli.target import check_syntax
 from tensonde.errors import UsageError
+from tensonde.launch.target import check_syntax
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def with_factory(name: str) -> Plan:
     module, _, attribute = name.partition(":")
     if not module.replace(".", "_").isidentifier() or not attribute.replace(".", "_").isidentifier():
         raise UsageError(f"the factory {name!r} is not of the form package.module:function.")
-    code = "from tensonde.cli.child import replay; replay()"
+    code = "from tensonde.launch.child import replay; replay()"
     return Plan([sys.executable, "-c", code], Path.cwd(), name, factory=name)
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tensonde.cli.supervise import supervise
-from tensonde.cli.target import command_line
 from tensonde.compare.judge import Outcome, judge
 from tensonde.compare.side import Side, read_side
 from tensonde.compare.verdict import Verdict
 from tensonde.errors import UsageError
+from tensonde.launch.supervise import supervise
+from tensonde.launch.target import command_line
 from tensonde.session.options import Options, Twin
 from tensonde.store.claim import create_run
 

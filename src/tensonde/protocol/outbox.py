@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tensonde.digest.latest import last_rows
 from tensonde.digest.layout import ROW
 from tensonde.protocol.messages import Digests, Kept, Message, Scalars, Sites, State
 
@@ -66,10 +67,7 @@ class Outbox:
 
     def digests(self, rows: Array, first: int) -> None:
         """Copies the latest row of each site."""
-        sites = rows["site"]
-        last = np.full(int(sites.max(initial=-1)) + 1, -1, np.int64)
-        last[sites] = np.arange(len(rows))
-        chosen = np.sort(last[last >= 0])
+        chosen = np.sort(last_rows(rows["site"])[1])
         newest, ords = rows[chosen], chosen + first
         with self._changed:
             if len(self._rows):

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tensonde.digest.latest import last_rows
 from tensonde.digest.layout import EXPONENT_BINS
 from tensonde.errors import RecordingError
 from tensonde.store.format import LIVE
@@ -194,11 +195,8 @@ def latest(segments: list[Segment], step: int | None) -> tuple[Array, list[tuple
             continue
         else:
             kept = np.flatnonzero(at <= step)
-            own = segment.column("site")[kept]
-            place = np.full(int(own.max(initial=-1)) + 1, -1, np.int64)
-            place[own] = kept  # the last one stays
-            sites = np.flatnonzero(place >= 0)
-            rows = place[sites]
+            sites, last = last_rows(segment.column("site")[kept])
+            rows = kept[last]
         new = np.array([site not in seen for site in sites.tolist()], bool)
         if new.any():
             seen.update(sites[new].tolist())

@@ -6,15 +6,14 @@ Columnar, so that 50,000 nodes are some lists and not 50,000 objects.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from typing import Any
 
 from tensonde.errors import UsageError
 from tensonde.model.moment import Phase
-from tensonde.model.ops import Trait, ops
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 from tensonde.server.compiled import columns, label, regions
+from tensonde.server.health import health_of_op, health_of_stats
 from tensonde.server.place import Place
 
 Json = dict[str, Any]
@@ -153,7 +152,7 @@ class _Builder:
             scope = self.scope(op.module, op.module_type)
             own = [self.outside(tensor, outside, scope) for tensor in op.inputs if tensor.producer is None]
             index = self.node(
-                op.site, "op", op.op, scope, op.source, str(op.phase), op.op, address_of(op), health_of(op)
+                op.site, "op", op.op, scope, op.source, str(op.phase), op.op, address_of(op), health_of_op(op)
             )
             made[op.index] = index
             for origin in dict.fromkeys(
@@ -203,7 +202,7 @@ class _Builder:
                 "backward",
                 op.op,
                 f"{op.site}:grad",
-                health([op.gradient]),
+                health_of_stats([op.gradient]),
             )
             if start is not None and op.index == trace.loss:
                 self.edge(start, index)
@@ -278,21 +277,3 @@ def address_of(op: OpRecord) -> str | None:
     if not op.outputs:
         return None
     return f"{op.site}:out" if len(op.outputs) == 1 else f"{op.site}:out[0]"
-
-
-MASKING = ops(Trait.MASKING)
-"""Ops that make the -inf of a mask: wanted, and no sign of illness. What softmax then makes of a row of them is."""
-
-
-def health_of(op: OpRecord) -> str:
-    stats = [tensor.stats for tensor in op.outputs]
-    if op.op in MASKING and not any(one.get("nan") or one.get("pos_inf") for one in stats):
-        stats = [{**one, "neg_inf": 0} if one else one for one in stats]
-    return health(stats)
-
-
-def health(stats: list[Mapping[str, float]]) -> str:
-    known = [one for one in stats if one]
-    if any(one.get("nan", 0) or one.get("pos_inf", 0) or one.get("neg_inf", 0) for one in known):
-        return "bad"
-    return "ok" if known else "none"

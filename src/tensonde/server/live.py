@@ -177,6 +177,11 @@ class LiveRank:
         self.addresses = {**self.addresses, **{site.address: site for site in new.values()}}
         return {"type": "sites", "count": len(self.sites)}
 
+    def last_hits(self, sites: Array) -> Array:
+        """The step of each site's last hit; -1 for none."""
+        known = self.hit_steps
+        return np.where(sites < len(known), known[np.minimum(sites, len(known) - 1)], -1)
+
     def _hit(self, message: messages.Hit) -> Json | None:
         try:
             hit = hit_in(message.hit)

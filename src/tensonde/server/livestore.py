@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tensonde.digest.latest import last_rows
 from tensonde.digest.layout import ROW
 
 CAPACITY = 16_384
@@ -48,15 +49,14 @@ class LiveStore:
     def _thin(self, room: int) -> None:
         """Every second row goes, but for the latest of each site; the buffer grows where the sites alone fill it."""
         kept = self._rows[: self._count]
-        last = np.full(int(kept["site"].max(initial=0)) + 1, -1, np.int64)
-        last[kept["site"]] = np.arange(len(kept))
+        _, last = last_rows(kept["site"])
         chosen = np.zeros(len(kept), bool)
         chosen[::2] = True
-        chosen[last[last >= 0]] = True
+        chosen[last] = True
         left = kept[chosen]
         size = len(self._rows)
         while len(left) + room > size:
-            if len(left) > 2 * int((last >= 0).sum()):
+            if len(left) > 2 * len(last):
                 left = left[len(left) // 2 :]
                 continue
             size *= 2

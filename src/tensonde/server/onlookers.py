@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tensonde.model.site import Role
+from tensonde.digest.latest import last_rows
+from tensonde.server.health import health
 from tensonde.server.live import LiveRank
 from tensonde.server.numbers import numbers
-from tensonde.server.reading import LARGE, hit_out
+from tensonde.server.reading import hit_out
 
 Json = dict[str, Any]
 Array = np.ndarray[Any, Any]
@@ -118,7 +119,8 @@ class Gallery:
         rows, self._rows = self._rows, {}
         for place, waiting in rows.items():
             live = self._ranks[place]
-            latest = latest_of(waiting)
+            arrived = np.concatenate(waiting)
+            latest = arrived[np.sort(last_rows(arrived["site"])[1])]
             text = encode(digests_out(live, place, latest))
             for one in self.looking_at(place):
                 one.show("digests", place, text, len(latest))
@@ -131,35 +133,9 @@ class Gallery:
                 one.show("scalars", place, text)
 
 
-def latest_of(parts: list[Array]) -> Array:
-    """The last row of each site."""
-    rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
-    last = np.full(int(rows["site"].max(initial=-1)) + 1, -1, np.int64)
-    last[rows["site"]] = np.arange(len(rows))
-    return rows[np.sort(last[last >= 0])]
-
-
 def digests_out(live: LiveRank, place: Key, rows: Array) -> Json:
-    sites = rows["site"].tolist()
-    return {
-        "type": "digests", "run": place[0], "rank": place[1], "step": int(rows["step"].max()), "sites": sites,
-        "status": health(live, rows), "absmax": numbers(rows["absmax"]), "norm": numbers(rows["norm"]), "dropped": live.dropped,
-    }  # fmt: skip
-
-
-def health(live: LiveRank, rows: Array) -> list[str]:
-    """As `reading.health`, of rows that have just come."""
-    bad = (rows["nan"] + rows["pos_inf"] + rows["neg_inf"]) > 0
-    large = np.nan_to_num(rows["absmax"], nan=0.0) > LARGE
-    empty = (rows["zero"] == rows["count"]) & (rows["count"] > 1)
     sites = rows["site"]
-    last = np.where(sites < len(live.hit_steps), live.hit_steps[np.minimum(sites, len(live.hit_steps) - 1)], -1)
-    bad |= last == rows["step"]
-    warn = (last >= 0) & ~bad
-    for k in np.flatnonzero((large | empty) & ~bad & ~warn).tolist():
-        site = live.sites.get(int(sites[k]))
-        if site is not None:
-            gradient = site.role in (Role.GRAD, Role.GRAD_IN)
-            warn[k] = (empty[k] and gradient) or (large[k] and site.dtype.startswith(("float", "bfloat", "complex")))
-    found: list[str] = np.where(bad, "bad", np.where(warn, "warn", np.where(rows["count"] > 0, "ok", "none"))).tolist()
-    return found
+    return {
+        "type": "digests", "run": place[0], "rank": place[1], "step": int(rows["step"].max()), "sites": sites.tolist(),
+        "status": health(sites, rows, live.sites, live.last_hits(sites)), "absmax": numbers(rows["absmax"]), "norm": numbers(rows["norm"]), "dropped": live.dropped,
+    }  # fmt: skip

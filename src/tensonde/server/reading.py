@@ -9,10 +9,11 @@ import numpy as np
 from tensonde.digest.layout import COUNTS, EXPONENT_BINS, STATS
 from tensonde.errors import UsageError
 from tensonde.model.moment import Phase
-from tensonde.model.site import Kind, Role, Site
+from tensonde.model.site import Site
 from tensonde.model.watchpoint import Hit
 from tensonde.program.lines import to_json
 from tensonde.server.columns import Segment, gather, latest, thin
+from tensonde.server.health import COLUMNS, health, last_hits
 from tensonde.server.numbers import number, numbers
 from tensonde.server.place import Place
 from tensonde.server.refusals import NotFound
@@ -26,8 +27,6 @@ Json = dict[str, Any]
 Array = np.ndarray[Any, Any]
 STORED = (*COUNTS, *STATS)
 _PHASES = {int(phase): str(phase) for phase in Phase}
-LARGE = 65504.0
-"""The largest float16: what is beyond it is on its way out of half precision."""
 
 
 def site_out(site: Site) -> Json:
@@ -116,14 +115,12 @@ def histograms(place: Place, address: str, steps: tuple[int, int] | None, points
 def status(place: Place, step: int | None, shown: str) -> Json:
     at = place.last_step if step is None else step
     wanted = "absmax" if shown == "health" else shown
-    needed = list(
-        dict.fromkeys(["step", "nan", "pos_inf", "neg_inf", "absmax", "zero", "count", "norm", *_sources_of(wanted)])
-    )
+    needed = list(dict.fromkeys([*COLUMNS, "norm", *_sources_of(wanted)]))
     sites, columns = _latest_columns(place.segments(), at, needed)
-    values = field(lambda name: columns[name], wanted)
+    values, known = field(lambda name: columns[name], wanted), place.sites
     return {
         "step": at, "sites": sites.tolist(), "value": numbers(values),
-        "status": health(place, sites, columns, at),
+        "status": health(sites, columns, known, last_hits(sites, known, place.hits, at)),
     }  # fmt: skip
 
 
@@ -134,38 +131,6 @@ def _latest_columns(segments: list[Segment], at: int | None, names: list[str]) -
         for name in names
     }
     return sites.astype(np.int64), columns
-
-
-def health(place: Place, sites: Array, columns: dict[str, Array], at: int) -> list[str]:
-    """bad: NaN, Inf, or a hit at this very step; warn: a hit before, a magnitude beyond float16's, a gradient that is all zero."""
-    known = place.sites
-    hit_now: set[str] = set()
-    hit_before: set[str] = set()
-    for hit in place.hits:
-        if hit.moment.step <= at:
-            (hit_now if hit.moment.step == at else hit_before).add(hit.site)
-    bad = (columns["nan"] + columns["pos_inf"] + columns["neg_inf"]) > 0
-    large = np.nan_to_num(columns["absmax"], nan=0.0) > LARGE
-    empty = (columns["zero"] == columns["count"]) & (columns["count"] > 1)
-    found = []
-    for k, id in enumerate(sites.tolist()):
-        site = known.get(id)
-        address = site.address if site is not None else ""
-        if bad[k] or address in hit_now:
-            found.append("bad")
-        elif address in hit_before or (large[k] and not _integral(site)) or (empty[k] and _is_gradient(site)):
-            found.append("warn")
-        else:
-            found.append("ok" if columns["count"][k] else "none")
-    return found
-
-
-def _is_gradient(site: Site | None) -> bool:
-    return site is not None and site.role in (Role.GRAD, Role.GRAD_IN) and site.kind is not Kind.BUFFER
-
-
-def _integral(site: Site | None) -> bool:
-    return site is not None and not site.dtype.startswith(("float", "bfloat", "complex"))
 
 
 def latest_digests(place: Place, pattern: str, step: int | None, limit: int) -> list[Json]:

@@ -22,32 +22,15 @@ from tensonde.protocol.outbox import Outbox
 from tensonde.session.inspector import Inspector
 from tensonde.session.serving.answers import Answers
 from tensonde.session.serving.commands import Commands
-from tensonde.session.serving.conversation import Conversation
-from tensonde.session.serving.desk import Desk
 from tensonde.session.serving.feed import Feed
-from tensonde.session.serving.orders import Orders
 from tensonde.session.serving.progress import Progress
-from tensonde.session.watchlist import Watchlist
+from tensonde.session.serving.requests import CAPABILITIES
+from tensonde.session.serving.service import Service
 from tensonde.store.files import plain
 from tensonde.store.liveness import machine
 
 GOODBYE = 2.0
 FIRST_CALL = 3.0
-CAPABILITIES = [
-    "read",
-    "pause",
-    "step",
-    "next",
-    "nextop",
-    "until",
-    "finish",
-    "terminate",
-    "watchpoints",
-    "breakpoints",
-    "tensors",
-    "assign",
-    "command",
-]
 
 
 class Agent:
@@ -62,14 +45,8 @@ class Agent:
         self._id = secrets.token_hex(8)
         self._outbox = Outbox()
         self._feed = Feed(self._outbox)
-        self._answers = Answers(self._outbox)
-        self._watchlist = Watchlist(self.session)
-        self._desk = Desk()
         self._progress = Progress(self.session, epoch)
-        self._orders = Orders(self.session, self._desk, self._watchlist, self._progress, self._answers)
-        self._conversation = Conversation(
-            inspector, commands, self._desk, self._watchlist, self._answers, lambda: self.link.lost_at
-        )
+        self._service = Service(inspector, commands, self._progress, Answers(self._outbox), lambda: self.link.lost_at)
         self.link = Link(address, self._outbox, self._hello, self._receive, self._poll)
 
     def start(self) -> None:
@@ -98,15 +75,15 @@ class Agent:
     def __call__(self, stop: Stop) -> Resume:
         if os.getpid() != self._pid or not self._worth(stop):
             return Resume()
-        self._desk.open(stop)
+        self._service.desk.open(stop)
         self._poll()
         self._latest_rows()  # first, so that whoever hears of the stop can look at it
         self._feed.stopped(stop)
         try:
-            return self._conversation.hold(stop)
+            return self._service.hold()
         finally:
-            for request in self._desk.close():
-                self._answers.refuse(request, "the training runs again; pause it first.")
+            for request in self._service.desk.close():
+                self._service.answers.refuse(request, "the training runs again; pause it first.")
             self._feed.resumed()
 
     def _worth(self, stop: Stop) -> bool:
@@ -129,13 +106,13 @@ class Agent:
         """In the training thread, while it runs."""
         if os.getpid() != self._pid:
             return
-        if self._orders.terminate:
+        if self._service.terminate:
             self.session.end("asked to by the hub")
         try:
-            if self._watchlist.changed:
-                self._watchlist.apply()
-            while (request := self._desk.between_steps()) is not None:
-                self._conversation.serve(request, Stop("pause", self.session.moment))
+            if self._service.watchlist.changed:
+                self._service.watchlist.apply()
+            while (request := self._service.desk.between_steps()) is not None:
+                self._service.serve(request)
         except Exception as problem:
             self.session.guard.contain("serving the hub", problem)
 
@@ -159,7 +136,7 @@ class Agent:
         elif isinstance(message, messages.Clients):
             self.clients = message.count
         elif isinstance(message, messages.Request):
-            self._orders.receive(message)
+            self._service.receive(message)
 
 
 def run_id(run: Path) -> str:

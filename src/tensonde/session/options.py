@@ -52,6 +52,8 @@ class Options:
     """The bundle that this process is to run again, instead of training."""
     factory: str | None = None
     """What builds the model for that, `package.module:function`; else the script does."""
+    prepare: str | None = None
+    """A function, `package.module:function`, that is called once the framework is imported, before anything trains."""
     graph: GraphMode = "auto"
     """What compiled graphs digest by themselves: what is watched by name (auto), nothing (exact), every node (nodes, full)."""
     verify_steps: tuple[tuple[int, int], ...] | None = None

@@ -1,1 +1,1 @@
-"""What the hub asks of a training, and who answers it in which thread."""
+"""The hub's requests to a training: `requests` is the table, `service` runs it."""

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
+from tensonde.model.stop import Resume
 from tensonde.protocol.messages import Reply, Request
 from tensonde.protocol.outbox import Outbox
 from tensonde.store.files import plain
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`plan`: how the training goes on, if it does. `to`: whom it is given, if not the request that was served."""
+
+    result: Any
+    content: bytes = b""
+    plan: Resume | None = None
+    to: Request | None = None
 
 
 class Answers:

@@ -9,9 +9,6 @@ from collections import deque
 from tensonde.model.stop import Stop
 from tensonde.protocol.messages import Request
 
-BETWEEN_STEPS = ("break", "unbreak")
-"""What need not wait for a stop."""
-
 
 class Desk:
     """`put` and `hand_in` are the link's thread's, the rest is the training thread's; any may read `stop`."""
@@ -36,13 +33,13 @@ class Desk:
     def put(self, request: Request) -> None:
         self._jobs.put(request)
 
-    def hand_in(self, request: Request) -> bool:
+    def hand_in(self, request: Request, *, between_steps: bool) -> bool:
         """False where it would have to wait for a stop."""
         with self._lock:
             if self.stop is not None:
                 self._jobs.put(request)
                 return True
-            if request.kind in BETWEEN_STEPS:
+            if between_steps:
                 self._pending.append(request)
                 return True
         return False

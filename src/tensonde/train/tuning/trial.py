@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.errors import RecordingError
+from tensonde.launch.environment import watched_environment
 from tensonde.model.reported import ENVIRONMENT
-from tensonde.session.launch import watched_environment
 from tensonde.session.options import Options
 from tensonde.store.claim import create_run
 from tensonde.store.reader import Recording

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import tensonde
+import tensonde.version
 from tensonde.adapters.torch import seams
 
 _OURS = str(Path(tensonde.__file__).parent) + "/"

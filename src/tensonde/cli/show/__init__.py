@@ -1,0 +1,1 @@
+"""Output of the commands: tables, plots and sentences in the terminal."""

@@ -1,0 +1,1 @@
+"""Trainings under Tensonde: `supervise` starts one, and `child` runs inside of it. `child` stays light."""

@@ -1,0 +1,337 @@
+"""Inside a watched process: waits for a framework, opens the session when the training begins, closes it at the end.
+
+Imported at the start of every Python process of a run, most of which never train: nothing heavy up here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from importlib import import_module
+from types import FrameType, ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tensonde.adapters.registry import ADAPTERS, imported
+from tensonde.log import set_up_log
+from tensonde.session.options import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tensonde.adapters.torch.eager import Eager
+    from tensonde.session.agent import Agent
+
+_failure: dict[str, Any] | None = None
+_closed: list[Eager] = []
+_interrupted = False
+"""Ctrl-C ends the program: nobody caught the KeyboardInterrupt."""
+
+
+def start(options: Options | None = None) -> None:
+    """Never raises: whatever goes wrong here, the user's program runs."""
+    try:
+        options = options or Options.from_environment()
+        if options is None:
+            return
+        set_up_log()
+        atexit.register(_end_as_interrupted)  # the first to be registered is the last to run
+        import wrapt
+
+        for framework in ADAPTERS:
+            wrapt.register_post_import_hook(functools.partial(_imported, options), framework)
+    except Exception as problem:
+        print(f"tensonde: could not start ({problem}); the program runs unwatched.", file=sys.stderr)
+
+
+def start_here() -> None:
+    """Begins in a running program that was not started by `tensonde run`: a script's or a notebook's own choice."""
+    from pathlib import Path
+
+    from tensonde.store.claim import create_run
+
+    set_up_log()
+    options = Options.from_environment()
+    if options is None:
+        script, argv = Path(sys.argv[0]).name if sys.argv else "", sys.argv[1:]
+        if not script or "ipykernel" in sys.modules:  # the command line is the kernel's
+            script, argv = "notebook", []
+        run = create_run(Path(".tensonde") / "runs", None, {"script": script, "argv": argv})
+        options = Options(run=str(run.absolute()), dump=_dump_by_environment(run))
+    _install(options, imported() or next(iter(ADAPTERS)))
+
+
+def _dump_by_environment(run: Path) -> dict[str, Any] | None:
+    from tensonde.launch.dumping import dump_of
+
+    return dump_of((), None, None, run)
+
+
+def _imported(options: Options, module: ModuleType) -> None:
+    _install(options, module.__name__)
+
+
+def _install(options: Options, framework: str) -> None:
+    if options.replay is not None:
+        if options.factory is None:
+            replay(options)
+        return
+    try:
+        import_module(ADAPTERS[framework]).install(lambda: _open(options))
+        sys.excepthook = _noting_early(sys.excepthook)
+        if os.environ.get("TENSONDE_BLOCKING") == "1":
+            from tensonde.adapters.torch.blocking import launch_blocking
+
+            launch_blocking()
+        if options.prepare is not None:
+            module, _, function = options.prepare.partition(":")
+            getattr(import_module(module), function)()
+    except Exception as problem:
+        logging.getLogger("tensonde").warning(
+            "could not be installed into %s (%s); the program runs unwatched", framework, problem
+        )
+
+
+def replay(options: Options | None = None) -> None:
+    """This process is only to build the model, by its script or by a factory; it must not train, whatever happens."""
+    try:
+        from tensonde.adapters.torch.bundle.perform import Performance
+
+        chosen = options or Options.from_environment()
+        assert chosen is not None
+        performance = Performance(chosen, (lambda eager: _attach_console(eager, chosen)) if chosen.debug else None)
+        if chosen.factory is None:
+            performance.wait()
+        else:
+            performance.build(chosen.factory)
+    except Exception as problem:
+        print(f"tensonde: the bundle cannot be replayed here: {problem}", file=sys.stderr, flush=True)
+        os._exit(2)
+
+
+def _open(options: Options) -> Eager | None:
+    """The training begins."""
+    try:
+        from tensonde.adapters.torch.opening import open_eager
+
+        eager = open_eager(options)
+        agent = _attach_agent(eager, options)
+        if agent is None and (
+            options.debug or options.on_hit == "pause" or any(action == "pause" for *_, action in options.watches)
+        ):
+            _attach_console(eager, options)
+        _at_the_end(functools.partial(_close, eager, os.getpid(), agent))
+        sys.excepthook = _noting(sys.excepthook, eager)
+        threading.excepthook = _noting_threads(threading.excepthook, eager)
+        _at_the_end_of_cells(eager.bring_up_to_date)
+        return eager
+    except Exception as problem:
+        if os.environ.get("TENSONDE_STRICT") == "1":
+            raise
+        logging.getLogger("tensonde").warning(
+            "could not begin (%s: %s); the program runs unwatched", type(problem).__name__, problem
+        )
+        return None
+
+
+def _attach_agent(eager: Eager, options: Options) -> Agent | None:
+    """To the hub that was asked for by `--ui` or in the environment; None where none was."""
+    if not (options.hub or os.environ.get("TENSONDE_HUB") or os.environ.get("ENABLE_MS_DEBUGGER")):
+        return None
+    try:
+        from tensonde.adapters.torch.inspect import TorchInspector
+        from tensonde.debugger.remote import RemoteConsole
+        from tensonde.protocol.address import Address, from_environment
+        from tensonde.session.agent import Agent
+
+        address = Address.parse(options.hub) if options.hub else from_environment()
+        if address is None:
+            return None
+        inspector = TorchInspector(eager)
+        agent = Agent(inspector, address, RemoteConsole(inspector), epoch=lambda: eager.epoch)
+        agent.start()
+        eager.entry_pending = options.debug
+        if options.debug:
+            agent.link.wait(10.0)
+        eager.refresh()
+        return agent
+    except Exception as problem:
+        eager.session.guard.contain("joining the hub", problem)
+        return None
+
+
+def _attach_console(eager: Eager, options: Options) -> None:
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return
+    from tensonde.adapters.torch.inspect import TorchInspector
+    from tensonde.debugger.console import Console
+
+    eager.session.gate.controller = Console(TorchInspector(eager))
+    eager.entry_pending = options.debug
+    eager.refresh()
+
+
+def _at_the_end(close: Callable[[], None]) -> None:
+    """When the interpreter ends; or, in a child that multiprocessing has forked, which leaves by `os._exit`, when its task does."""
+    atexit.register(close)
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is not None and multiprocessing.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, close, exitpriority=0)
+
+
+def _at_the_end_of_cells(write: Callable[[], None]) -> None:
+    """In a notebook the process waits between cells, and what a cell has recorded is looked at meanwhile."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        shell.events.register("post_run_cell", lambda *_: write())
+
+
+def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
+    if eager in _closed:
+        return
+    _closed.append(eager)
+    from tensonde.adapters.torch import install
+
+    install.withdraw()
+    if os.getpid() != pid:
+        eager.detach()
+        return
+    from tensonde.adapters.torch.coverage import coverage
+
+    try:
+        eager.rest.last_look()
+    except Exception as problem:
+        eager.session.guard.contain("looking at the parameters", problem)
+    try:
+        if eager.dump is not None:
+            eager.session.note("dump", **eager.dump.close())
+        eager.facts.write(ended=True)
+        eager.session.close(exit={"exception": _failure}, coverage=coverage(eager))
+    except Exception as problem:
+        eager.session.guard.contain("closing the recording", problem)
+    try:
+        eager.detach()
+    except Exception as problem:
+        eager.session.guard.contain("leaving torch", problem)
+    try:
+        if agent is not None:
+            agent.close({"exception": _failure})
+    except Exception as problem:
+        eager.session.guard.contain("leaving the hub", problem)
+
+
+def _noting(hook: Any, eager: Eager) -> Any:
+    """Prints the traceback of the exception that ends the program, without Tensonde's frames, and then notes it."""
+
+    def excepthook(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+        _note(hook, eager, kind, problem, trace)
+
+    return excepthook
+
+
+def _noting_threads(hook: Any, eager: Eager) -> Any:
+    """The same for an exception that ends a thread. What ends the thread that trains ends the training, if not the program."""
+
+    def excepthook(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is None or args.exc_type is SystemExit:  # which `hook` passes over
+            hook(args)
+        else:
+            whole = args.exc_traceback
+            _trim(args.exc_value, eager)
+            trimmed = args.exc_value.__traceback__
+            hook(threading.ExceptHookArgs((args.exc_type, args.exc_value, trimmed, args.thread)))
+            if threading.get_ident() == eager.thread:
+                _describe(args.exc_value, whole, eager)
+
+    return excepthook
+
+
+def _noting_early(hook: Any) -> Any:
+    """The same for a program that fails before its training begins, in an optimizer's or a loader's arguments, say."""
+
+    def excepthook(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+        from tensonde.adapters.torch import install
+
+        eager = None
+        try:
+            from tensonde.adapters.torch.failure import concerns_training
+
+            if install.current() is None and concerns_training(problem, trace):
+                eager = install.begin()
+        except Exception as second:
+            logging.getLogger("tensonde").debug("the exception could not be noted: %s", second)
+        if eager is None:
+            hook(kind, problem, trace)
+        else:
+            _note(hook, eager, kind, problem, trace)
+
+    return excepthook
+
+
+def _note(
+    hook: Any, eager: Eager, kind: type[BaseException], problem: BaseException, trace: TracebackType | None
+) -> None:
+    """The traceback comes first: what there is to find out may take a forward pass."""
+    global _interrupted
+    whole = trace
+    _interrupted = issubclass(kind, KeyboardInterrupt) and _went_to_the_top(trace)
+    _trim(problem, eager)
+    hook(kind, problem, problem.__traceback__)
+    _describe(problem, whole, eager)
+
+
+def _trim(problem: BaseException, eager: Eager) -> None:
+    try:
+        from tensonde.adapters.torch.failure import trim
+
+        _despite_handlers(lambda: trim(problem))
+    except Exception as second:
+        eager.session.guard.contain("describing an exception", second)
+
+
+def _describe(problem: BaseException, whole: TracebackType | None, eager: Eager) -> None:
+    global _failure
+    try:
+        from tensonde.adapters.torch.failure import describe
+
+        if _failure is None:
+            _failure = _despite_handlers(lambda: describe(problem, whole, eager))
+            eager.session.writer.event("exception", **_failure)
+            eager.facts.write()
+    except Exception as second:
+        eager.session.guard.contain("describing an exception", second)
+
+
+def _despite_handlers(work: Callable[[], Any]) -> Any:
+    """Does it again where it failed: a signal handler may raise in the middle (torch's own does, when a worker of a loader dies)."""
+    try:
+        return work()
+    except Exception:
+        return work()
+
+
+def _went_to_the_top(trace: TracebackType | None) -> bool:
+    """No frame of the program is left; it was not the program itself that called `sys.excepthook`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if trace is None or frame is trace.tb_frame:
+            return False
+        frame = frame.f_back
+    return True
+
+
+def _end_as_interrupted() -> None:
+    """Python ends by SIGINT where nobody caught the KeyboardInterrupt. It keeps that in a flag, which every `exec` of a
+    text clears, and such may well run at the end (a named tuple that is imported, by us or by what we imported); one that
+    raises it sets the flag again."""
+    if _interrupted:
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")

@@ -1,0 +1,118 @@
+"""Requests that the training thread answers: at a stop, or between two steps. Raises TensondeError with what is wrong with one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensonde.errors import UsageError
+from tensonde.model.stop import Resume
+from tensonde.protocol.messages import Request
+from tensonde.session.serving.answers import Answer
+from tensonde.session.serving.commands import Lines
+from tensonde.watch.pattern import Pattern
+
+if TYPE_CHECKING:
+    from tensonde.session.serving.service import Service
+
+LARGEST_PART = 8 << 20
+KINDS = {"continue", "step", "next", "nextop", "until", "finish", "quit"}
+
+
+def resume(service: Service, request: Request) -> Answer:
+    given = request.arguments
+    kind = str(given.get("kind", "continue"))
+    if kind not in KINDS:
+        raise UsageError(f"{kind!r} is no way to go on; it may be {', '.join(sorted(KINDS))}.")
+    sites = str(given.get("sites") or "")
+    if kind == "until":
+        if not sites:
+            raise UsageError("until which site? For example until blocks.3.attn:grad.")
+        Pattern.parse(sites)
+    service.watchlist.apply()
+    plan = Resume(kind, max(1, int(given.get("count") or 1)), sites)  # type: ignore[arg-type]
+    return Answer({"accepted": True, "state": "running", "step": service.session.steps.step}, plan=plan)
+
+
+def command(service: Service, request: Request) -> Answer:
+    """A command may ask back. The next command is then the reply, and gets the answer that the first one has not got yet."""
+    asking, stop = request, service.desk.stop
+    assert stop is not None
+
+    def ask(said: Lines, question: str) -> str:
+        nonlocal asking
+        service.answers.give(asking, {"output": said, "resumed": False, "prompt": question})
+        while True:
+            following = service.next()
+            if following is None:
+                raise EOFError
+            if following.kind == "command":
+                asking = following
+                return str(following.arguments.get("line", ""))
+            if following.kind == "resume":
+                service.answers.refuse(following, f"a command waits for an answer to {question!r}; give it first.")
+            else:
+                service.serve(following)
+
+    said, plan = service.commands.run(str(request.arguments.get("line", "")), stop, ask)
+    service.watchlist.take_over()
+    if plan is not None and plan.kind != "quit":
+        service.watchlist.apply()
+    return Answer({"output": said, "resumed": plan is not None, "prompt": None}, plan=plan, to=asking)
+
+
+def complete(service: Service, request: Request) -> Answer:
+    text = str(request.arguments.get("text", ""))
+    length, options = service.commands.complete(text)
+    return Answer({"start": len(text) - length, "options": options[:200]})
+
+
+def add_breakpoint(service: Service, request: Request) -> Answer:
+    given = request.arguments
+    words = {name: given[name] for name in ("sites", "file", "line", "condition", "once") if given.get(name)}
+    return Answer(asdict(service.session.gate.add_breakpoint(**words)))
+
+
+def remove_breakpoint(service: Service, request: Request) -> Answer:
+    gate, id = service.session.gate, request.arguments["id"]
+    if not gate.remove_breakpoint(int(id)):
+        raise UsageError(f"there is no breakpoint {id}; there are: {', '.join(map(str, gate.breakpoints)) or 'none'}.")
+    return Answer({})
+
+
+def tensors(service: Service, request: Request) -> Answer:
+    return Answer(service.inspector.addresses())
+
+
+def shape(service: Service, request: Request) -> Answer:
+    given = request.arguments
+    found, dtype = service.inspector.shape(str(given["address"]), before=bool(given.get("before")))
+    return Answer({"shape": list(found), "dtype": dtype})
+
+
+def tensor(service: Service, request: Request) -> Answer:
+    given, stop = request.arguments, service.desk.stop
+    assert stop is not None
+    before, index = bool(given.get("before")), index_in(given.get("index") or [])
+    value = service.inspector.value(str(given["address"]), before=before, index=index)
+    array = np.ascontiguousarray(value.array)
+    if array.nbytes > LARGEST_PART:
+        raise UsageError(f"{array.nbytes} bytes are too many for one answer; {LARGEST_PART} are the most.")
+    facts = {
+        "address": value.address, "shape": list(array.shape), "numpy": array.dtype.str, "dtype": value.dtype,
+        "note": value.note, "step": stop.moment.step if value.step is None else value.step,
+    }  # fmt: skip
+    return Answer(facts, array.tobytes())
+
+
+def assign(service: Service, request: Request) -> Answer:
+    given = request.arguments
+    index = index_in(given.get("index") or [])
+    return Answer({"message": service.inspector.assign(str(given["address"]), index, float(given["value"]))})
+
+
+def index_in(parts: list[Any]) -> tuple[Any, ...]:
+    """Numbers, and [start, stop, step] for slices."""
+    return tuple(slice(*part) if isinstance(part, list) else int(part) for part in parts)
