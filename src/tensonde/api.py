@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tensonde.adapters.registry import imported
+from tensonde.adapters.registry import chosen, imported
 from tensonde.errors import UsageError
+
+if TYPE_CHECKING:
+    from tensonde.adapters.adapter import Training
+    from tensonde.model.watchpoint import Action
 
 
 def attach(*things: Any, **named: Any) -> None:
@@ -15,32 +19,30 @@ def attach(*things: Any, **named: Any) -> None:
 
     Modules given by keyword go by that name. Without `tensonde run`, this begins a recording under `.tensonde/runs`.
     """
-    eager = _session(begin=True)
-    if eager is not None:
-        from tensonde.adapters.torch.attach import attach_all
-
-        attach_all(eager, things, named)
+    training = _open_training(begin=True)
+    if training is not None:
+        training.attach(things, named)
 
 
-def watch(sites: str, condition: str, *, on_hit: str | None = None) -> None:
+def watch(sites: str, condition: str, *, on_hit: Action | None = None) -> None:
     """Adds a watchpoint: `watch("**:grad", "norm > 1e3")`. `on_hit` is report, stop or pause."""
     if on_hit not in (None, "report", "stop", "pause"):
         raise UsageError(f"on_hit is {on_hit!r}; it may be report, stop or pause.")
     from tensonde.watch.parse import watchpoint
 
     watchpoint(f"{sites} {condition}", id=1)  # wrong use is the script's to hear about, whoever runs it
-    eager = _session(begin=True)
-    if eager is not None:
-        eager.session.watch(sites, condition, on_hit)
+    training = _open_training(begin=True)
+    if training is not None:
+        training.session.watch(sites, condition, on_hit)
 
 
 def breakpoint() -> None:
     """Stops here if a debugger is attached; does nothing otherwise."""
-    eager = _session(begin=False)
-    if eager is not None and eager.session.gate.controller is not None:
+    training = _open_training(begin=False)
+    if training is not None and training.session.gate.controller is not None:
         from tensonde.model.stop import Stop
 
-        eager.stops.hit(Stop("code", eager.session.moment, frame=sys._getframe(1)))
+        training.stop(Stop("code", training.session.moment, frame=sys._getframe(1)))
 
 
 def view(thing: Any = ".", *, height: int = 640) -> Any:
@@ -49,9 +51,9 @@ def view(thing: Any = ".", *, height: int = 640) -> Any:
     The last expression of a cell shows it; `.save("report.html")` writes the same page to a file. Of a run that still goes
     on, what was recorded until now is diagnosed and shown.
     """
-    eager = _session(begin=False)
-    if eager is not None:
-        eager.bring_up_to_date()
+    training = _open_training(begin=False)
+    if training is not None:
+        training.bring_up_to_date()
     from tensonde.page.notebook import view as show
 
     return show(thing, height=height)
@@ -62,9 +64,7 @@ def launch_blocking() -> None:
 
     On a CPU ops are synchronous anyway, and this only says so. `tensonde run --blocking` does the same from the start.
     """
-    from tensonde.adapters.torch.blocking import launch_blocking as begin
-
-    begin()
+    chosen().launch_blocking()
 
 
 def report(name: str, value: float, step: int | None = None) -> None:
@@ -77,13 +77,13 @@ def report(name: str, value: float, step: int | None = None) -> None:
         number = float(value)
     except (TypeError, ValueError):
         raise UsageError(f"report({name!r}, ...) was given {value!r}, which is no number.") from None
-    eager = _session(begin="TENSONDE_OPTIONS" in os.environ and imported() is not None)
-    if eager is not None:
-        session = eager.session
+    training = _open_training(begin="TENSONDE_OPTIONS" in os.environ and imported() is not None)
+    if training is not None:
+        session = training.session
         try:
             if step is None:
                 caller = sys._getframe(1)
-                step = session.steps.step_at((caller.f_code, caller.f_lineno), seen=not eager.light)
+                step = session.steps.step_at((caller.f_code, caller.f_lineno), seen=not training.resting)
             session.writer.scalars(int(step), {str(name): number})
         except Exception as problem:
             session.guard.contain("writing the recording", problem)
@@ -92,9 +92,9 @@ def report(name: str, value: float, step: int | None = None) -> None:
     note(str(name), number, step)
 
 
-def current() -> Any:
-    """The adapter of this process, if a session is open; its `session` holds hits and watchpoints."""
-    return _session(begin=False)
+def current() -> Training | None:
+    """The training of this process, if one is watched; its `session` holds hits and watchpoints."""
+    return _open_training(begin=False)
 
 
 def print(*things: Any, sep: str = " ", precision: int = 4, most: int = 1000, gradient: bool = False) -> Any:
@@ -104,7 +104,9 @@ def print(*things: Any, sep: str = " ", precision: int = 4, most: int = 1000, gr
     the script's own. With `gradient=True` nothing is printed now: what comes back is the tensor (a tuple of them),
     passed on unchanged, and its gradient is printed in the backward pass: `h = tensonde.print("grad of h", h, gradient=True)`.
     """
-    from tensonde.adapters.torch.printing import show
+    from tensonde.adapters.torch.printing import (
+        show,  # the compiler reads this function and follows imports, not look-ups
+    )
 
     return show(*things, sep=sep, precision=precision, most=most, gradient=gradient)
 
@@ -115,22 +117,19 @@ def inspect(fn: Any, *args: Any, wrt: Any = None, **kwargs: Any) -> Any:
     `inspect(torch.mul, x, y, wrt="all").gradients`; `print(inspect(model, batch))`. `wrt` names the inputs whose gradients are
     wanted (by name, by position, the tensor itself, or "all"); those of parameters always come. No session is needed.
     """
-    from tensonde.adapters.torch.inspection import inspect as look
-
-    return look(fn, args, kwargs, wrt, sys._getframe(1))
+    return chosen().inspect(fn, args, kwargs, wrt, sys._getframe(1))
 
 
-def _session(*, begin: bool) -> Any:
-    """The adapter of this process; opened, or begun on the spot, where `begin` asks for it."""
+def _open_training(*, begin: bool) -> Training | None:
+    """The training of this process; opened, or begun on the spot, where `begin` asks for it."""
     if not begin and imported() is None:
         return None
-    from tensonde.adapters.torch import install
-
-    found = install.current()
+    adapter = chosen()
+    found = adapter.current()
     if found is None and begin:
-        if not install.installed():
+        if not adapter.installed():
             from tensonde.launch.child import start_here
 
             start_here()
-        found = install.begin()
+        found = adapter.begin()
     return found

@@ -17,18 +17,18 @@ from importlib import import_module
 from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tensonde.adapters.registry import ADAPTERS, imported
+from tensonde.adapters.registry import ADAPTERS, adapter_of, chosen
 from tensonde.log import set_up_log
 from tensonde.session.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tensonde.adapters.torch.eager import Eager
+    from tensonde.adapters.adapter import Adapter, Training
     from tensonde.session.agent import Agent
 
 _failure: dict[str, Any] | None = None
-_closed: list[Eager] = []
+_closed: list[Training] = []
 _interrupted = False
 """Ctrl-C ends the program: nobody caught the KeyboardInterrupt."""
 
@@ -63,7 +63,7 @@ def start_here() -> None:
             script, argv = "notebook", []
         run = create_run(Path(".tensonde") / "runs", None, {"script": script, "argv": argv})
         options = Options(run=str(run.absolute()), dump=_dump_by_environment(run))
-    _install(options, imported() or next(iter(ADAPTERS)))
+    _install(options, chosen().framework)
 
 
 def _dump_by_environment(run: Path) -> dict[str, Any] | None:
@@ -82,12 +82,11 @@ def _install(options: Options, framework: str) -> None:
             replay(options)
         return
     try:
-        import_module(ADAPTERS[framework]).install(lambda: _open(options))
-        sys.excepthook = _noting_early(sys.excepthook)
+        adapter = adapter_of(framework)
+        adapter.install(lambda: _open(adapter, options))
+        sys.excepthook = _noting_early(sys.excepthook, adapter)
         if os.environ.get("TENSONDE_BLOCKING") == "1":
-            from tensonde.adapters.torch.blocking import launch_blocking
-
-            launch_blocking()
+            adapter.launch_blocking()
         if options.prepare is not None:
             module, _, function = options.prepare.partition(":")
             getattr(import_module(module), function)()
@@ -100,36 +99,28 @@ def _install(options: Options, framework: str) -> None:
 def replay(options: Options | None = None) -> None:
     """This process is only to build the model, by its script or by a factory; it must not train, whatever happens."""
     try:
-        from tensonde.adapters.torch.bundle.perform import Performance
-
-        chosen = options or Options.from_environment()
-        assert chosen is not None
-        performance = Performance(chosen, (lambda eager: _attach_console(eager, chosen)) if chosen.debug else None)
-        if chosen.factory is None:
-            performance.wait()
-        else:
-            performance.build(chosen.factory)
+        given = options or Options.from_environment()
+        assert given is not None
+        chosen().replay(given, (lambda training: _attach_console(training, given)) if given.debug else None)
     except Exception as problem:
         print(f"tensonde: the bundle cannot be replayed here: {problem}", file=sys.stderr, flush=True)
         os._exit(2)
 
 
-def _open(options: Options) -> Eager | None:
+def _open(adapter: Adapter, options: Options) -> Training | None:
     """The training begins."""
     try:
-        from tensonde.adapters.torch.opening import open_eager
-
-        eager = open_eager(options)
-        agent = _attach_agent(eager, options)
+        training = adapter.open(options)
+        agent = _attach_agent(training, options)
         if agent is None and (
             options.debug or options.on_hit == "pause" or any(action == "pause" for *_, action in options.watches)
         ):
-            _attach_console(eager, options)
-        _at_the_end(functools.partial(_close, eager, os.getpid(), agent))
-        sys.excepthook = _noting(sys.excepthook, eager)
-        threading.excepthook = _noting_threads(threading.excepthook, eager)
-        _at_the_end_of_cells(eager.bring_up_to_date)
-        return eager
+            _attach_console(training, options)
+        _at_the_end(functools.partial(_close, adapter, training, os.getpid(), agent))
+        sys.excepthook = _noting(sys.excepthook, adapter, training)
+        threading.excepthook = _noting_threads(threading.excepthook, adapter, training)
+        _at_the_end_of_cells(training.bring_up_to_date)
+        return training
     except Exception as problem:
         if os.environ.get("TENSONDE_STRICT") == "1":
             raise
@@ -139,12 +130,11 @@ def _open(options: Options) -> Eager | None:
         return None
 
 
-def _attach_agent(eager: Eager, options: Options) -> Agent | None:
+def _attach_agent(training: Training, options: Options) -> Agent | None:
     """To the hub that was asked for by `--ui` or in the environment; None where none was."""
     if not (options.hub or os.environ.get("TENSONDE_HUB") or os.environ.get("ENABLE_MS_DEBUGGER")):
         return None
     try:
-        from tensonde.adapters.torch.inspect import TorchInspector
         from tensonde.debugger.remote import RemoteConsole
         from tensonde.protocol.address import Address, from_environment
         from tensonde.session.agent import Agent
@@ -152,28 +142,25 @@ def _attach_agent(eager: Eager, options: Options) -> Agent | None:
         address = Address.parse(options.hub) if options.hub else from_environment()
         if address is None:
             return None
-        inspector = TorchInspector(eager)
-        agent = Agent(inspector, address, RemoteConsole(inspector), epoch=lambda: eager.epoch)
+        inspector = training.inspector()
+        agent = Agent(inspector, address, RemoteConsole(inspector), epoch=lambda: training.epoch)
         agent.start()
-        eager.entry_pending = options.debug
         if options.debug:
             agent.link.wait(10.0)
-        eager.refresh()
+        training.debugger_attached(stop_at_entry=options.debug)
         return agent
     except Exception as problem:
-        eager.session.guard.contain("joining the hub", problem)
+        training.session.guard.contain("joining the hub", problem)
         return None
 
 
-def _attach_console(eager: Eager, options: Options) -> None:
+def _attach_console(training: Training, options: Options) -> None:
     if os.environ.get("LOCAL_RANK", "0") != "0":
         return
-    from tensonde.adapters.torch.inspect import TorchInspector
     from tensonde.debugger.console import Console
 
-    eager.session.gate.controller = Console(TorchInspector(eager))
-    eager.entry_pending = options.debug
-    eager.refresh()
+    training.session.gate.controller = Console(training.inspector())
+    training.debugger_attached(stop_at_entry=options.debug)
 
 
 def _at_the_end(close: Callable[[], None]) -> None:
@@ -194,50 +181,32 @@ def _at_the_end_of_cells(write: Callable[[], None]) -> None:
         shell.events.register("post_run_cell", lambda *_: write())
 
 
-def _close(eager: Eager, pid: int, agent: Agent | None = None) -> None:
-    if eager in _closed:
+def _close(adapter: Adapter, training: Training, pid: int, agent: Agent | None = None) -> None:
+    if training in _closed:
         return
-    _closed.append(eager)
-    from tensonde.adapters.torch import install
-
-    install.withdraw()
+    _closed.append(training)
+    adapter.withdraw()
     if os.getpid() != pid:
-        eager.detach()
+        training.detach()
         return
-    from tensonde.adapters.torch.coverage import coverage
-
-    try:
-        eager.rest.last_look()
-    except Exception as problem:
-        eager.session.guard.contain("looking at the parameters", problem)
-    try:
-        if eager.dump is not None:
-            eager.session.note("dump", **eager.dump.close())
-        eager.facts.write(ended=True)
-        eager.session.close(exit={"exception": _failure}, coverage=coverage(eager))
-    except Exception as problem:
-        eager.session.guard.contain("closing the recording", problem)
-    try:
-        eager.detach()
-    except Exception as problem:
-        eager.session.guard.contain("leaving torch", problem)
+    training.close(_failure)
     try:
         if agent is not None:
             agent.close({"exception": _failure})
     except Exception as problem:
-        eager.session.guard.contain("leaving the hub", problem)
+        training.session.guard.contain("leaving the hub", problem)
 
 
-def _noting(hook: Any, eager: Eager) -> Any:
+def _noting(hook: Any, adapter: Adapter, training: Training) -> Any:
     """Prints the traceback of the exception that ends the program, without Tensonde's frames, and then notes it."""
 
     def excepthook(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
-        _note(hook, eager, kind, problem, trace)
+        _note(hook, adapter, training, kind, problem, trace)
 
     return excepthook
 
 
-def _noting_threads(hook: Any, eager: Eager) -> Any:
+def _noting_threads(hook: Any, adapter: Adapter, training: Training) -> Any:
     """The same for an exception that ends a thread. What ends the thread that trains ends the training, if not the program."""
 
     def excepthook(args: threading.ExceptHookArgs) -> None:
@@ -245,69 +214,66 @@ def _noting_threads(hook: Any, eager: Eager) -> Any:
             hook(args)
         else:
             whole = args.exc_traceback
-            _trim(args.exc_value, eager)
+            _trim(args.exc_value, adapter, training)
             trimmed = args.exc_value.__traceback__
             hook(threading.ExceptHookArgs((args.exc_type, args.exc_value, trimmed, args.thread)))
-            if threading.get_ident() == eager.thread:
-                _describe(args.exc_value, whole, eager)
+            if threading.get_ident() == training.thread:
+                _describe(args.exc_value, whole, training)
 
     return excepthook
 
 
-def _noting_early(hook: Any) -> Any:
+def _noting_early(hook: Any, adapter: Adapter) -> Any:
     """The same for a program that fails before its training begins, in an optimizer's or a loader's arguments, say."""
 
     def excepthook(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
-        from tensonde.adapters.torch import install
-
-        eager = None
+        training = None
         try:
-            from tensonde.adapters.torch.failure import concerns_training
-
-            if install.current() is None and concerns_training(problem, trace):
-                eager = install.begin()
+            if adapter.current() is None and adapter.concerns_training(problem, trace):
+                training = adapter.begin()
         except Exception as second:
             logging.getLogger("tensonde").debug("the exception could not be noted: %s", second)
-        if eager is None:
+        if training is None:
             hook(kind, problem, trace)
         else:
-            _note(hook, eager, kind, problem, trace)
+            _note(hook, adapter, training, kind, problem, trace)
 
     return excepthook
 
 
 def _note(
-    hook: Any, eager: Eager, kind: type[BaseException], problem: BaseException, trace: TracebackType | None
+    hook: Any,
+    adapter: Adapter,
+    training: Training,
+    kind: type[BaseException],
+    problem: BaseException,
+    trace: TracebackType | None,
 ) -> None:
     """The traceback comes first: what there is to find out may take a forward pass."""
     global _interrupted
     whole = trace
     _interrupted = issubclass(kind, KeyboardInterrupt) and _went_to_the_top(trace)
-    _trim(problem, eager)
+    _trim(problem, adapter, training)
     hook(kind, problem, problem.__traceback__)
-    _describe(problem, whole, eager)
+    _describe(problem, whole, training)
 
 
-def _trim(problem: BaseException, eager: Eager) -> None:
+def _trim(problem: BaseException, adapter: Adapter, training: Training) -> None:
     try:
-        from tensonde.adapters.torch.failure import trim
-
-        _despite_handlers(lambda: trim(problem))
+        _despite_handlers(lambda: adapter.trim(problem))
     except Exception as second:
-        eager.session.guard.contain("describing an exception", second)
+        training.session.guard.contain("describing an exception", second)
 
 
-def _describe(problem: BaseException, whole: TracebackType | None, eager: Eager) -> None:
+def _describe(problem: BaseException, whole: TracebackType | None, training: Training) -> None:
     global _failure
     try:
-        from tensonde.adapters.torch.failure import describe
-
         if _failure is None:
-            _failure = _despite_handlers(lambda: describe(problem, whole, eager))
-            eager.session.writer.event("exception", **_failure)
-            eager.facts.write()
+            _failure = _despite_handlers(lambda: training.describe(problem, whole))
+            training.session.writer.event("exception", **_failure)
+            training.bring_up_to_date()
     except Exception as second:
-        eager.session.guard.contain("describing an exception", second)
+        training.session.guard.contain("describing an exception", second)
 
 
 def _despite_handlers(work: Callable[[], Any]) -> Any:

@@ -185,6 +185,6 @@ def _caller() -> tuple[str, int]:
 def _note(kind: str, **fields: Any) -> None:
     from tensonde.api import current
 
-    eager = current()
-    if eager is not None:
-        eager.session.note(kind, **fields)
+    training = current()
+    if training is not None:
+        training.session.note(kind, **fields)

@@ -39,20 +39,20 @@ class WatchMonitor(Callback):
 
         arguments = run_context.original_args()
         attach(*(thing for thing in (arguments.train_network, arguments.optimizer) if thing is not None))
-        eager = current()
-        if eager is not None:
+        training = current()
+        if training is not None:
             for text in self.watchpoints:
                 sites, _, condition = text.partition(" ")
-                self._ids.add(eager.session.watch(sites, condition, "report").id)
-            self._taken = eager.session.hit_count
+                self._ids.add(training.session.watch(sites, condition, "report").id)
+            self._taken = training.session.hit_count
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         from tensonde.api import current
 
-        eager = current()
-        if eager is None or eager.session.hit_count == self._taken:
+        training = current()
+        if training is None or training.session.hit_count == self._taken:
             return
-        if self._take(eager.session) and self.stop:
+        if self._take(training.session) and self.stop:
             run_context.request_stop()
 
     def on_train_end(self, run_context: RunContext) -> None:
@@ -60,13 +60,12 @@ class WatchMonitor(Callback):
         from tensonde.diagnose.diagnose import diagnose
         from tensonde.store.reader import Recording
 
-        eager = current()
-        if eager is None:
+        training = current()
+        if training is None:
             return
-        eager.session.flush()
-        eager.facts.write()
-        self._take(eager.session)
-        self.findings = diagnose(Recording.open(eager.session.writer.folder.parent))
+        training.bring_up_to_date()
+        self._take(training.session)
+        self.findings = diagnose(Recording.open(training.session.writer.folder.parent))
         for finding in self.findings:
             if finding.severity != "info":
                 log.warning("%s: %s", finding.severity, finding.title)
