@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
+from tensonde.model import versions
 from tensonde.model.site import SourceLine
 
-SCHEMA = 2
+SCHEMA = versions.FACTS
 """Of facts.json as it is written now; `upgraded` reads the older ones."""
 
 Number = int | float

@@ -42,7 +42,7 @@ from tensonde.adapters.torch.facts.tokens import Tokens
 from tensonde.adapters.torch.facts.untouched import Untouched
 from tensonde.adapters.torch.modes import transforming, unnoticed
 from tensonde.adapters.torch.tensors import tensors_in
-from tensonde.model.facts import SCHEMA
+from tensonde.model import versions
 from tensonde.model.moment import Phase
 from tensonde.program import queries
 from tensonde.program.frames import user_place
@@ -289,7 +289,7 @@ class Facts:
         self.look()
         places = {number: k for k, number in enumerate(self._optimizers)}
         return {
-            "schema": SCHEMA,
+            "schema": versions.FACTS,
             "steps": self.eager.step,
             "compiled": KNOWN.compiled,
             "random": {"seed": torch.initial_seed(), "deterministic": torch.are_deterministic_algorithms_enabled()},
