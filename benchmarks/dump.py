@@ -25,7 +25,7 @@ import torch
 from models import build
 from overhead import Side
 
-from tensonde.adapters.torch.staging import flat_bytes
+from tensonde.adapters.torch.dumping.staging import flat_bytes
 from tensonde.session.dump.settings import from_command_line
 from tensonde.store.dump.layout import claim_rank, create_dump
 from tensonde.store.dump.writer import DumpWriter, Seen

@@ -39,7 +39,7 @@ def steps(count: int) -> None:
 
 def waited(nanoseconds: int) -> None:
     """The wait for the other side's turn is no time of a step: Tensonde would spend its share of that, too."""
-    install = sys.modules.get("tensonde.adapters.torch.install")
+    install = sys.modules.get("tensonde.adapters.torch.seams.install")
     if install is not None and (observer := install.current()) is not None:
         observer.session._step_began += nanoseconds
         observer.session._last_flush += nanoseconds

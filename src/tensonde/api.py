@@ -104,7 +104,7 @@ def print(*things: Any, sep: str = " ", precision: int = 4, most: int = 1000, gr
     the script's own. With `gradient=True` nothing is printed now: what comes back is the tensor (a tuple of them),
     passed on unchanged, and its gradient is printed in the backward pass: `h = tensonde.print("grad of h", h, gradient=True)`.
     """
-    from tensonde.adapters.torch.printing import (
+    from tensonde.adapters.torch.script.printing import (
         show,  # the compiler reads this function and follows imports, not look-ups
     )
 

@@ -162,7 +162,7 @@ def test_activations_die_as_soon_as_without_tensonde(both) -> None:
 def test_many_models_do_not_pile_up(foundry: Foundry, tmp_path: Path) -> None:
     ran = foundry.watched(
         script("""
-        from tensonde.adapters.torch import install
+        from tensonde.adapters.torch.seams import install
         def trial(k):
             model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tensonde.adapters.torch.measure import Measure
-from tensonde.adapters.torch.sketch import Sketch
+from tensonde.adapters.torch.tracing.measure import Measure
+from tensonde.adapters.torch.tracing.sketch import Sketch
 from tensonde.compare.distance import distance
 
 

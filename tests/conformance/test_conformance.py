@@ -22,7 +22,7 @@ from tensonde.store.sources import open_source
 
 PARAMETERS = {"first.weight": (8, 4), "first.bias": (8,), "last.weight": (3, 8), "last.bias": (3,)}
 STEPS = 8
-ALLOWED = ("tensonde.adapters.adapter", "tensonde.adapters.registry", "tensonde.adapters.torch.printing")
+ALLOWED = ("tensonde.adapters.adapter", "tensonde.adapters.registry", "tensonde.adapters.torch.script.printing")
 """The last one for `tensonde.print`, which the compiler reads."""
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from tensonde.adapters.torch import kept as module
-from tensonde.adapters.torch.hooks import hook
-from tensonde.adapters.torch.kept import Kept
+from tensonde.adapters.torch.debugging import kept as module
+from tensonde.adapters.torch.debugging.kept import Kept
+from tensonde.adapters.torch.seams.hooks import hook
 
 
 class Live:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from agreement import assert_same_digest
 
-from tensonde.adapters.torch import device
-from tensonde.adapters.torch.device import DeviceDigests
+from tensonde.adapters.torch.digests import device
+from tensonde.adapters.torch.digests.device import DeviceDigests
 from tensonde.digest import DTYPES, ROW, Block, rows_of
 from tensonde.digest.reference import digest_array
 

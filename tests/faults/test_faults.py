@@ -124,26 +124,26 @@ PLACES = [
     "tensonde.session.steps:Steps.after_backward",
     "tensonde.session.steps:Steps.before_forward",
     "tensonde.session.steps:Steps.optimizer_exists",
-    "tensonde.adapters.torch.opening:open_eager",
-    "tensonde.adapters.torch.eager:Eager.enter",
-    "tensonde.adapters.torch.eager:Eager.enter_root",
-    "tensonde.adapters.torch.roster:Roster.adopt",
-    "tensonde.adapters.torch.eager:Eager.left",
-    "tensonde.adapters.torch.taps:Taps.grow",
-    "tensonde.adapters.torch.eager:Eager.add",
-    "tensonde.adapters.torch.eager:Eager.recomputed",
-    "tensonde.adapters.torch.eager:Eager.backward_begins",
-    "tensonde.adapters.torch.eager:Eager.backward_ends",
-    "tensonde.adapters.torch.eager:Eager.finish_step",
-    "tensonde.adapters.torch.eager:Eager.mark",
-    "tensonde.adapters.torch.eager:Eager.capture",
-    "tensonde.adapters.torch.coverage:coverage",
-    "tensonde.adapters.torch.eager:Eager.epoch_begins",
-    "tensonde.adapters.torch.roster:name_root",
-    "tensonde.adapters.torch.parameters:Parameters.before",
-    "tensonde.adapters.torch.parameters:Parameters.after",
-    "tensonde.adapters.torch.parameters:Parameters.digest_rest",
-    "tensonde.adapters.torch.parameters:Parameters.adopt",
+    "tensonde.adapters.torch.run.opening:open_eager",
+    "tensonde.adapters.torch.run.eager:Eager.enter",
+    "tensonde.adapters.torch.run.eager:Eager.enter_root",
+    "tensonde.adapters.torch.run.roster:Roster.adopt",
+    "tensonde.adapters.torch.run.eager:Eager.left",
+    "tensonde.adapters.torch.digests.modules:Taps.grow",
+    "tensonde.adapters.torch.run.eager:Eager.add",
+    "tensonde.adapters.torch.run.eager:Eager.recomputed",
+    "tensonde.adapters.torch.run.eager:Eager.backward_begins",
+    "tensonde.adapters.torch.run.eager:Eager.backward_ends",
+    "tensonde.adapters.torch.run.eager:Eager.finish_step",
+    "tensonde.adapters.torch.run.eager:Eager.mark",
+    "tensonde.adapters.torch.run.eager:Eager.capture",
+    "tensonde.adapters.torch.run.coverage:coverage",
+    "tensonde.adapters.torch.run.eager:Eager.epoch_begins",
+    "tensonde.adapters.torch.run.roster:name_root",
+    "tensonde.adapters.torch.digests.parameters:Parameters.before",
+    "tensonde.adapters.torch.digests.parameters:Parameters.after",
+    "tensonde.adapters.torch.digests.parameters:Parameters.digest_rest",
+    "tensonde.adapters.torch.digests.parameters:Parameters.adopt",
 ]
 
 
@@ -303,7 +303,7 @@ def test_a_recording_folder_that_is_gone_before_the_start(bare: Ran, foundry: Fo
 NOTE_FAILS = """
 import torch
 from torch import nn
-import tensonde.adapters.torch.facts.patches as patches
+import tensonde.adapters.torch.seams.notes as patches
 
 def broken(*_):
     raise KeyError("an observer of ours")

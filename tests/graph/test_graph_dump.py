@@ -199,7 +199,7 @@ def test_nothing_is_run_twice_for_what_is_not_wanted(foundry: Foundry, tmp_path:
     counting = (
         OWN.replace(
             "    model = Net()\n",
-            "    from tensonde.adapters.torch.graph import uncompiled\n    calls = []\n    before = uncompiled.Second.forward\n"
+            "    from tensonde.adapters.torch.compiled import uncompiled\n    calls = []\n    before = uncompiled.Second.forward\n"
             "    uncompiled.Second.forward = lambda self, args: (calls.append(1), before(self, args))[1]\n    model = Net()\n",
         )
         .replace("json.dump([losses", "json.dump([len(calls)], open(os.environ['RESULT'], 'w'))\n    (([losses")

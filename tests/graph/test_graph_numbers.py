@@ -10,8 +10,8 @@ import torch
 from torch._inductor import compile as inductor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tensonde.adapters.torch.graph.compiled import from_bits
-from tensonde.adapters.torch.graph.watching import Depth, instrument, watchable
+from tensonde.adapters.torch.compiled.watched import from_bits
+from tensonde.adapters.torch.compiled.watching import Depth, instrument, watchable
 
 SPECIAL = [(), (inf,), (-inf,), (nan,), (-nan,), (inf, nan, -inf)]
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]

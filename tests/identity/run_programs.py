@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from programs import program
 
-from tensonde.adapters.torch import install
-from tensonde.adapters.torch.eager import Eager
-from tensonde.adapters.torch.opening import open_eager
+from tensonde.adapters.torch.run.eager import Eager
+from tensonde.adapters.torch.run.opening import open_eager
+from tensonde.adapters.torch.seams import install
 from tensonde.session.options import Options
 from tensonde.store.claim import create_run
 

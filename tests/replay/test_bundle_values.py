@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from tensonde.adapters.torch.bundle.functions import function_of, name_of
-from tensonde.adapters.torch.bundle.tensors import Contents, Gathered, Unsaveable
-from tensonde.adapters.torch.bundle.tree import Decoder, Encoder
-from tensonde.adapters.torch.taped import Slot
+from tensonde.adapters.torch.replay.bundle.functions import function_of, name_of
+from tensonde.adapters.torch.replay.bundle.tensors import Contents, Gathered, Unsaveable
+from tensonde.adapters.torch.replay.bundle.tree import Decoder, Encoder
+from tensonde.adapters.torch.replay.call import Slot
 from tensonde.adapters.torch.tensors import raw_bytes
 from tensonde.errors import RecordingError
 from tensonde.store.bundles import write_bundle

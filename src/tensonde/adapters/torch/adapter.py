@@ -7,12 +7,12 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from tensonde.adapters.adapter import Adapter, Capability, Opener, Training
-from tensonde.adapters.torch import install
-from tensonde.adapters.torch.attach import attach_all
-from tensonde.adapters.torch.coverage import coverage
-from tensonde.adapters.torch.eager import Eager
-from tensonde.adapters.torch.inspect import TorchInspector
-from tensonde.adapters.torch.opening import open_eager
+from tensonde.adapters.torch.debugging.inspector import TorchInspector
+from tensonde.adapters.torch.run.attach import attach_all
+from tensonde.adapters.torch.run.coverage import coverage
+from tensonde.adapters.torch.run.eager import Eager
+from tensonde.adapters.torch.run.opening import open_eager
+from tensonde.adapters.torch.seams import install
 from tensonde.model.stop import Stop
 from tensonde.session.options import Options
 from tensonde.session.session import Session
@@ -57,7 +57,7 @@ class TorchTraining:
         self.eager.bring_up_to_date()
 
     def describe(self, problem: BaseException, trace: TracebackType | None) -> dict[str, Any]:
-        from tensonde.adapters.torch.failure import describe
+        from tensonde.adapters.torch.postmortem.failure import describe
 
         return describe(problem, trace, self.eager)
 
@@ -122,17 +122,17 @@ class TorchAdapter:
         install.withdraw()
 
     def concerns_training(self, problem: BaseException, trace: TracebackType | None) -> bool:
-        from tensonde.adapters.torch.failure import concerns_training
+        from tensonde.adapters.torch.postmortem.failure import concerns_training
 
         return concerns_training(problem, trace)
 
     def trim(self, problem: BaseException) -> None:
-        from tensonde.adapters.torch.failure import trim
+        from tensonde.adapters.torch.postmortem.failure import trim
 
         trim(problem)
 
     def replay(self, options: Options, debugger: Callable[[Training], None] | None) -> None:
-        from tensonde.adapters.torch.bundle.perform import Performance
+        from tensonde.adapters.torch.replay.bundle.perform import Performance
 
         performance = Performance(options, (lambda eager: debugger(TorchTraining(eager))) if debugger else None)
         if options.factory is None:
@@ -141,12 +141,12 @@ class TorchAdapter:
             performance.build(options.factory)
 
     def launch_blocking(self) -> None:
-        from tensonde.adapters.torch.blocking import launch_blocking
+        from tensonde.adapters.torch.script.blocking import launch_blocking
 
         launch_blocking()
 
     def inspect(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Any, frame: FrameType) -> Any:
-        from tensonde.adapters.torch.inspection import inspect
+        from tensonde.adapters.torch.script.inspection import inspect
 
         return inspect(fn, args, kwargs, wrt, frame)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._C import _functorch
 from torch.nn.parameter import is_lazy
 
-from tensonde.adapters.torch.modes import unseen
+from tensonde.adapters.torch.seams.function_mode import unseen
 
 MOST = 64
 """How many tensors of one nested value are looked at."""

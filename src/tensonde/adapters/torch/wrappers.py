@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from tensonde.adapters.torch.facts.origins import KNOWN
+from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.program.frames import is_user
 
 DEEPEST = 4

@@ -1,0 +1,1 @@
+"""Where a debugger may stop, and the values it may ask for."""

@@ -1,0 +1,195 @@
+"""Where an eager training may stop: at modules, ops, gradients, source lines and step ends, forward and backward.
+
+While a debugger is attached, taps also keep the tensors of this step and of the one before, so that
+any site can be printed and compared; the memory for that is bounded.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from tensonde.adapters.torch.debugging.kept import Kept
+from tensonde.adapters.torch.debugging.lines import LineTrace
+from tensonde.adapters.torch.debugging.ops import OpMode
+from tensonde.adapters.torch.run.entry import Entry, Tap
+from tensonde.adapters.torch.seams.function_mode import unseen
+from tensonde.adapters.torch.seams.hooks import hook
+from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in
+from tensonde.model.moment import Moment, Phase
+from tensonde.model.site import Kind, Role
+from tensonde.model.stop import Reason, Stop
+from tensonde.program.frames import frame_line, user_frame, user_line
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.run.eager import Eager
+
+
+QUICK_NS = 1_000_000_000
+"""Steps shorter than this are worth one more, so that a pause has everything at hand."""
+OBSERVED_BY_NOBODY = -1
+"""No thread has this id."""
+
+
+class Stops:
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.gate = eager.session.gate
+        self.kept = Kept()
+        self.ops = OpMode(self)
+        self.lines = LineTrace(self)
+        self.debugging = False
+        self.keeping = False
+        self.attentive = False
+        self.whole = False
+        """Every module must be seen in this step, whatever the budget says."""
+        self.inputs_wanted = False
+        self.changes = 0
+        """How often somebody set a value."""
+        self.inside: tuple[str, ...] | None = None
+        """The module whose node of a compiled graph runs now."""
+
+    def refresh(self) -> None:
+        self.debugging = self.gate.controller is not None
+        self.keeping = self.gate.keeping
+        self.attentive = self.gate.attentive
+        self.whole = self.attentive or (self.keeping and self.gate.light)
+        watched_inputs = any(
+            ":in" in point.sites or ":grad_in" in point.sites or ":*" in point.sites
+            for point in self.eager.session.engine.watchpoints
+            if point.origin == "user"
+        )
+        self.inputs_wanted = self.keeping or watched_inputs
+        if not self.keeping:
+            self.kept.clear()
+        self.ops.activate(self.gate.wants_ops)
+        self.lines.activate(bool(self.gate.lines) and self.debugging)
+
+    # -- what passes -----------------------------------------------------------------------------
+
+    def tap(self, site: int, call: int) -> Tap:
+        eager, guard = self.eager, self.eager.session.guard
+
+        def tap(tensor: Any) -> None:
+            try:
+                with unseen():
+                    if not self.keeping:
+                        eager.add(site, tensor, call)
+                        return
+                    self.kept.put(site, tensor)  # first, so that a hit can show it
+                    eager.add(site, tensor, call)
+                    self.at(site, tensor, call, kept=True)
+            except Exception as problem:
+                guard.contain("a debugger tap", problem)
+
+        return tap
+
+    def at(self, site: int, tensor: Any, call: int = 0, *, kept: bool = False) -> None:
+        """The training passes this site: stops if somebody wants it."""
+        if not self.keeping:
+            return
+        if not kept:
+            self.kept.put(site, tensor)
+        if not (self.attentive or self.gate.pausing):
+            return
+        found = self.gate.why(self.eager.session.sites[site])
+        if found is not None:
+            reason, breakpoint = found
+            self.stop(reason, site, tensor, call, breakpoint)
+
+    def entering(self, entry: Entry, args: Any, kwargs: Any, *, gradients: bool = True) -> None:
+        """A module is about to run: its inputs, and the gradients of those."""
+        eager = self.eager
+        if eager.opaque or eager.phase is Phase.BACKWARD:
+            return
+        tensors = tensors_in((args, kwargs))
+        for k, tensor in enumerate(tensors):
+            index = k if len(tensors) > 1 else None
+            known = eager.session.site_ids.get((entry.name, Role.IN, index))
+            if known is None:
+                known = self._site(entry.name, Role.IN, Kind.MODULE, entry.type, tensor, index)
+            self.tap(known, 0)(tensor)
+            if gradients and eager.grad_on and tensor.requires_grad and not tensor.is_leaf:
+                site = self._site(entry.name, Role.GRAD_IN, Kind.MODULE, entry.type, tensor, index)
+                hook(tensor, self.tap(site, 0))
+
+    def op(self, name: str, out: Any) -> None:
+        """An op of the function API gave `out`."""
+        eager = self.eager
+        if eager.opaque or eager.phase is Phase.BACKWARD:
+            return
+        tensors = [tensor for tensor in tensors_in(out) if type(tensor) is Tensor]
+        for k, tensor in enumerate(tensors):
+            index = k if len(tensors) > 1 else None
+            site = self._site(name, Role.OUT, Kind.OP, name.partition("/")[2].partition("#")[0], tensor, index)
+            self.tap(site, 0)(tensor)
+            if tensor.requires_grad and not tensor.is_leaf and eager.grad_on:
+                grad = self._site(name, Role.GRAD, Kind.OP, eager.session.sites[site].type, tensor, index)
+                hook(tensor, self.tap(grad, 0))
+
+    def _site(self, name: str, role: Role, kind: Kind, type: str, tensor: Tensor, index: int | None) -> int:
+        known = self.eager.session.site_ids.get((name, role, index))
+        if known is not None:
+            return known
+        return self.eager.session.site(
+            name, role, kind, index=index, type=type,
+            shape=shape_of(tensor), dtype=dtype_name(tensor), source=user_line(),
+        )  # fmt: skip
+
+    def end_of_step(self) -> None:
+        if not self.debugging:
+            return
+        session = self.eager.session
+        if self.keeping:
+            self.kept.turn(self.eager.parameters, session.steps.step)
+            self.ops.new_step()
+        policy, kept = session.policy, self.keeping
+        reason = self.gate.end_of_step(session.steps.step, quick=policy.bare_ns <= QUICK_NS * policy.counted)
+        if reason is not None:
+            self.stop(reason)
+        if self.keeping and not kept:  # from here on: what is changed now needs its value before
+            self.kept.turn(self.eager.parameters, session.steps.step)
+
+    # -- stopping --------------------------------------------------------------------------------
+
+    def hit(self, stop: Stop) -> None:
+        """The engine's hits ask for a stop."""
+        if self.debugging and self.eager.thread != OBSERVED_BY_NOBODY:
+            self._enter(stop)
+
+    def stop(
+        self, reason: Reason, site: int | None = None, tensor: Any = None, call: int = 0, breakpoint: int | None = None
+    ) -> None:
+        session = self.eager.session
+        moment = Moment(session.steps.step, self.eager.phase, call)
+        where = session.sites[site] if site is not None else None
+        self._enter(Stop(reason, moment, where, tensor, breakpoint=breakpoint))
+
+    def _enter(self, bare: Stop) -> None:
+        eager = self.eager
+        frame = bare.frame or user_frame(sys._getframe(2))
+        backward = eager.phase is Phase.BACKWARD
+        at_node = backward or self.inside is not None  # the line that runs now says nothing there
+        source = bare.site.source if at_node and bare.site is not None else frame_line(frame)
+        modules = (*(entry.name for entry in eager.stack), *(self.inside or ()))
+        stop = Stop(
+            bare.reason, bare.moment, bare.site, bare.tensor, modules, source, frame, bare.hits, bare.breakpoint
+        )
+        if bare.reason == "entry" or not self.keeping:
+            self.kept.step = eager.session.steps.step
+            self.kept.snapshot(eager.parameters)
+        if bare.site is not None and bare.tensor is not None and not self.keeping:
+            self.kept.put(bare.site.id, bare.tensor)
+        # What the user calls from the debugger (a module, in pdb) is not part of the training.
+        thread, strangers = eager.thread, eager.other_threads
+        eager.thread = OBSERVED_BY_NOBODY
+        try:
+            with self.ops.paused():
+                plan = self.gate.stop(stop, time.perf_counter_ns)
+        finally:
+            eager.thread, eager.other_threads = thread, strangers
+        if plan.kind == "quit":
+            eager.session.end("asked to quit", code=0)

@@ -1,0 +1,1 @@
+"""Digests of modules, parameters and tensors on devices."""

@@ -1,0 +1,1 @@
+"""Whole tensors, handed to the dump."""

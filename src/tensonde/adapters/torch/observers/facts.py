@@ -1,0 +1,389 @@
+"""What is known of a training beside its tensors, gathered at next to no cost: facts.json of a recording.
+
+One observer per subject; `Facts` passes on what the adapter sees and writes the whole after the first steps, when an
+exception ends the program, and at the end. The schema is `model/facts.py`. Every method is called by the training thread.
+"""
+
+from __future__ import annotations
+
+import sys
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from tensonde.adapters.torch.observers import resumes
+from tensonde.adapters.torch.observers.batches import Batches
+from tensonde.adapters.torch.observers.clipping import Clipping
+from tensonde.adapters.torch.observers.divisions import divisions
+from tensonde.adapters.torch.observers.filters import filtered
+from tensonde.adapters.torch.observers.functions import careless
+from tensonde.adapters.torch.observers.graphs import Graphs
+from tensonde.adapters.torch.observers.holdings import Holdings, looked_at, optimizers
+from tensonde.adapters.torch.observers.hooks import HOOKS
+from tensonde.adapters.torch.observers.inside import Inside
+from tensonde.adapters.torch.observers.inventory import module_facts, optimizer_facts
+from tensonde.adapters.torch.observers.loaders import LOADERS
+from tensonde.adapters.torch.observers.loads import loaded_itself, unmatched
+from tensonde.adapters.torch.observers.modes import RootModes
+from tensonde.adapters.torch.observers.norms import Norms
+from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.probe import Probe, leaves
+from tensonde.adapters.torch.observers.rates import rates
+from tensonde.adapters.torch.observers.refills import STEPS, refilled
+from tensonde.adapters.torch.observers.renewals import Renewals
+from tensonde.adapters.torch.observers.repeats import repeated
+from tensonde.adapters.torch.observers.scales import Scales
+from tensonde.adapters.torch.observers.schedules import STEPPED, scheduler_facts
+from tensonde.adapters.torch.observers.sequence import Sequence
+from tensonde.adapters.torch.observers.strangers import Strangers
+from tensonde.adapters.torch.observers.tokens import Tokens
+from tensonde.adapters.torch.observers.untouched import Untouched
+from tensonde.adapters.torch.seams.function_mode import transforming, unnoticed
+from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.model import versions
+from tensonde.model.moment import Phase
+from tensonde.program import queries
+from tensonde.program.frames import user_place
+from tensonde.program.lines import line_at, line_of
+from tensonde.program.reordering import apart
+from tensonde.program.syntax import loop_around, parse
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.run.eager import Eager
+
+EVERY_BATCH = 128
+"""So many first batches are looked at; of the later ones, some."""
+WRITE_AFTER = (50, 1000)
+MOST_OPTIMIZERS = 32
+LOOK_AFTER = (1, 20)
+SITES = 4096
+"""Steps in which it is noted where models are called from."""
+NEVER = {"steps": 0, "before_optimizer": False, "line": None}
+_grad_enabled = torch.is_grad_enabled
+_jit_tracing = torch._C._get_tracing_state
+"""While torch.jit traces, what we compute would become part of its graph."""
+
+
+class Facts:
+    def __init__(self, eager: Eager) -> None:
+        self.eager = eager
+        self.root_ids: set[int] = set()
+        self.sequence = Sequence()
+        self.graphs = Graphs()
+        self.clipping = Clipping()
+        self.renewals = Renewals()
+        self.batches = Batches()
+        self.scales = Scales()
+        self.norms = Norms(eager.entries)
+        self.tokens = Tokens(eager.entries)
+        self.untouched = Untouched()
+        self.holdings = Holdings(eager)
+        self.probe = Probe(eager)
+        self.modes: dict[int, RootModes] = {}
+        self.inside = Inside(eager)
+        self.reached: list[str] | None = None
+        self.loss_leaves = 0
+        self.leaf_loss: dict[str, Any] | None = None
+        """Where a loss is made that has no history."""
+        self.strangers = Strangers()
+        self._strangers: list[dict[str, Any]] = []
+        self.evaluations: dict[int, int] = {}
+        self.eval_without_no_grad = 0
+        self._walks = 0
+        self._writes = 0
+        self._counted = False
+        self._optimizer_steps: dict[int, int] = {}
+        self._optimizers: dict[int, dict[str, Any]] = {}
+        self._schedulers: dict[int, dict[str, Any]] = {}
+        self._modules: dict[str, dict[str, Any]] = {}
+        self._repeated: list[dict[str, Any]] = []
+
+    # -- modules ---------------------------------------------------------------------------------
+
+    @unnoticed
+    def root_called(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        eager = self.eager
+        if eager.phase is Phase.BACKWARD or eager.opaque or _jit_tracing() is not None:
+            return
+        mark = eager.session.clock()
+        modes = self.modes.get(id(root))
+        if modes is None or modes.ref() is not root:
+            modes = self._meet(root)
+        if _grad_enabled():
+            if (eager.step < EVERY_BATCH and root.training) or eager.step < 4 or eager.step % 16 == 0:
+                self.batches.given(modes.name, args, kwargs, eager.step)
+                self.tokens.given(root, args, kwargs)
+                if root.training:
+                    self.scales.training(modes.name, args, kwargs, eager.step)
+        else:
+            modes.called_without_grad(eager.step)
+            if not root.training:
+                self.scales.evaluation(modes.name, args, kwargs, eager.step)
+        if not root.training:
+            modes.eval_mode_seen = True
+            if eager.step:
+                self.untouched.evaluated(root, modes.name, eager.step)
+            looked = self.evaluations.get(id(root), 0)
+            if looked < 2 and not KNOWN.compiled and not _fast_path(root):
+                self.evaluations[id(root)] = looked + 1
+                eager.idle = False
+                self.probe.start()
+        eager.session.spent_since(mark)
+
+    @unnoticed
+    def stranger_evaluated(self, root: nn.Module) -> None:
+        """A model that is only evaluated, between steps of which nothing else is noted."""
+        eager = self.eager
+        if eager.step and not transforming() and eager.thread == get_ident():
+            self.untouched.evaluated(root, type(root).__name__, eager.step)
+
+    def _meet(self, root: nn.Module) -> RootModes:
+        self.root_ids.add(id(root))
+        entry = self.eager.entries.get(id(root))
+        modes = self.modes[id(root)] = RootModes(entry.name if entry else type(root).__name__, root)
+        return modes
+
+    def root_left(self) -> None:
+        """A root has returned or raised."""
+        if self.probe.on:
+            self.probe.stop()
+            self.eager._idle()
+
+    @unnoticed
+    def root_returned(self, root: nn.Module, out: Any) -> None:
+        eager = self.eager
+        if eager.phase is Phase.BACKWARD or eager.opaque or KNOWN.compiled or _jit_tracing() is not None:
+            return
+        if _grad_enabled():
+            mark = eager.session.clock()
+            modes = self.modes.get(id(root))
+            site = None
+            if modes is not None and modes.sensitive and root.training and eager.step < SITES:
+                place = user_place(sys._getframe(2))
+                site = (modes.name, *place) if place is not None else None
+            self.graphs.made(out, eager.step, site)
+            eager.session.spent_since(mark)
+
+    # -- losses and optimizers -------------------------------------------------------------------
+
+    @unnoticed
+    def before_backward(self, given: Any) -> None:
+        losses = tensors_in(given)
+        self._counted = bool(losses)
+        if not losses:  # torch.autograd.grad leaves nothing in parameters
+            return
+        self.graphs.backward(losses)
+        if self.sequence.steps < 8:
+            self.sequence.backward_place = self.eager.by_hand.backward_place = user_place(sys._getframe(2))
+        if self._walks < 3:
+            self._walks += 1
+            self._walk(losses)
+        self.sequence.before_backward(list(KNOWN.optimizers))
+
+    def _walk(self, losses: list[Tensor]) -> None:
+        """Which parameters the loss depends on, as autograd sees it."""
+        names = self.eager.parameters.names
+        found = leaves(losses)
+        if self.leaf_loss is None and all(loss.grad_fn is None for loss in losses):
+            self.leaf_loss = _made_line(user_place(sys._getframe(2)))
+        self.loss_leaves = max(self.loss_leaves, len(found))
+        self.eager.by_hand.met(found)
+        foreign = [leaf for leaf in found if not isinstance(leaf, nn.Parameter) and id(leaf) not in names]
+        self.sequence.foreign_leaves |= bool(foreign)
+        self.strangers.met(
+            [*foreign, *(leaf for leaf in found if isinstance(leaf, nn.Parameter) and id(leaf) not in names)]
+        )
+        known = {names[id(leaf)][0] for leaf in found if id(leaf) in names}
+        self.reached = sorted(known | set(self.reached or ()))[:4000]
+
+    @unnoticed
+    def after_backward(self) -> None:
+        if self._counted:
+            self.sequence.after_backward(list(KNOWN.optimizers))
+
+    @unnoticed
+    def before_optimizer(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:
+        count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
+        place = user_place(sys._getframe(2)) if count < 3 else None
+        self.sequence.before_step(optimizer, closure, place)
+        self.clipping.optimizer_steps(place)
+        if not closure and looked_at(count):
+            self.holdings.before_step(optimizer, count)
+
+    @unnoticed
+    def after_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        self.sequence.after_step(optimizer)
+        count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
+        if looked_at(count):
+            self.holdings.after_step(count)
+            self.norms.look(list(self.eager.roots.values()), self.eager.step)
+        self.optimizer_stepped(optimizer)
+        if count in LOOK_AFTER:
+            self.look()
+        self._trained(optimizer)
+
+    def _trained(self, holder: Any) -> None:
+        step = self.eager.step
+        if step < 64 or step % 16 == 0:
+            for modes in self.modes.values():
+                if modes.trained_by(holder):
+                    modes.stepped(step)
+        self.graphs.stepped(step)
+
+    def updated_by_hand(self, holder: Any) -> None:
+        """The script changed parameters itself; `holder` has them as an optimizer would."""
+        self._trained(holder)
+        if self.eager.step in LOOK_AFTER:
+            self.look()
+
+    def optimizer_stepped(self, optimizer: torch.optim.Optimizer, steps: int = 1) -> None:
+        """It has made so many steps since the last call: all that is noted of them where Tensonde rests."""
+        number = KNOWN.number(optimizer)
+        before = self._optimizer_steps.get(number, 0)
+        STEPS[number] = self._optimizer_steps[number] = before + steps
+        KNOWN.stepped.add(number)
+        self.renewals.stepped(optimizer, number, before == 0, steps)
+        LOADERS.stepped(steps)
+        resumes.stepped(optimizer, number)
+
+    def sleep(self) -> None:
+        """The coming steps are not seen: what was left open would be closed by the wrong one."""
+        self.graphs.forget()
+        self.sequence.forget()
+
+    def finished_step(self, step: int) -> None:
+        if self._writes < len(WRITE_AFTER) and step >= WRITE_AFTER[self._writes]:
+            self._writes += 1
+            mark = self.eager.session.clock()
+            self.write()
+            self.eager.session.spent_since(mark)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def write(self, *, ended: bool = False) -> None:
+        try:
+            if ended:
+                self.graphs.ended()
+                LOADERS.ended()
+            self.eager.session.writer.facts(self.gather())
+        except Exception as problem:
+            self.eager.session.guard.contain("writing the facts", problem)
+
+    def look(self) -> None:
+        """Takes down what is known now: models and optimizers may be gone when the program ends."""
+        roots = list(self.eager.roots.values())
+        for optimizer in optimizers()[:MOST_OPTIMIZERS]:
+            self._optimizers[KNOWN.number(optimizer)] = optimizer_facts(optimizer, roots)
+        for scheduler in sorted(KNOWN.schedulers, key=KNOWN.number)[:MOST_OPTIMIZERS]:
+            self._schedulers[KNOWN.number(scheduler)] = scheduler_facts(scheduler)
+        self.holdings.look()
+        self._strangers = self.strangers.facts(self.eager) or self._strangers
+        self._modules |= module_facts(list(self.eager.entries.values()), roots)
+        self._repeated = repeated(roots, self.eager.entries) or self._repeated
+
+    @unnoticed
+    def gather(self) -> dict[str, Any]:
+        self.eager.rest.settle()
+        self.look()
+        places = {number: k for k, number in enumerate(self._optimizers)}
+        return {
+            "schema": versions.FACTS,
+            "steps": self.eager.step,
+            "compiled": KNOWN.compiled,
+            "random": {"seed": torch.initial_seed(), "deterministic": torch.are_deterministic_algorithms_enabled()},
+            "threads": torch.get_num_threads(),
+            "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+            "optimizers": [self._optimizer_now(number, known) for number, known in self._optimizers.items()],
+            "by_hand": self.eager.by_hand.facts(),
+            "renewed": self.renewals.facts(),
+            "schedulers": [
+                {**known, "optimizer": places.get(known["optimizer"]), **STEPPED.get(number, NEVER)}
+                for number, known in self._schedulers.items()
+            ],
+            "parameters": self.holdings.facts(places),
+            "modules": self._modules,
+            "repeated": self._repeated,
+            "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
+            "loaders": LOADERS.entries,
+            "sequence": self.sequence.facts(),
+            "clipping": self.clipping.facts(),
+            "batches": self.batches.facts(),
+            "scales": self.scales.facts(),
+            "tokens": self.tokens.facts(),
+            "frozen_norms": self.norms.facts(),
+            "untouched_norms": self.untouched.facts(),
+            "graphs": self.graphs.facts(),
+            "without_grad": self.inside.no_grad_calls,
+            "reached": self.reached,
+            "leaf_loss": self.leaf_loss,
+            "strangers": self._strangers,
+            "freezes": freezes(),
+            "train_call": train_call(),
+            "loaded_itself": loaded_itself(),
+            "loads_unmatched": unmatched(),
+            "loads_filtered": filtered(),
+            "refilled": refilled(places),
+            "resumed": resumes.resumed(places),
+            "careless_functions": careless(),
+            "divisions": divisions(KNOWN.files()),
+            "rates_set": rates(KNOWN.files()),
+            "orders_apart": apart(tuple(KNOWN.files())),
+            "noise": self.probe.noise,
+            "made_in_forward": self.inside.made(),
+            "hooks": HOOKS.facts({key: entry.name for key, entry in self.eager.entries.items()}),
+        }
+
+    def _optimizer_now(self, number: int, known: dict[str, Any]) -> dict[str, Any]:
+        """With what changes from step to step."""
+        track = self.sequence.tracks.get(number)
+        return {
+            **known,
+            "steps": self._optimizer_steps.get(number, 0),
+            "looked_at": track.steps if track else 0,
+            "uncleared": track.uncleared if track else 0,
+            "emptied": track.emptied if track else 0,
+            "without_backward": track.without_backward if track else 0,
+            "closure": bool(track and track.closure),
+            "had_gradients": bool(track and track.ever),
+            "step_line": line_of(track.step_place) if track else None,
+            "backward_line": line_of(track.backward_place) if track else None,
+            "steps_after_loop": bool(track and _after_loop(track.backward_place, track.step_place)),
+        }
+
+
+def _made_line(place: Any) -> dict[str, Any] | None:
+    """Of `loss.backward()`: where the variable got its value."""
+    if place is None:
+        return None
+    path = place[0].co_filename
+    name = queries.backward_name(path, place[1])
+    number = queries.assignment(path, name, before=place[1]) if name else None
+    return line_at(path, number) if number else line_of(place)
+
+
+def _after_loop(backward: Any, step: Any) -> bool:
+    """The step stands behind the loop that the backward pass is in, in the same code."""
+    if backward is None or step is None or backward[0] is not step[0]:
+        return False
+    tree = parse(backward[0].co_filename)
+    loop = loop_around(tree, backward[1]) if tree is not None else None
+    return loop is not None and step[1] > (loop.end_lineno or loop.lineno)
+
+
+def train_call() -> dict[str, Any] | None:
+    """The only place of the program that calls `train()`."""
+    found = [line_at(path, number) for path in KNOWN.files() if (number := queries.only_train_call(path)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def freezes() -> dict[str, Any] | None:
+    """The only place of the program that turns `requires_grad` off, as far as its files are known."""
+    found = [(path, number) for path in KNOWN.files() for number in queries.freezes(path)]
+    return line_at(*found[0]) if len(found) == 1 else None
+
+
+def _fast_path(root: nn.Module) -> bool:
+    """Has parts that compute otherwise while a function mode is on."""
+    return any(isinstance(m, nn.MultiheadAttention | nn.TransformerEncoderLayer) for m in root.modules())

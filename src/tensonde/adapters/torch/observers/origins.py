@@ -1,0 +1,60 @@
+"""Where the user's program made things: modules, optimizers, schedulers, loaders, initial values.
+
+Noted from the moment that torch is imported, before there is a session: most of it is made before the training begins.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from tensonde.adapters.torch.seams.vanishing import Ref
+from tensonde.program.births import Births
+from tensonde.program.lines import CodeLine
+
+
+class Known:
+    """What was made so far in this process."""
+
+    def __init__(self) -> None:
+        self.made = Births(Ref)
+        """Modules, optimizers, schedulers, loaders."""
+        self.filled = Births(Ref)
+        """Parameters, by the `nn.init` call that filled them last."""
+        self.recipes: dict[int, str] = {}
+        """That call, as text, by the parameter's id: good while `filled` knows the parameter."""
+        self.cast = Births(Ref)
+        """Modules, by the call that changed their dtype."""
+        self.restored = Births(Ref)
+        """Optimizers, by the last call that loaded a state into them."""
+        self.evaluated = Births(Ref)
+        """Modules, by the last call of `eval()`."""
+        self.schedulers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.loaders: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.scalers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.numbers: dict[int, int] = {}
+        """Optimizers and schedulers by id: in which order they were made. A number outlives its object."""
+        self.loaded: set[int] = set()
+        """Modules that a state was loaded into, by id."""
+        self.loaded_itself: dict[CodeLine, tuple[str, int]] = {}
+        """Lines that load a module from tensors that are its own: its type, and how often."""
+        self.stepped: set[int] = set()
+        """Optimizers that have stepped, by number."""
+        self.compiled = False
+        self._last = -1
+
+    def files(self) -> list[str]:
+        """The user's files that made modules and optimizers."""
+        return list(self.made.files)[:8]
+
+    def number(self, thing: Any) -> int:
+        return self.numbers.get(id(thing), -1)
+
+    def count(self, thing: Any) -> int:
+        """Numbers a thing that was just made."""
+        self._last = self.numbers[id(thing)] = self._last + 1
+        return self._last
+
+
+KNOWN = Known()

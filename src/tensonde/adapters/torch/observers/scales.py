@@ -1,0 +1,114 @@
+"""Mean and spread of what models are given, in training and in evaluation, by feature or channel: a few calls of each."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tensonde.adapters.torch.observers.modes import evaluation_line
+from tensonde.adapters.torch.tensors import dense_in
+from tensonde.program import queries
+from tensonde.program.frames import is_user, user_place
+from tensonde.program.lines import line_at
+
+MOST_TRAINED = 12
+MOST_EVALUATED = 48
+MOST_ROOTS = 8
+MOST_ELEMENTS = 1 << 16
+MOST_FEATURES = 64
+CHANNELS = 16
+"""A second dimension of no more is taken for channels."""
+
+
+class Scales:
+    def __init__(self) -> None:
+        self.trained: dict[str, list[dict[str, Any]]] = {}
+        self.evaluated: dict[str, list[dict[str, Any]]] = {}
+        self._calls: dict[str, tuple[int, int]] = {}
+        """Of each root: the step of its last evaluation, and how often it was called in it."""
+
+    def training(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
+        """A root is called in train mode, with gradients."""
+        if step >= 4 and step & (step - 1):
+            return
+        rows = self._rows(self.trained, root)
+        tensor = _first(args, kwargs)
+        if tensor is not None and len(rows) < MOST_TRAINED:
+            rows.append({"step": step, **_spread(tensor)})
+
+    def evaluation(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
+        """A root is called in eval mode, without gradients: the first calls of a step, then ever fewer."""
+        last, count = self._calls.get(root, (-1, 0))
+        count = count + 1 if last == step else 1
+        self._calls[root] = step, count
+        if count & (count - 1):
+            return
+        rows = self._rows(self.evaluated, root)
+        tensor = _first(args, kwargs)
+        if tensor is not None and len(rows) < MOST_EVALUATED:
+            frame = sys._getframe(2)
+            made = _made(frame, tensor) or evaluation_line(user_place(frame))
+            rows.append({"step": step, **_spread(tensor), "line": made})
+
+    def _rows(self, kept: dict[str, list[dict[str, Any]]], root: str) -> list[dict[str, Any]]:
+        return kept.setdefault(root, []) if root in kept or len(kept) < MOST_ROOTS else []
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            root: {"trained": rows, "evaluated": self.evaluated[root]}
+            for root, rows in self.trained.items()
+            if self.evaluated.get(root)
+        }
+
+
+def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """The first tensor that a root is given, where it is a batch of numbers."""
+    tensors = dense_in((args, kwargs))[:1]
+    if not tensors or tensors[0].ndim < 2 or not tensors[0].is_floating_point() or not tensors[0].numel():
+        return None
+    plain = tensors[0].device.type == "cpu" and tensors[0].layout is torch.strided and tensors[0].grad_fn is None
+    return tensors[0].detach() if plain else None
+
+
+def _spread(tensor: Tensor) -> dict[str, Any]:
+    size = max(1, tensor[0].numel())
+    values = tensor[: max(2, MOST_ELEMENTS // size)].float()
+    if values.ndim == 2:
+        values = values[:, :MOST_FEATURES]
+    elif values.shape[1] <= CHANNELS:
+        values = values.transpose(0, 1).flatten(1).T
+    else:
+        values = values.reshape(-1, 1)
+    return {
+        "samples": int(tensor.shape[0]),
+        "shape": list(tensor.shape[1:]),
+        "mean": values.mean(0).tolist(),
+        "std": values.std(0, correction=0).tolist(),
+    }
+
+
+def _made(frame: FrameType | None, tensor: Tensor) -> dict[str, Any] | None:
+    """Where the outermost variable that holds this very tensor (or what it is a part of) got its value."""
+    found = None
+    while frame is not None:
+        if is_user(frame.f_code):
+            held = list(frame.f_locals.items())
+            same = [name for name, value in held if isinstance(value, Tensor) and _is(value, tensor)]
+            same = same or [name for name, value in held if isinstance(value, Tensor) and value is tensor._base]
+            path = frame.f_code.co_filename
+            lines = [number for name in same if (number := queries.assignment(path, name, before=frame.f_lineno))]
+            found = line_at(path, max(lines)) if lines else found
+        frame = frame.f_back
+    return found
+
+
+def _is(value: Tensor, tensor: Tensor) -> bool:
+    """The same values at the same place: `detach()` was called on what the training gave."""
+    if value is tensor or value.shape != tensor.shape or type(value) is not Tensor:
+        return value is tensor
+    plain = value.layout is torch.strided and value.device.type == "cpu"
+    return plain and value.data_ptr() == tensor.data_ptr() != 0

@@ -1,0 +1,1 @@
+"""A step run again: the tape, the run, and putting everything back."""

@@ -1,0 +1,82 @@
+"""The modules that were met, and what each is called."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from tensonde.adapters.torch.run.entry import Entry, is_container
+from tensonde.adapters.torch.run.naming import clean, name_inside, name_root
+from tensonde.adapters.torch.seams.vanishing import forgetting_key
+from tensonde.model.site import Role
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.run.eager import Eager
+
+
+class Roster:
+    """Nothing is kept alive: an entry goes when its module does."""
+
+    def __init__(self, eager: Eager) -> None:
+        self._eager = eager
+        self.entries: dict[int, Entry] = {}
+        """By the module's id."""
+        self.roots: weakref.WeakValueDictionary[str, nn.Module] = weakref.WeakValueDictionary()
+        self.names: set[str] = set()
+        """Of all modules that were ever met and can be called; models may be gone before the training ends."""
+        self.gone: set[str] = set()
+        """Those among them that were looked at and are gone."""
+        self._replaced: set[str] = set()
+
+    def meet_root(self, module: nn.Module) -> None:
+        named = name_root(module, sys._getframe(2), self.roots)
+        known = next((own for own, root in self.roots.items() if root is named.owner), None)
+        if known is not None:  # a part that was added to a root since it was named
+            self.adopt(named.owner, known, self._eager.parameters.prefix_of(known))
+        else:
+            self.adopt(named.owner, named.own, named.prefix)
+        if id(module) not in self.entries:
+            self.adopt(module, named.own, f"{named.own}.")
+
+    def adopt(self, root: nn.Module, own: str, prefix: str) -> None:
+        """Names a module and everything inside it, modules and parameters."""
+        self.roots.setdefault(own, root)
+        for path, module in root.named_modules():
+            name = own if not path else prefix + clean(path, root)
+            if not is_container(module):
+                self.names.add(name)
+            self.entries.setdefault(id(module), self._entry(name, module))
+        self._eager.parameters.adopt(root, prefix)
+
+    def _entry(self, name: str, module: nn.Module) -> Entry:
+        forget, gone = forgetting_key(id(module), self.entries), self.gone
+        key, entries = id(module), self.entries
+
+        def vanished(reference: Any) -> None:
+            entry = entries.get(key)
+            if entry is not None and entry.looked_at:
+                gone.add(entry.name)
+            forget(reference)
+
+        return Entry(name, module, vanished)
+
+    def meet(self, module: nn.Module) -> Entry:
+        """A module is called that was not there when its root was named: made, replaced or hidden in a list."""
+        if self._eager.stack:
+            parent = self._eager.stack[-1]
+            holder = parent.ref()
+            inside = name_inside(holder, module) if holder is not None else type(module).__name__
+            is_root = parent.name in self.roots
+            prefix = self._eager.parameters.prefix_of(parent.name) if is_root else f"{parent.name}."
+            name = prefix + inside
+            if name not in self._replaced and (name, Role.OUT, None) in self._eager.session.site_ids:
+                self._replaced.add(name)  # told once: some are made anew in every call
+                self._eager.session.note("module_replaced", module=name, step=self._eager.step)
+            self.adopt(module, name, f"{name}.")
+            self.roots.pop(name, None)
+        else:
+            self.meet_root(module)
+        return self.entries[id(module)]

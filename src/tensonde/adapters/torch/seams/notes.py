@@ -1,0 +1,353 @@
+"""Puts the observers into torch, beside what `install` puts there. Each wrapper passes on everything and only
+takes notes.
+
+Notes never raise (the session's guard takes what they throw), and none is taken while torch.compile traces: there the wrappers are transparent.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping
+from threading import get_ident
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+import torch.nn.utils.clip_grad
+from torch import nn
+from torch.compiler import is_dynamo_compiling
+from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, WeightedRandomSampler
+
+from tensonde.adapters.torch import seams
+from tensonde.adapters.torch.compiled import latehooks
+from tensonde.adapters.torch.observers import clones, defaults, filters, loads, refills, resumes
+from tensonde.adapters.torch.observers.hooks import HOOKS, KINDS
+from tensonde.adapters.torch.observers.loaders import LOADERS
+from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.schedules import given, stepped
+from tensonde.adapters.torch.seams.function_mode import traced_by_compiler, unseen
+from tensonde.adapters.torch.seams.lifted import PATCHES
+from tensonde.program.frames import birth_place, user_place
+from tensonde.program.lines import CodeLine
+from tensonde.session.guard import Guard
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.run.eager import Eager
+
+Current = Callable[[], "Eager | None"]
+
+
+def observe_facts(current: Current, watching: Current) -> None:
+    """Once in a process, right after torch is imported. `current` gives the adapter while a training is watched, `watching`
+    only while it does not rest."""
+    global _session
+    _session = current
+    _modules(current)
+    _hooks(current)
+    _initialisers()
+    _schedulers()
+    _loaders()
+    _clearing(watching)
+    _clipping(watching)
+    _scaling(current)
+    _targets(watching)
+
+
+def made(thing: Any) -> None:
+    """An optimizer has just been made, further up the stack."""
+    _quietly("a new optimizer", lambda: _note_optimizer(thing, sys._getframe(3)))
+
+
+def _note_optimizer(optimizer: Any, frame: Any) -> None:
+    KNOWN.made.note(optimizer, birth_place(frame, optimizer))
+    KNOWN.optimizers.add(optimizer)
+    KNOWN.count(optimizer)
+    defaults.noted(optimizer)
+
+
+def _quietly(what: str, note: Callable[[], Any]) -> None:
+    try:
+        with unseen():
+            note()
+    except Exception as problem:
+        _contain(what, problem)
+
+
+_session: Current = lambda: None  # noqa: E731  replaced when the observers are put in
+_BEFORE = Guard()
+"""Of what is noted before there is a session."""
+
+
+def _contain(what: str, problem: Exception) -> None:
+    eager = _session()
+    (eager.session.guard if eager is not None else _BEFORE).contain(f"noting {what}", problem)
+
+
+def _after(owner: Any, name: str, note: Callable[..., None], why: str, *, always: bool = True) -> None:
+    """`owner.name` also calls `note(result, *args, **kwargs)`, afterwards; `always`: even while Tensonde rests."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        if PATCHES.out and not always:
+            return original(*args, **kwargs)
+        result = original(*args, **kwargs)
+        if not is_dynamo_compiling() and not traced_by_compiler():
+            try:
+                with unseen():
+                    note(result, *args, **kwargs)
+            except Exception as problem:
+                _contain(f"a call of {name}", problem)
+        return result
+
+    seams.put(owner, name, observed, why)
+
+
+def _modules(current: Current) -> None:
+    original = nn.Module.__init__
+
+    @functools.wraps(original)
+    def init(self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if is_dynamo_compiling():
+            return
+        try:
+            place = user_place(sys._getframe(1), making=self)
+            KNOWN.made.note(self, place)
+            eager = current()
+            if eager is not None and eager.stack and eager.thread == get_ident():
+                eager.facts.inside.module_made(self, place)
+        except Exception as problem:
+            _contain("a new module", problem)
+
+    seams.put(nn.Module, "__init__", init, "know the line that makes a module")
+
+    def loaded(result: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        KNOWN.loaded.update(id(module) for module in self.modules())
+        state = args[0] if args else kwargs.get("state_dict")
+        if not isinstance(state, Mapping):
+            return
+        place = user_place(sys._getframe(2))
+        loads.noted(self, state, result, place)
+        if args[2] if len(args) > 2 else kwargs.get("assign"):
+            return
+        filters.noted(self, state, sys._getframe(2), place)
+        if place is None or not _own(self, state):
+            return
+        if place in KNOWN.loaded_itself or len(KNOWN.loaded_itself) < 16:
+            count = KNOWN.loaded_itself.get(place, ("", 0))[1]
+            KNOWN.loaded_itself[place] = (type(self).__name__, count + 1)
+
+    def cast(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        if (not args and not kwargs) or any(isinstance(value, torch.dtype) for value in (*args, *kwargs.values())):
+            place = user_place(sys._getframe(2))
+            for module in self.modules():
+                KNOWN.cast.note(module, place)
+
+    def evaluated(_: Any, self: nn.Module) -> None:
+        KNOWN.evaluated.note(self, user_place(sys._getframe(2)))
+        eager = current()
+        if PATCHES.out and eager is not None and eager.thread == get_ident() and id(self) in eager.facts.root_ids:
+            eager.rest.evaluation_begins()
+
+    _after(nn.Module, "load_state_dict", loaded, "know which weights were loaded, and which were not")
+    _after(nn.Module, "eval", evaluated, "know where evaluations begin")
+    _after(nn.modules.transformer, "_get_clones", clones.noted, "know which layers begin as copies")
+    for name in ("to", "half", "bfloat16", "float", "double"):
+        _after(nn.Module, name, cast, "know where a model changes its dtype")
+
+
+def _hooks(current: Current) -> None:
+    for kind in KINDS:
+
+        def registered(handle: Any, self: nn.Module, *args: Any, _kind: str = kind, **kwargs: Any) -> None:
+            eager = current()
+            if eager is not None and eager.thread == get_ident():
+                place = user_place(sys._getframe(2))
+                HOOKS.registered(_kind, self, handle, eager.step, place)
+                latehooks.noted(eager.graphs, self, args[0] if args else kwargs.get("hook"), _kind, place)
+
+        _after(nn.Module, kind, registered, "count hooks, which may pile up")
+
+
+def _own(module: nn.Module, state: Mapping[str, Any]) -> bool:
+    """All parameters lie where the state's tensors lie: loading it changes nothing."""
+    own = dict(module.named_parameters())
+    return bool(own) and all(
+        isinstance(given := state.get(name), torch.Tensor)
+        and given.layout is torch.strided
+        and given.data_ptr() == parameter.data_ptr() != 0
+        for name, parameter in own.items()
+    )
+
+
+def _initialisers() -> None:
+    for name in dir(nn.init):
+        if name.endswith("_") and not name.startswith("_") and callable(getattr(nn.init, name)):
+
+            def filled(_: Any, *args: Any, _name: str = name, **kwargs: Any) -> None:
+                tensor = args[0] if args else kwargs.get("tensor")
+                if isinstance(tensor, torch.Tensor):
+                    place = user_place(sys._getframe(2))
+                    KNOWN.filled.note(tensor, place)
+                    refills.noted(tensor, _called_at(sys._getframe(2), place))
+                    KNOWN.recipes[id(tensor)] = _recipe(_name, args[1:], kwargs)
+
+            _after(nn.init, name, filled, "know how weights begin")
+
+
+def _called_at(frame: FrameType | None, place: CodeLine | None) -> CodeLine | None:
+    """Of `net.apply(init)`, the line that applies: the initialiser itself is called from there again and again."""
+    while frame is not None:
+        if frame.f_code is nn.Module.apply.__code__ and frame.f_back is not None:
+            return _called_at(frame.f_back, user_place(frame.f_back))
+        frame = frame.f_back
+    return place
+
+
+def _recipe(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """`normal_(std=0.02)`, as far as the arguments are plain."""
+    given = [_short(value) for value in args] + [f"{k}={_short(v)}" for k, v in kwargs.items() if k != "tensor"]
+    return f"{name}({', '.join(given)})"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value) if isinstance(value, int | str) else "..."
+
+
+def _schedulers() -> None:
+    def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        frame = sys._getframe(2)
+        KNOWN.made.note(self, user_place(frame, making=self))
+        if self not in KNOWN.schedulers:
+            KNOWN.schedulers.add(self)
+            KNOWN.count(self)
+            for base in type(self).__mro__:  # a step of its own (warm restarts, one cycle, the user's) counts as well
+                if "step" in vars(base) and vars(base)["step"] not in _STEPS:
+                    _wrap_step(base)
+        given(self, frame)
+
+    for kind in (
+        lr_scheduler.LRScheduler,
+        lr_scheduler.ReduceLROnPlateau,
+        lr_scheduler.SequentialLR,
+        lr_scheduler.ChainedScheduler,
+    ):
+        if "__init__" in vars(kind):
+            _after(kind, "__init__", created, "know which schedulers there are")
+        if "step" in vars(kind):
+            _wrap_step(kind)
+
+
+def _wrap_step(kind: Any) -> None:
+    original = kind.step
+
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        caller = sys._getframe(1)
+        inner = caller.f_code.co_filename == lr_scheduler.__file__ or caller.f_locals.get("self") is self
+        if not inner:
+            values = args or tuple(kwargs.values())
+            _quietly("a scheduler's step", lambda: stepped(self, lambda: user_place(caller), values))
+        return original(self, *args, **kwargs)
+
+    seams.put(kind, "step", step, "count the steps of schedules")
+    _STEPS.add(step)
+
+
+_STEPS: set[Callable[..., Any]] = set()
+"""Our own, so that none is wrapped twice."""
+
+
+def _loaders() -> None:
+    def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        KNOWN.made.note(self, birth_place(sys._getframe(2), self))
+
+    for kind in (DataLoader, WeightedRandomSampler):
+        _after(kind, "__init__", created, "know the line that makes it")
+
+
+def loader_iterated(loader: Any, frame: FrameType, eager: Eager | None) -> None:
+    """A pass begins, by the code in `frame`."""
+    if PATCHES.out and eager is not None and eager.thread == get_ident():
+        _quietly("the steps of a rest", eager.rest.settle)  # they belong to the loader that was iterated before
+    _quietly("a loader's pass", lambda: LOADERS.iterated(loader, lambda: user_place(frame)))
+
+
+def gradients_cleared(eager: Eager, frame: FrameType) -> None:
+    """By `zero_grad`, which the code in `frame` has called."""
+    if eager.facts.sequence.steps < 50:
+        _quietly("zero_grad", lambda: setattr(eager.facts.sequence, "clear_place", user_place(frame)))
+
+
+def loss_scaled(eager: Eager, scaler: Any) -> None:
+    _quietly("a scaled loss", lambda: eager.facts.clipping.scaled_loss(scaler))
+
+
+def _clearing(current: Current) -> None:
+    def cleared(_: Any, *args: Any, **kwargs: Any) -> None:
+        eager = current()
+        if eager is not None:
+            gradients_cleared(eager, sys._getframe(2))
+
+    def resumed(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        place = user_place(sys._getframe(2))
+        KNOWN.restored.note(self, place)
+        resumes.noted(self, place)
+
+    _after(torch.optim.Optimizer, "load_state_dict", resumed, "know where a training resumes")
+    _after(nn.Module, "zero_grad", cleared, "know where gradients are cleared", always=False)
+
+
+def _clipping(current: Current) -> None:
+    for name, limit in (("clip_grad_norm_", "max_norm"), ("clip_grad_value_", "clip_value")):
+
+        def clipped(result: Any, *args: Any, _name: str = name, _limit: str = limit, **kwargs: Any) -> None:
+            eager = current()
+            if eager is not None and eager.thread == get_ident():
+                limit = args[1] if len(args) > 1 else kwargs.get(_limit)
+                busy = eager.facts.sequence.since_step > 0 or not eager.facts.sequence.attentive
+                place = user_place(sys._getframe(2))
+                eager.facts.clipping.clipped(_name, limit, result, place, backward_since_step=busy)
+
+        why = "know how gradients are clipped"
+        _after(torch.nn.utils.clip_grad, name, clipped, why, always=False)
+        seams.put(torch.nn.utils, name, getattr(torch.nn.utils.clip_grad, name), why)
+
+
+def _scaling(current: Current) -> None:
+    kind = torch.amp.GradScaler
+
+    def created(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        KNOWN.scalers.add(self)
+
+    def updated(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        eager = current()
+        if eager is not None:
+            eager.facts.clipping.updated()
+
+    _after(kind, "__init__", created, "know which scalers there are")
+    _after(kind, "update", updated, "know whether the scale is ever updated")
+
+
+def _targets(current: Current) -> None:
+    def targets(_: Any, *args: Any, **kwargs: Any) -> None:
+        eager = current()
+        if eager is not None and torch.is_grad_enabled() and eager.thread == get_ident():
+            given = args[0] if args else kwargs.get("input")
+            if isinstance(given, torch.Tensor) and given.requires_grad:
+                frame = sys._getframe(2)
+                eager.facts.batches.targets(args[1] if len(args) > 1 else kwargs.get("target"), frame)
+
+    def values(_: Any, *args: Any, **kwargs: Any) -> None:
+        eager = current()
+        if eager is not None and torch.is_grad_enabled() and eager.thread == get_ident():
+            eager.facts.batches.value_targets(args[1] if len(args) > 1 else kwargs.get("target"))
+
+    for name in ("cross_entropy", "nll_loss"):
+        _after(F, name, targets, "look at targets", always=False)
+    for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"):
+        _after(F, name, values, "look at targets", always=False)

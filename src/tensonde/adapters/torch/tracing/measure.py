@@ -1,0 +1,99 @@
+"""The digest of one tensor as a mapping, at once: for traces, where the numbers are wanted op by op.
+
+Of a tensor with NaN or Inf it also says where: `bad_at` (flat index of the first), `bad_rows` and `bad_row.0` ...
+(indices of
+the first dimension, which is mostly the sample), and `masked.D`, `masked_row.D`: how many slices along dimension D are
+-Inf throughout, and the first of them (index of the first dimension). `sketch.0` ... are its sketch (see `sketch.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tensonde.adapters.torch.digests.device import DeviceDigests
+from tensonde.adapters.torch.tensors import shape_of, values_of
+from tensonde.adapters.torch.tracing.sketch import Sketch
+from tensonde.digest import Block, rows_of
+from tensonde.digest.layout import COUNTS, STATS
+
+LARGEST = 1 << 26
+"""Elements; larger tensors are not measured."""
+_ROWS = 8
+
+
+class Measure:
+    def __init__(self, *, sketch: bool = False) -> None:
+        self._block = Block(8)
+        self._sketch = Sketch() if sketch else None
+        self._device = DeviceDigests()
+
+    def __call__(self, tensor: Tensor) -> dict[str, float]:
+        """{} for what has no digest. Must be called where no mode of torch's sees it."""
+        plain = values_of(tensor)
+        if plain is None or plain.numel() > LARGEST:
+            return {}
+        plain = plain.detach()
+        whole = tensor.layout is torch.strided and plain.shape == shape_of(tensor)
+        block = self._block
+        block.clear()
+        if plain.device.type == "cpu":
+            row = block.add(0, plain)
+        else:
+            row = self._device.add(block, 0, plain)
+            self._device.settle(rows_of(block))
+        if row < 0:
+            return {}
+        found = rows_of(block)[row]
+        stats = {name: float(found[name]) for name in COUNTS + STATS}
+        if nonfinite(stats) and whole and not plain.is_complex():
+            stats |= _places(plain)
+        elif nonfinite(stats) and tensor.layout is torch.sparse_coo:
+            stats |= _stored_places(tensor.detach().coalesce())
+        if self._sketch is not None and whole:
+            stats |= self._sketch(plain)
+        return stats
+
+
+def _stored_places(tensor: Tensor) -> dict[str, float]:
+    """Of a sparse tensor, in its own shape."""
+    values = tensor.values()
+    if values.ndim != 1:
+        return {}
+    at = tensor.indices()[:, ~torch.isfinite(values)]
+    rows = at[0].unique()
+    found = {"bad_at": float(_flat(at[:, 0].tolist(), tensor.shape)), "bad_rows": float(len(rows))}
+    return found | {f"bad_row.{k}": float(row) for k, row in enumerate(rows[:_ROWS].tolist())}
+
+
+def _flat(index: list[int], shape: Sequence[int]) -> int:
+    found = 0
+    for at, size in zip(index, shape, strict=True):
+        found = found * size + at
+    return found
+
+
+def nonfinite(stats: dict[str, float]) -> bool:
+    return bool(stats) and stats["nan"] + stats["pos_inf"] + stats["neg_inf"] > 0
+
+
+def _places(tensor: Tensor) -> dict[str, float]:
+    with torch.no_grad():
+        bad = ~torch.isfinite(tensor)
+        found = {"bad_at": float(bad.reshape(-1).to(torch.uint8).argmax())}
+        if tensor.ndim:
+            rows = bad.reshape(len(bad), -1).any(1).nonzero().reshape(-1)
+            found["bad_rows"] = float(len(rows))
+            found |= {f"bad_row.{k}": float(row) for k, row in enumerate(rows[:_ROWS].tolist())}
+        masked = torch.isneginf(tensor) if tensor.is_floating_point() else bad
+        if tensor.ndim and bool(masked.any()):
+            for dim in range(tensor.ndim):
+                whole = masked.all(dim)
+                count = int(whole.sum())
+                if count:
+                    found[f"masked.{dim}"] = float(count)
+                    if dim:
+                        found[f"masked_row.{dim}"] = float(whole.nonzero()[0, 0])
+    return found

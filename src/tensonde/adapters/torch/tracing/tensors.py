@@ -1,0 +1,106 @@
+"""The tensors of a trace: each has a number, the op that gave it, and its digest for as long as its version is the same.
+
+Nothing here keeps a tensor alive.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from tensonde.adapters.torch.seams.vanishing import Ref, forgetting
+from tensonde.adapters.torch.tensors import dtype_name, shape_of
+from tensonde.adapters.torch.tracing.measure import Measure, nonfinite
+from tensonde.adapters.torch.tracing.weights import Weights
+from tensonde.model.trace import TensorFact
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.run.eager import Eager
+
+
+class Known(Ref[Tensor]):
+    """A tensor of this trace: its number, the op that gave it, and its digest while its version is the same."""
+
+    __slots__ = ("key", "number", "producer", "stats", "version")
+    key: int
+    number: int
+    producer: int | None
+    stats: dict[str, float]
+    version: int
+
+
+class TracedTensors:
+    def __init__(self, eager: Eager, measure: Measure, weights: Weights) -> None:
+        self._eager, self._measure, self._weights = eager, measure, weights
+        self._known: dict[int, Known] = {}
+        self._dead = forgetting(self._known)
+        self._numbers = 0
+        self._buffers: dict[int, str] = {}
+        self._modules_known = 0
+
+    def facts(self, tensors: list[Tensor]) -> tuple[TensorFact, ...]:
+        return tuple(self.fact(tensor) for tensor in tensors)
+
+    def fact(self, tensor: Tensor, producer: int | None = None, *, anew: bool = False) -> TensorFact:
+        key = id(tensor)
+        known = self._known.get(key)
+        if known is None:
+            known = Known(tensor, self._dead)
+            known.key, known.number, known.producer, known.version = key, self._numbers, producer, -1
+            self._numbers += 1
+            self._known[key] = known
+            outside = producer is None and not self._eager.stack
+            if outside and self._eager.twin is not None and not self._name(key):
+                self._eager.twin.met(tensor)
+        elif producer is not None:
+            known.producer = producer
+        version = 0 if tensor.is_inference() else tensor._version
+        if known.version != version or anew:
+            known.version = version
+            known.stats = self._measure(tensor)
+        return TensorFact(
+            known.number,
+            shape_of(tensor),
+            dtype_name(tensor),
+            tensor.requires_grad,
+            self._name(key),
+            known.producer,
+            known.stats,
+        )
+
+    def _name(self, key: int) -> str:
+        """Of a parameter or buffer; modules may become known in the course of the trace."""
+        parameters = self._eager.parameters
+        if key in parameters.names:
+            return parameters.names[key][0]
+        if key in self._weights.gradients:
+            return self._weights.gradients[key]
+        if len(self._eager.entries) != self._modules_known:
+            self._modules_known = len(self._eager.entries)
+            for entry in list(self._eager.entries.values()):
+                module = entry.ref()
+                prefix = parameters.prefix_of(entry.name) if entry.name in self._eager.roots else f"{entry.name}."
+                for attribute, held in (module._buffers if module is not None else {}).items():
+                    if held is not None:
+                        self._buffers.setdefault(id(held), prefix + attribute)
+        return self._buffers.get(key, "")
+
+    def spoilt(self) -> list[tuple[int, Tensor]]:
+        """Tensors from outside of the trace, no parameters or buffers, that hold NaN or Inf, with their numbers."""
+        found = [(known.number, known(), key) for key, known in list(self._known.items()) if known.producer is None]
+        return [
+            (number, tensor)
+            for number, tensor, key in found
+            if tensor is not None and nonfinite(self._known[key].stats) and not self._name(key)
+        ]
+
+    def producer(self, tensor: Tensor) -> int | None:
+        """The op that gave it, if it is of this trace."""
+        known = self._known.get(id(tensor))
+        return known.producer if known is not None else None
+
+
+def measurable(tensor: Any) -> bool:
+    kind = type(tensor)
+    return kind is Tensor or kind is nn.Parameter or kind is nn.Buffer
