@@ -12,6 +12,7 @@ adapter must pass.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any, Literal, Protocol
 
@@ -25,6 +26,17 @@ Capability = Literal["ops", "lines", "trace", "replay", "bundles", "dump", "comp
 
 Opener = Callable[[], "Training | None"]
 """Makes the training when it begins. None: this process is not watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """How the adapter gets on with the installed release of its framework."""
+
+    version: str
+    missing: dict[str, str]
+    """Private names of the framework that are gone, and what happens without them."""
+    replaced: dict[str, str]
+    """Attributes of the framework that the adapter replaces, and why."""
 
 
 class Training(Protocol):
@@ -91,6 +103,9 @@ class Adapter(Protocol):
 
     def withdraw(self) -> None:
         """The program ends: calls from now on are the framework's own."""
+
+    def examine(self) -> Checkup:
+        """Puts the adapter in and says what it found. For a process that trains nothing."""
 
     def concerns_training(self, problem: BaseException, trace: TracebackType | None) -> bool:
         """Whether an exception from before the training is worth a recording."""

@@ -38,6 +38,7 @@ COMMANDS = (
     Row("lr", "train.py", "the learning-rate schedule, before training"),
     Row("tune", "train.py --param lr=log:1e-5:1e-1"),
     Row("export", ". board", "for TensorBoard, W&B, CSV, Parquet"),
+    Row("doctor", "", "is everything here that Tensonde needs?"),
 )
 
 

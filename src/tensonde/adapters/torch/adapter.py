@@ -6,7 +6,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
-from tensonde.adapters.adapter import Adapter, Capability, Opener, Training
+from tensonde.adapters.adapter import Adapter, Capability, Checkup, Opener, Training
+from tensonde.adapters.torch import private, seams
 from tensonde.adapters.torch.debugging.inspector import TorchInspector
 from tensonde.adapters.torch.run.attach import attach_all
 from tensonde.adapters.torch.run.coverage import coverage
@@ -120,6 +121,17 @@ class TorchAdapter:
 
     def withdraw(self) -> None:
         install.withdraw()
+
+    def examine(self) -> Checkup:
+        import torch
+        import torch._dynamo.backends.common
+        import torch._dynamo.trace_rules
+
+        missing = private.missing()
+        install.install(lambda: None)
+        return Checkup(
+            torch.__version__, missing, {f"{seam.owner}.{seam.attribute}": seam.why for seam in sorted(seams.SEAMS)}
+        )
 
     def concerns_training(self, problem: BaseException, trace: TracebackType | None) -> bool:
         from tensonde.adapters.torch.postmortem.failure import concerns_training

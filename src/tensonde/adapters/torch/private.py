@@ -8,6 +8,7 @@ module finds the right one.
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from typing import Any
 
 NEEDED = "needed: without it nothing is watched, and the training runs on its own"
@@ -121,6 +122,24 @@ NAMES: dict[str, tuple[str, str]] = {
     "torch._tensor_str.PRINT_OPTS": ("printing a tensor as torch does", CONTAINED),
     "torch._tensor_str._tensor_str": ("printing a tensor as torch does", CONTAINED),
 }  # fmt: skip
+
+
+def missing() -> dict[str, str]:
+    """The names that this release of torch does not have, and what happens without each. Those that are no whole path are not looked for."""
+    return {
+        name: consequence for name, (_, consequence) in NAMES.items() if name.startswith("torch.") and not _exists(name)
+    }
+
+
+def _exists(name: str) -> bool:
+    parts = name.split(".")
+    for k in range(len(parts), 0, -1):
+        try:
+            found: Any = import_module(".".join(parts[:k]))
+        except ImportError:
+            continue
+        return all((found := getattr(found, part, None)) is not None for part in parts[k:])
+    return False
 
 
 def in_order(op: Any) -> None:

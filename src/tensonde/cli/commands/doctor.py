@@ -1,0 +1,96 @@
+"""`tensonde doctor`: whether this environment has what Tensonde needs, and what Tensonde changes in a framework."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tensonde.adapters.registry import ADAPTERS, adapter_of
+from tensonde.cli.show.screen import console, print_json, table
+from tensonde.version import __version__
+
+
+@click.command()
+@click.option("--seams", is_flag=True, help="List everything that Tensonde replaces in the framework, and why.")
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def doctor(seams: bool, as_json: bool) -> None:
+    """Look at this environment: versions, the kernel, the framework, and whether recordings can be written.
+
+    Exit code 0 when everything is there, 1 when something is missing.
+
+    \b
+    tensonde doctor
+    tensonde doctor --seams
+    tensonde doctor --json
+    """
+    found = examine()
+    if as_json:
+        print_json(found)
+    else:
+        _show(found, seams=seams)
+    sys.exit(1 if found["problems"] else 0)
+
+
+def examine() -> dict[str, Any]:
+    from tensonde.digest import kernel_name
+
+    kernel = kernel_name()
+    problems = []
+    if kernel == "numpy":
+        problems.append(
+            "The C kernel is missing, so digests are slow. Install a C compiler and install Tensonde again."
+        )
+    frameworks: dict[str, Any] = {}
+    for name in ADAPTERS:
+        if find_spec(name) is None:
+            continue
+        try:
+            seen = adapter_of(name).examine()
+        except Exception as problem:
+            problems.append(f"{name} is installed but cannot be watched: {type(problem).__name__}: {problem}")
+            continue
+        frameworks[name] = {"version": seen.version, "missing": seen.missing, "replaced": seen.replaced}
+        problems += [f"{name} {seen.version} has no {gone}: {then}." for gone, then in seen.missing.items()]
+    if not frameworks and not problems:
+        problems.append(f"No framework is installed. Tensonde watches {', '.join(ADAPTERS)}.")
+    if not _writable(Path(".tensonde")):
+        problems.append("Recordings cannot be written to .tensonde in this folder. Choose another one with --record.")
+    return {
+        "tensonde": __version__, "python": platform.python_version(), "platform": platform.platform(), "kernel": kernel,
+        "processors": os.cpu_count(), "frameworks": frameworks, "problems": problems,
+    }  # fmt: skip
+
+
+def _writable(folder: Path) -> bool:
+    """Whether it can be written to, or made."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK)
+
+
+def _show(found: dict[str, Any], *, seams: bool) -> None:
+    screen = console()
+    rows = [
+        ("Tensonde", found["tensonde"]),
+        ("Python", f"{found['python']} on {found['platform']}"),
+        ("kernel", found["kernel"]),
+    ]
+    for name, seen in found["frameworks"].items():
+        rows.append(
+            (name, f"{seen['version']}, {len(seen['replaced'])} attributes replaced while a training is watched")
+        )
+    for name, value in rows:
+        screen.print(f"{name:<10}{value}", markup=False)
+    for name, seen in found["frameworks"].items() if seams else ():
+        screen.print()
+        screen.print(table((f"replaced in {name}", "in order to"), seen["replaced"].items()))
+    for problem in found["problems"]:
+        screen.print(f"✗ {problem}", markup=False)
+    if not found["problems"]:
+        screen.print("Nothing is missing.")
