@@ -273,7 +273,7 @@ def _main(script: str) -> None:
     start()
     code: Any = 0
     try:
-        runpy.run_path(script, run_name="__main__")
+        _left = runpy.run_path(script, run_name="__main__")  # what the script has made lives on, as in `__main__`
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:

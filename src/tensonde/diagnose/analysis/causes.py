@@ -59,7 +59,7 @@ def _log(op: OpRecord, origin: Origin) -> Cause | None:
     if stats.get("min", 1.0) < edge:
         return Cause(
             f"{op.op} of a negative number",
-            f"Keep the argument of {op.op} positive: clamp it, or look why it got negative.",
+            f"Keep the argument of {op.op} positive: clamp it, or find out why it is negative.",
             {"in.min": stats["min"], "in.negative": stats.get("negative", 0)},
         )
     if stats.get("min", 1.0) == edge or (edge == 0 and stats.get("zero")):

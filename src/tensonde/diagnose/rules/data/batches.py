@@ -89,7 +89,7 @@ def _constant_values(case: Case, values: ValueTargets) -> Finding:
     made = values.line or ((loader.data_line or loader.made) if loader else None)
     return case.finding(
         f"All {values.elements} targets of {values.batches} batches are {values.value or 0:g}",
-        "Look at how the targets are made: a cast to int (or a comparison) may have taken all difference from them.",
+        "Look at how the targets are made: a cast to int (or a comparison) may have removed every difference.",
         site="data",
         source=made,
         evidence={"batches": values.batches, "elements": values.elements, "value": values.value},
@@ -189,7 +189,7 @@ def _chance(case: Case, first: float) -> float:
 
 def _apart(case: Case, what: str, line: SourceLine | None, evidence: dict[str, Any]) -> Finding:
     return case.finding(
-        f"{what} are shuffled each in an order of its own: labels do not belong to their inputs any more",
+        f"{what} are each shuffled in their own order: labels no longer match their inputs",
         "Draw one permutation and index both with it, or keep both in one data set and shuffle that.",
         site="data",
         source=line,

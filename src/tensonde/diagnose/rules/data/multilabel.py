@@ -41,7 +41,7 @@ def several_labels(case: Case) -> list[Finding]:
         return [
             case.finding(
                 (
-                    f"softmax before {loss.op}, whose targets have {labels:.3g} labels a sample on average: the labels compete "
+                    f"softmax before {loss.op}, whose targets have {labels:.3g} labels per sample on average: the labels compete "
                     "for a sum of 1"
                 ),
                 "Use sigmoid (or binary_cross_entropy_with_logits on the raw scores): labels are independent here.",

@@ -1,4 +1,4 @@
-"""An embedding whose padding index is a word."""
+"""An embedding whose padding index marks a real word."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def is_a_word(case: Case) -> list[Finding]:
         found.append(
             case.finding(
                 (
-                    f"padding_idx={seen.padding_idx} of {seen.module} is a word ({seen.inside} of {seen.rows} rows have it "
-                    f"between others), and {other} is the padding: the word's vector stays zero"
+                    f"padding_idx={seen.padding_idx} of {seen.module} marks a real word, whose vector stays zero: {seen.inside} of "
+                    f"{seen.rows} rows have it between other words; the padding is {other}"
                 ),
                 f"Pass padding_idx={other}, or none.",
                 site=f"{seen.module}:out",

@@ -22,7 +22,7 @@ def everything_frozen(event: Event) -> Cause | None:
         name: facts[name] for name in ("parameters", "trainable", "filter", "matches", "groups") if name in facts
     }
     title = f"0 of {facts['parameters']} parameters require a gradient, so there is nothing to train"
-    advice = "Leave on what is to be trained."
+    advice = "Leave requires_grad on for the parameters to train."
     if facts.get("filter") is not None and not facts.get("matches"):
         title += f": the filter {facts['filter']!r} matches no parameter name"
         advice = f"The names begin with {', '.join(facts['groups'])}: choose the filter from these."
@@ -319,7 +319,7 @@ def scaler_order(event: Event) -> Cause | None:
     if "unscale_() has already been called" in text:
         return Cause(
             title="scaler.unscale_() is called twice for one optimizer before scaler.update()",
-            advice="Call scaler.update() once after every scaler.step(), and unscale_ once an optimizer step.",
+            advice="Call scaler.update() once after every scaler.step(), and unscale_ once per optimizer step.",
             confidence=0.9,
         )
     if "has already been called since the last update" in text or "unscale_() is being called after step()" in text:
@@ -350,7 +350,7 @@ def scaler_order(event: Event) -> Cause | None:
     return Cause(
         title="scaler.step() finds no scaled gradients for this optimizer",
         advice="Call scaler.scale(loss).backward(), not loss.backward(); an optimizer whose parameters get no "
-        "gradient fails so, too.",
+        "gradient also fails this way.",
         confidence=0.8,
     )
 

@@ -40,8 +40,8 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
                 confidence=0.95,
             )
     return Cause(
-        title=f"{name} ({kind}) is given one value a channel: input {shape}",
-        advice="Batch normalisation in training needs more than one value a channel: larger batches, or eval() for "
+        title=f"{name} ({kind}) is given one value per channel: input {shape}",
+        advice="Batch normalisation in training needs more than one value per channel: larger batches, or eval() for "
         "inference.",
         evidence={"layer.input": shape},
         confidence=0.7,

@@ -28,14 +28,14 @@ def optimizer_without_parameters(event: Event) -> Cause | None:
     if facts.get("parameters") and not facts.get("trainable"):
         return Cause(
             title=f"0 of {facts['parameters']} parameters require a gradient, so none is left for the optimizer",
-            advice="Leave on what is to be trained.",
+            advice="Leave requires_grad on for the parameters to train.",
             line=facts.get("line"),
             evidence={"parameters": facts["parameters"], "trainable": 0},
             confidence=0.9,
         )
     return Cause(
         title="the optimizer is given no parameters",
-        advice="An iterator of parameters can be used up only once: pass model.parameters() itself, or a list.",
+        advice="An iterator of parameters can be used only once: pass model.parameters() itself, or a list.",
         confidence=0.7,
     )
 

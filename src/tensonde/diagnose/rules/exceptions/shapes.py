@@ -237,7 +237,7 @@ def shape_mismatch(event: Event) -> Cause | None:
             title=f"`{op}` to [{found[1]}] of {found[2]} values{of}",
             advice="The sizes must multiply to the number of values: take the batch size from the tensor "
             "(x.size(0)), not from a constant, "
-            "for the last batch may be smaller.",
+            "because the last batch may be smaller.",
             evidence={"values": int(found[2])},
         )
     if "batch_size" in text or "to match target" in text:

@@ -104,7 +104,7 @@ def dtype_mismatch(event: Event) -> Cause | None:
     if found[1]:
         return Cause(
             title=f"`{event.get('op') or 'an op'}` does not exist for {found[1]} on this device",
-            advice="Convert the tensor first; half precision on a CPU is best had by torch.autocast('cpu', "
+            advice="Convert the tensor first; on a CPU, use half precision through torch.autocast('cpu', "
             "dtype=torch.bfloat16).",
             evidence={"dtype": found[1]},
         )

@@ -205,7 +205,13 @@ def loss_without_graph(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"The loss does not depend on any parameter of {optimizer.type}: no gradient reaches it"
-                + (f" ({cut.op} cuts the graph)" if cut else f" ({anew.op} makes it anew of numbers)" if anew else ""),
+                + (
+                    f" ({cut.op} cuts the graph)"
+                    if cut
+                    else f" ({anew.op} makes a new tensor from numbers)"
+                    if anew
+                    else ""
+                ),
                 (
                     "Keep the graph from the model's output to the loss: no .item(), .detach(), torch.tensor(...) "
                     "on the way."
@@ -265,7 +271,7 @@ def discarded(case: Case) -> list[Finding]:
 def _stepped_late(case: Case, optimizer: OptimizerFact, passes: int, wasted: int, steps: int) -> Finding:
     return case.finding(
         (
-            f"{optimizer.type} steps once behind the loop of {passes} backward passes, and {wasted} of their gradients "
+            f"{optimizer.type} steps once after the loop of {passes} backward passes, and {wasted} of their gradients "
             "are cleared before"
         ),
         "Call step() inside of the loop, after each backward().",

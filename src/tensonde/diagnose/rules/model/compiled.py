@@ -77,7 +77,7 @@ def overwritten(case: Case) -> list[Finding]:
     name = found.get("variable") or "An input"
     return [
         case.finding(
-            f"{name} is written to between forward and backward: the compiled gradient ({found['backend']}) is of other values",
+            f"{name} is written to between forward and backward: the compiled gradient ({found['backend']}) is computed from other values",
             "Write to it after backward(), or give the model a copy of it (clone()).",
             step=int(found["step"]),
             source=SourceLine(**found["place"]) if found.get("place") else None,
@@ -101,7 +101,7 @@ def late_hooks(case: Case) -> list[Finding]:
     ]
     return [
         case.finding(
-            f"The hook {event['hook']} on {event['module'] or event['type']} is never called: its code was compiled before",
+            f"The hook {event['hook']} on {event['module'] or event['type']} is never called: its code was already compiled",
             (
                 "Register hooks before the first call of the compiled model, or call torch.compiler.reset() after it "
                 "(torch._dynamo.config.skip_nnmodule_hook_guards = False has hooks noticed, at a cost)."

@@ -25,7 +25,7 @@ def hooks(case: Case) -> list[Finding]:
             f"A gradient hook on {event.get('on')} "
             + ("changes the gradients" if event.get("changes") else "looks on")
             + f": {event.get('function')}",
-            "Remove it with its handle (`handle.remove()`) once it is not needed any more.",
+            "Remove it with its handle (`handle.remove()`) when it is no longer needed.",
             step=None,
             source=SourceLine(*key) if key[0] else None,
             evidence={"changes": bool(event.get("changes")), "kind": str(event.get("kind_of_hook"))},

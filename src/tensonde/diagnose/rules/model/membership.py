@@ -143,7 +143,7 @@ def left_out(case: Case) -> list[Finding]:
     first = missing[names[0]]
     return [
         case.finding(
-            f"{some(owners)} get gradients but are in no optimizer: never updated",
+            f"{some(owners)} {'get gradients but are' if len(owners) > 1 else 'gets a gradient but is'} in no optimizer: never updated",
             (
                 f"Pass these parameters to the optimizer as well (all of {within}, or model.parameters()); "
                 "if they are frozen on purpose, set requires_grad_(False)."

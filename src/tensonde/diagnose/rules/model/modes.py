@@ -154,7 +154,7 @@ def extreme_dropout(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"{name} ({module.type}) drops {module.settings['p']:.0%} of its input",
-            "p is the probability to drop, not to keep.",
+            "p is the probability of dropping, not of keeping.",
             site=f"{name}:out",
             source=module.made,
             evidence={"p": module.settings["p"]},

@@ -29,7 +29,7 @@ def held_several_times(case: Case) -> list[Finding]:
                     f"{fact.times} of {fact.of} entries of {fact.container} ({fact.type}) are one and the same "
                     f"{fact.part_type}: they share their weights"
                 ),
-                "Make each one: [Layer(...) for _ in range(n)] (or copy.deepcopy(layer)); a list times n repeats the one."
+                "Make each one: [Layer(...) for _ in range(n)] (or copy.deepcopy(layer)); a list times n repeats one layer."
                 if sure
                 else "If each place needs weights of its own, make a layer for each.",
                 severity="error" if sure else "info",

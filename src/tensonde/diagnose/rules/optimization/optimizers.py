@@ -242,7 +242,7 @@ def betas(case: Case) -> list[Finding]:
                 return [
                     case.finding(
                         f"betas=({given[0]:g}, {given[1]:g}) of {optimizer.type} look exchanged",
-                        "The first is of the mean (0.9), the second of the square (0.999).",
+                        "The first belongs to the mean (0.9), the second to the square (0.999).",
                         source=optimizer.made,
                         evidence={"betas": given},
                         confidence=0.85,

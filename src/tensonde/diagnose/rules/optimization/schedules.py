@@ -80,10 +80,7 @@ def collapse(case: Case) -> list[Finding]:
                 f"{scheduler.type} takes the learning rate to {rates[-1]:.1e} ({rates[-1] / peak:.0e} of its "
                 f"peak): {low} of {len(rates)} steps hardly move"
             ),
-            (
-                "Step the scheduler as often as its numbers mean (once an epoch, or once a batch with numbers in "
-                "batches)."
-            ),
+            ("Step the scheduler once per epoch if its numbers count epochs, or once per batch if they count batches."),
             step=None,
             site="lr_scheduler",
             source=scheduler.line or scheduler.made,
@@ -158,7 +155,7 @@ def starts_over(case: Case) -> list[Finding]:
                         f"rate climbs back up {ups} times"
                     ),
                     (
-                        "Step it once an epoch if T_max is in epochs, or make T_max epochs * len(loader); for restarts "
+                        "Step it once per epoch if T_max is in epochs, or make T_max epochs * len(loader); for restarts "
                         "on purpose use CosineAnnealingWarmRestarts."
                     ),
                     step=None,
@@ -215,7 +212,7 @@ def never(case: Case) -> list[Finding]:
             found.append(
                 case.finding(
                     f"{scheduler.type} is never stepped: the learning rate stays as it was for all {steps} steps",
-                    "Call scheduler.step() after each optimizer step or epoch, as its numbers mean.",
+                    "Call scheduler.step() after each optimizer step or each epoch, whichever its numbers count.",
                     step=None,
                     site="lr_scheduler",
                     source=scheduler.made,
