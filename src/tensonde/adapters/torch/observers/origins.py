@@ -5,6 +5,7 @@ Noted from the moment that torch is imported, before there is a session: most of
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any
 
@@ -41,6 +42,12 @@ class Known:
         """Lines that load a module from tensors that are its own: its type, and how often."""
         self.stepped: set[int] = set()
         """Optimizers that have stepped, by number."""
+        self.made_in: dict[int, int] = {}
+        """Optimizers by number: the thread that made them."""
+        self.elsewhere: set[int] = set()
+        """Optimizers that a thread uses which is not watched, by number."""
+        self.crowded = False
+        """Such a thread differentiates, too."""
         self.compiled = False
         self._last = -1
 
@@ -54,7 +61,22 @@ class Known:
     def count(self, thing: Any) -> int:
         """Numbers a thing that was just made."""
         self._last = self.numbers[id(thing)] = self._last + 1
+        self.made_in[self._last] = threading.get_ident()
         return self._last
+
+    def mine(self) -> list[Any]:
+        """The optimizers whose gradients this thread may look at. Autograd writes gradients without holding the GIL, so reading
+        those that another thread computes can end the program."""
+        here, main = threading.get_ident(), threading.main_thread().ident
+        found = []
+        for optimizer in list(self.optimizers):
+            number = self.number(optimizer)
+            maker = self.made_in.get(number, here)
+            if number not in self.elsewhere and (
+                number in self.stepped or maker == here or (maker == main and not self.crowded)
+            ):
+                found.append(optimizer)
+        return found
 
 
 KNOWN = Known()

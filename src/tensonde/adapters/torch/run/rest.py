@@ -166,7 +166,7 @@ class Rest:
             return
         self.asleep = PATCHES.asleep = False
         eager.step = eager.block.step = self._steps.step - 1
-        for optimizer in list(KNOWN.optimizers):
+        for optimizer in KNOWN.mine():
             eager.parameters.before(optimizer, closure=False)
             eager.parameters.after(optimizer, closure=False)
         eager.step = eager.block.step = self._steps.step

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.compiler import is_dynamo_compiling
 
+from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.seams.function_mode import traced_by_compiler, unseen
 from tensonde.adapters.torch.seams.lifted import PATCHES, Patch
 from tensonde.model.moment import Phase
@@ -36,7 +37,10 @@ def _observing(original: Callable[..., Any], begun: Current, *, losses: bool) ->
         if is_dynamo_compiling() or traced_by_compiler():
             return original(*args, **kwargs)
         eager = begun()
-        if eager is None or eager.rest.asleep or eager.thread != get_ident():
+        if eager is None or eager.rest.asleep:
+            return original(*args, **kwargs)
+        if eager.thread != get_ident():
+            KNOWN.crowded = True
             return original(*args, **kwargs)
         before = eager.phase
         try:

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from tensonde.adapters.torch import seams
+from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.run.charged import charged
 from tensonde.adapters.torch.run.closures import has_closure, observed_closure
 from tensonde.adapters.torch.seams.function_mode import unseen
@@ -39,7 +40,10 @@ def observe_optimizers(current: Current, begun: Current) -> None:
         if is_dynamo_compiling() or PATCHES.asleep:
             return None
         eager = begun()
-        if eager is None or eager.thread != get_ident():
+        if eager is None:
+            return None
+        if eager.thread != get_ident():
+            KNOWN.elsewhere.add(KNOWN.number(optimizer))
             return None
         with unseen():
             _before(eager, optimizer, args, kwargs)
@@ -183,7 +187,10 @@ def _wrap_zero_grad(current: Current) -> None:
         if eager is None:
             return original(self, *args, **kwargs)
         tape = eager.replay.tape
-        if not tape.live or eager.thread != get_ident():
+        if eager.thread != get_ident():
+            KNOWN.elsewhere.add(KNOWN.number(self))
+            return original(self, *args, **kwargs)
+        if not tape.live:
             result = original(self, *args, **kwargs)
         else:
             recording = tape.recording
