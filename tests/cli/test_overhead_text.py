@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensonde.cli.show.overhead import overhead_text
+from tensonde.model.overhead import overhead_text
 
 BASE = {"ratio": 1.031, "budget": 0.05, "steps_measured": 5000, "ms_per_step": 0.02, "start_seconds": 0.62}
 

@@ -44,7 +44,7 @@ def test_the_page_of_a_run(demo: Path) -> None:
         "ranks 2 (rank 0 finished, rank 1 killed)",
         "steps 20",
         "exit code 0",
-        "overhead +3.0% (budget 5%)",
+        "overhead 3.0 % per step (budget 5 %)",
         "coverage sites 8, watched 8",
         "0 error 12 log of 0 gives NaN train.py:44 clamp p away from 0",
         "1 error 12 the loss is NaN (caused by 0) see its cause",

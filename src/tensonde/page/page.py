@@ -7,6 +7,7 @@ from typing import Any
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.diagnose.places import places_line
 from tensonde.model.finding import Finding
+from tensonde.model.overhead import overhead_text
 from tensonde.model.watchpoint import Hit
 from tensonde.page.chart import chart
 from tensonde.page.markup import mark, number, table, tag, text
@@ -58,7 +59,6 @@ def document(title: str, body: str) -> str:
 def _head(recording: Recording, findings: list[Finding]) -> str:
     first = recording.ranks[0].session if recording.ranks else {}
     overhead = first.get("overhead")
-    ratio = overhead.get("ratio") if isinstance(overhead, dict) else None
     facts = {
         "script": " ".join(
             map(str, [recording.manifest.get("script") or "?", *(recording.manifest.get("argv") or [])])
@@ -69,7 +69,7 @@ def _head(recording: Recording, findings: list[Finding]) -> str:
         "framework": " ".join(str(first[key]) for key in ("framework", "framework_version") if first.get(key)),
         "device": first.get("device"),
         "started": str(recording.manifest.get("started") or "")[:19].replace("T", " "),
-        "overhead": f"{(ratio - 1) * 100:.1f} %" if isinstance(ratio, (int, float)) else None,
+        "overhead": overhead_text(overhead).removeprefix("overhead ") if isinstance(overhead, dict) else None,
         "hits": len(recording.hits),
         "findings": len(findings),
     }

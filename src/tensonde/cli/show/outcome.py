@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.text import Text
 
 from tensonde.cli.show.covered import coverage_notes, modules_line
-from tensonde.cli.show.overhead import overhead_text
 from tensonde.cli.show.screen import error_console
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.diagnose.places import places_line
 from tensonde.diagnose.report import report
 from tensonde.errors import RecordingError
 from tensonde.model.finding import Finding
+from tensonde.model.overhead import overhead_text
 from tensonde.program.excerpt import excerpt
 from tensonde.store.bundles import LEAP, bundles_in
 from tensonde.store.claim import note_exit

@@ -12,6 +12,7 @@ from rich.text import Text
 from tensonde.cli.show.covered import coverage_notes, modules_line
 from tensonde.cli.show.plot import number, plot, sparkline
 from tensonde.cli.show.screen import table
+from tensonde.model.overhead import overhead_text
 
 SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 STATE = {"finished": "green", "live": "cyan", "killed": "bold red", "empty": "yellow"}
@@ -73,9 +74,7 @@ def _exit(entry: Any) -> str:
 def _overhead(entry: Any) -> str:
     if not isinstance(entry, dict) or not isinstance(entry.get("ratio"), int | float):
         return _pairs(entry)
-    budget = entry.get("budget")
-    kept = f" (budget {budget:.0%})" if isinstance(budget, int | float) else ""
-    return f"{entry['ratio'] - 1:+.1%}{kept}"
+    return overhead_text(entry).removeprefix("overhead ")
 
 
 def _coverage(facts: dict[str, Any]) -> str:
