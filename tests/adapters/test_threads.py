@@ -12,7 +12,6 @@ SCRIPT = """
 import json, os, threading
 import torch
 from torch import nn
-import tensonde
 
 models = [nn.Linear(4, 1), nn.Linear(4, 1)]
 made = {}

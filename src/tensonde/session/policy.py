@@ -45,14 +45,14 @@ POLL_NS = 250_000_000
 COLD = 3
 """Steps after a look whose caches are cold; they count as bare ones only in stretches of twice as many."""
 LONG_EVERY = 16
-"""Of so many stretches of a training that rests, one is long. The second half of it shows what a bare step takes."""
+"""One stretch in this many is long. Its second half shows how long a bare step takes."""
 LONG_STEPS = 32
-"""How long, at least."""
+"""The fewest steps of a long stretch."""
 REFERENCE_EVERY = (16, 64)
 """Steps between two bare stretches of a training that does not rest: at first, and later."""
 SPENT = 0.5
-"""The part of the budget that is planned with. The rest is for what cannot be measured from inside: two bare processes and a watched one in turns
-show 1 to 3 per cent more than the differences between steps do."""
+"""The share of the budget that looks may use. The rest covers costs that a process cannot measure itself: compared with two
+bare processes, a watched one takes 1 to 3 per cent more than its own measurements say."""
 OWED = 0.1
 """The share of the budget that belongs to full looks, whatever else costs."""
 MOST_ASKED = 16

@@ -180,7 +180,7 @@ class Facts:
         if self._walks < 3:
             self._walks += 1
             self._walk(losses)
-        self.sequence.before_backward(KNOWN.mine())
+        self.sequence.before_backward()
 
     def _walk(self, losses: list[Tensor]) -> None:
         """Which parameters the loss depends on, as autograd sees it."""
@@ -201,7 +201,7 @@ class Facts:
     @unnoticed
     def after_backward(self) -> None:
         if self._counted:
-            self.sequence.after_backward(KNOWN.mine())
+            self.sequence.after_backward()
 
     @unnoticed
     def before_optimizer(self, optimizer: torch.optim.Optimizer, closure: bool) -> None:

@@ -45,9 +45,9 @@ class Known:
         self.made_in: dict[int, int] = {}
         """Optimizers by number: the thread that made them."""
         self.elsewhere: set[int] = set()
-        """Optimizers that a thread uses which is not watched, by number."""
+        """Optimizers that an unwatched thread uses, by number."""
         self.crowded = False
-        """Such a thread differentiates, too."""
+        """An unwatched thread runs backward passes."""
         self.compiled = False
         self._last = -1
 

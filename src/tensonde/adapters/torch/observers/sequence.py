@@ -117,12 +117,12 @@ class Sequence:
             found = self.tracks[number] = Track(optimizer)
         return found
 
-    def before_backward(self, optimizers: list[torch.optim.Optimizer]) -> None:
+    def before_backward(self) -> None:
         if not self.attentive:
             return
         held = [track for track in self.tracks.values() if track.held]
         lost = True
-        for optimizer in optimizers[:8]:
+        for optimizer in KNOWN.mine()[:8]:
             track = self.track(optimizer)
             if not track.state():
                 track.cleared = True
@@ -134,12 +134,12 @@ class Sequence:
             self.wasted_since_step += 1
             self.wasted_line = line_of(self.clear_place) or self.wasted_line
 
-    def after_backward(self, optimizers: list[torch.optim.Optimizer]) -> None:
+    def after_backward(self) -> None:
         self.backwards += 1
         if not self.attentive:
             return
         self.since_step += 1
-        for optimizer in optimizers[:8]:
+        for optimizer in KNOWN.mine()[:8]:
             track = self.track(optimizer)
             track.held = track.state()
             track.ever |= track.held

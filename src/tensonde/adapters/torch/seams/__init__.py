@@ -1,9 +1,10 @@
 """The list of everything that Tensonde replaces in torch.
 
 `put` is the only way to replace an attribute of torch for good; a test compares the list with a torch that nobody touched.
-`tensonde doctor` prints it. Two replacements come and go instead: the tracer takes `autograd.Function.apply` for the time of
-a traced step, and `tensonde replay` takes `nn.Module.__call__` until the model is built. `lifted.py` takes the
-hottest ones out while Tensonde rests.
+`tensonde doctor --seams` prints it. `lifted.py` takes the hottest ones out while Tensonde rests.
+
+The list leaves out what is not replaced for good: the tracer takes `autograd.Function.apply` for the time of a traced step,
+`tensonde replay` takes `nn.Module.__call__` until the model is built, and two hooks around optimizer steps are registered with torch.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def put(owner: Any, attribute: str, wrapper: Any, why: str) -> None:
 
 
 def note(owner: Any, attribute: str, why: str) -> None:
-    """The same for a replacement that `lifted.py` makes, or a hook that torch calls."""
+    """Lists a replacement that `lifted.py` makes."""
     SEAMS.append(Seam(name_of(owner), attribute, why))
 
 
