@@ -87,7 +87,7 @@ def write_run(parent: Path, name: str = "demo") -> Path:
         {
             "exit": {"code": 0, "exception": None},
             "steps": STEPS,
-            "overhead": {"ratio": 1.03, "budget": 0.05, "steps_measured": 20},
+            "overhead": {"ratio": 1.03, "budget": 0.05},
             "coverage": {"sites": 8, "watched": 8},
         }
     )

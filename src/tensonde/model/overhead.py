@@ -15,7 +15,7 @@ START = 0.05
 def overhead_text(overhead: dict[str, Any]) -> str:
     """For the summary of a run, empty where there is nothing to say. `overhead` is what session.json holds, of any version."""
     ratio, budget = overhead.get("ratio"), overhead.get("budget")
-    if not isinstance(ratio, int | float) or not overhead.get("steps_measured"):
+    if not isinstance(ratio, int | float) or not overhead.get("steps_measured", True):  # older recordings do not say
         return ""
     share = max(0.0, ratio - 1)
     allowed = "budget off" if not isinstance(budget, int | float) else f"budget {budget * 100:g} %"
@@ -29,7 +29,7 @@ def overhead_text(overhead: dict[str, Any]) -> str:
             said += f" = {overhead['ms_per_step']:.2f} ms"
         said += f" per step ({allowed})"
         return f"{said}, after {start:.1f} s at the start" if start >= START else said
-    if overhead["steps_measured"] >= FEWEST and (not isinstance(budget, int | float) or share <= budget):
+    if _number(overhead, "steps_measured") >= FEWEST and (not isinstance(budget, int | float) or share <= budget):
         first = _number(overhead, "first_step_seconds")
         said = f"overhead about {share * 100:.1f} % per step (estimated; {allowed})"
         return f"{said}, first step {first:.1f} s" if first >= START else said
