@@ -1,6 +1,9 @@
-"""Writes docs/conditions.md from the table: `python -m tensonde.watch.document > docs/conditions.md`."""
+"""Writes docs/conditions.md from the table: `python -m tensonde.watch.document`."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 from tensonde.watch.conditions import CONDITIONS
 from tensonde.watch.general import MORE
@@ -20,6 +23,9 @@ _EXAMPLES = {
         "spread_above": None,
     }
 }
+
+
+PAGE = "docs/conditions.md"
 
 
 def _signature(condition: Condition) -> str:
@@ -89,4 +95,4 @@ def markdown() -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(), end="")
+    Path(sys.argv[1] if len(sys.argv) > 1 else PAGE).write_text(markdown(), encoding="utf-8")
