@@ -4,7 +4,9 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: demo test quick test-companions real real-quick lint bench corpus pairs docs setup web web-test screenshots wheel clean
+MINDSPORE = .venv-mindspore
+
+.PHONY: demo test quick test-companions test-mindspore test-kernels corpus-mindspore real real-quick lint bench corpus mutants pairs porting docs setup web vscode web-test screenshots wheel clean
 
 setup: $(VENV)/.ready
 
@@ -36,6 +38,24 @@ test-companions: setup ## the tests with Lightning, Transformers, Accelerate, Ra
 	$(PIP) --constraint constraints/dev.txt --group companions
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m companions
 
+# An environment of its own: MindSpore needs numpy < 2, and torch must not be needed beside it.
+$(MINDSPORE)/.ready: pyproject.toml constraints/mindspore.txt hatch_build.py $(wildcard src/tensonde/digest/*.[ch])
+	$(PYTHON) -m venv $(MINDSPORE)
+	$(MINDSPORE)/bin/python -m pip --disable-pip-version-check install --quiet --upgrade 'pip>=25.1'
+	TENSONDE_KERNEL=$${TENSONDE_KERNEL:-try} $(MINDSPORE)/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint constraints/mindspore.txt --group mindspore --editable '.[mindspore]'
+	@touch $@
+
+test-mindspore: $(MINDSPORE)/.ready ## the conformance suite and the tests of the MindSpore adapter
+	$(MINDSPORE)/bin/python -m pytest tests/conformance tests/mindspore_adapter $(TESTS)
+
+corpus-mindspore: $(MINDSPORE)/.ready ## the corpus of MindSpore trainings under tensonde run
+	$(MINDSPORE)/bin/python corpus/run.py --corpus corpus/mindspore --jobs 1 $(CORPUS)
+
+test-kernels: setup ## the kernels for GPUs under Triton's interpreter, and compiled; `make test` skips them
+	$(PIP) --constraint constraints/dev.txt --group kernels
+	$(BIN)/python -m pytest tests/kernels
+
 real: setup ## programs on real libraries, bare and under tensonde run: nothing may differ
 	$(PIP) --constraint constraints/dev.txt --group real
 	$(BIN)/python corpus/trust.py $(REAL)
@@ -46,6 +66,9 @@ real-quick: setup ## the part of them that CI runs
 
 web: setup ## the browser UI, if its sources changed; without Node it says so and goes on
 	@$(BIN)/python hatch_build.py web
+
+vscode: ## the extension for VS Code: its unit tests, and vscode/tensonde.vsix
+	cd vscode && npm install --no-audit --no-fund --silent && npm run --silent test && npm run --silent package
 
 web-test: web ## the UI's unit tests, and the UI in a real Chromium (skipped where there is none)
 	@if [ -d web/node_modules ]; then cd web && npm run --silent check && npm run --silent test; else echo "web-test: no Node, unit tests of the UI skipped"; fi
@@ -71,9 +94,15 @@ bench: setup
 corpus: setup ## every bug of the corpus, its mended twin and the healthy scripts under tensonde run
 	$(BIN)/python corpus/run.py $(CORPUS)
 
+mutants: setup ## mistakes in programs that no rule was written for, under tensonde run
+	$(BIN)/python corpus/mutants/score.py $(MUTANTS)
+
 pairs: setup ## every pair of the corpus under tensonde compare, and equal ones
 	$(BIN)/python corpus/compare.py $(PAIRS)
 	$(BIN)/python corpus/compare.py --equal $(PAIRS)
+
+porting: setup $(MINDSPORE)/.ready ## PyTorch originals and their MindSpore ports under tensonde compare
+	$(BIN)/python corpus/compare.py --porting $(MINDSPORE)/bin/python $(PORTING)
 
 docs: setup
 	$(PIP) --constraint constraints/dev.txt --group docs
@@ -89,4 +118,4 @@ wheel: setup web ## a wheel that package indexes accept, in dist/; checked by au
 	cd build/wheel && env/bin/python -c "from tensonde.digest.kernel import isa; assert isa() != 'numpy'" && env/bin/tensonde --version
 
 clean:
-	rm -rf $(VENV) build site src/tensonde/digest/*.so src/tensonde/server/web web/node_modules
+	rm -rf $(VENV) $(MINDSPORE) build site src/tensonde/digest/*.so src/tensonde/server/web web/node_modules

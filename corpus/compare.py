@@ -1,6 +1,7 @@
 """Pairs of scripts under `tensonde compare`: is the place that makes them differ named first, and are equal pairs called so?
 
 python corpus/compare.py [--equal] [NAME...]     --equal: mended twins, and each reference against itself with one thread
+python corpus/compare.py --porting PYTHON [NAME...]   PyTorch originals and their MindSpore ports, which PYTHON runs: wrong ones and right ones
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 PAIRS = Path(__file__).parent / "pairs"
+PORTS = Path(__file__).parent / "porting"
 ONE_THREAD = "import runpy, sys, torch\ntorch.set_num_threads(1)\nrunpy.run_path({path!r}, run_name='__main__')\n"
 
 
@@ -93,16 +95,36 @@ def judge_equal(pair: Path) -> list[Judged]:
     return found
 
 
+def judge_port(pair: Path, python: str) -> list[Judged]:
+    """The original comes first: names of sites are its own."""
+    more = ("--python-b", python, "--steps", "12")
+    wrong = compare(pair / "ref.py", pair / "port.py", *more)
+    right = compare(pair / "ref.py", pair / "fixed.py", *more)
+    wanted = json.loads((pair / "meta.json").read_text())["expected"]
+    settings = [f"{s['what']}: {s['a']} / {s['b']}" for s in wrong["settings"][:1]]
+    told = " ".join(
+        [_told(wrong), wrong["judgement"], *settings, *(wrong["notes"][:1] if wrong["verdict"] == "failed" else [])]
+    )
+    return [
+        Judged(pair.name, names(wrong, wanted), f"{told} | {wrong.get('cause', '')[:60]}"),
+        Judged(f"{pair.name} fixed", right["verdict"] == "equivalent", " ".join([_told(right), *right["notes"][:1]])),
+    ]
+
+
 def _told(verdict: dict[str, Any]) -> str:
     return verdict["verdict"] + (f" {verdict['first']['site']}" if verdict["first"] else "")
 
 
 def main(arguments: list[str]) -> int:
+    python = arguments.pop(arguments.index("--porting") + 1) if "--porting" in arguments else ""
     wanted = [word for word in arguments if not word.startswith("-")]
     judged: list[Judged] = []
-    for pair in sorted(PAIRS.iterdir()):
+    for pair in sorted((PORTS if python else PAIRS).iterdir()):
         if pair.is_dir() and (not wanted or pair.name in wanted):
-            for one in judge_equal(pair) if "--equal" in arguments else [judge(pair)]:
+            kinds = (
+                judge_port(pair, python) if python else judge_equal(pair) if "--equal" in arguments else [judge(pair)]
+            )
+            for one in kinds:
                 judged.append(one)
                 print(f"{'ok ' if one.right else 'BAD'} {one.name:36} {one.told}", flush=True)
     right = sum(one.right for one in judged)

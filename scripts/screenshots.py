@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "images"
-LARGEST = 200_000
+LARGEST = 240_000
 STARTED: list[subprocess.Popen[str]] = []
 ARGUMENTS = [
     "--no-sandbox",
@@ -115,7 +115,12 @@ def live(browser: Any, folder: str, url: str) -> None:
     page = open_page(browser, url, "light", 1280, 720)
     page.wait_for_selector("[data-testid=state][data-state=stopped]")
     page.get_by_test_id("continue").click()
-    wait(lambda: page.evaluate("window.__tensonde.boxes().length > 3"))
+    page.wait_for_selector("[data-testid=state][data-state=running]")
+    wait(
+        lambda: page.evaluate(
+            "(window.__tensonde.app.place.outline?.edges ?? 0) > 40 && window.__tensonde.app.place.lastStep > 1"
+        )
+    )
     page.get_by_test_id("continue").click()
     page.wait_for_selector("[data-testid=state][data-state=stopped]")
     page.get_by_test_id("tab-tensor").click()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 # Kernels for AMX die of an illegal instruction on some virtual machines, with and without Tensonde.
@@ -19,7 +21,7 @@ if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
 
 import pytest
 
-from launch import QUICK, Foundry
+from launch import QUICK, Foundry, skip_if_quick
 
 
 class WithoutTorch:
@@ -62,3 +64,11 @@ def foundry() -> Iterator[Foundry]:
     made = Foundry()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def standin() -> None:
+    """The stand-in accelerator is built: a script that imports it has no time for that."""
+    skip_if_quick()
+    folder = Path(__file__).parent / "standin"
+    subprocess.run([sys.executable, "-c", "import standin"], cwd=folder, check=True, timeout=170)

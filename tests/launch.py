@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import importlib.util
 import json
 import os
 import signal
@@ -231,8 +232,11 @@ def _dump(content: Mapping[str, Any], cwd: Path) -> dict[str, Any] | None:
 
 def _serve() -> str | None:
     """Forks for every job; comes back in the child with the script to run, in the parent at the end of the jobs."""
-    for name in ("torch", "torch._dynamo", "torch.func", "torch.utils.checkpoint", "torch.utils.data"):
-        importlib.import_module(name)
+    if importlib.util.find_spec("torch"):
+        for name in ("torch", "torch._dynamo", "torch.func", "torch.utils.checkpoint", "torch.utils.data"):
+            importlib.import_module(name)
+    elif importlib.util.find_spec("mindspore"):
+        importlib.import_module("mindspore")
     gc.freeze()  # the collection at the end of each fork need not walk all of torch
     jobs, answers = os.dup(0), os.dup(1)
     os.set_inheritable(jobs, False)

@@ -29,6 +29,8 @@ BLOCK = re.compile(
 )
 SHOWN = {"text", "console", "json", "toml"}
 """Nothing to run: what programs print (other tests compare it), and files."""
+SLOW = {"graph-mode", "compare", "culprits", "train", "replay", "tune", "agents", "editors", "ci"}
+"""Pages that take half a minute and more."""
 NEEDS = re.compile(r"^# needs: (\w+)$", re.MULTILINE)
 """In a block: a package of the dependency group companions, without which the block is passed over."""
 
@@ -46,7 +48,11 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 def pages() -> list[Any]:
     """Every page with something to run."""
     with_blocks = [page for page in PAGES if re.search(r"^```(bash|python)$", page.read_text(), re.MULTILINE)]
-    marks = {page: [pytest.mark.companions] if NEEDS.search(page.read_text()) else [] for page in with_blocks}
+    marks: dict[Path, list[Any]] = {
+        page: [pytest.mark.companions] if NEEDS.search(page.read_text()) else [] for page in with_blocks
+    }
+    for page in with_blocks:
+        marks[page] += [pytest.mark.slow] if page.stem in SLOW else []
     return [pytest.param(page, id=page.stem, marks=marks[page]) for page in with_blocks]
 
 
@@ -83,6 +89,7 @@ TRAINING = "a training: parsed here, and run with such options by the tests of i
 HUB = "needs a hub and a browser: parsed here; tests/hub run it"
 NOT_RUN = {
     "run": TRAINING, "debug": TRAINING, "check": TRAINING, "lr": TRAINING, "tune": TRAINING, "ui": HUB, "attach": HUB,
+    "mcp": "waits for an agent; tests/agents speak to it", "dap": "waits for an editor; tests/agents speak to it",
     "compare --run": TRAINING, "compare dump": "needs Ray", "replay bundles": "needs a factory of the user's",
 }  # fmt: skip
 """By the beginning of an example: why it is not run, only parsed."""

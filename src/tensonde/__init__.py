@@ -64,3 +64,10 @@ def __getattr__(name: str) -> Any:
     if name in _COMPANIONS:
         return getattr(import_module(_COMPANIONS[name]), name)
     raise AttributeError(f"module 'tensonde' has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext tensonde`."""
+    from tensonde.notebook.magic import load
+
+    load(shell)

@@ -104,6 +104,8 @@ def print(*things: Any, sep: str = " ", precision: int = 4, most: int = 1000, gr
     the script's own. With `gradient=True` nothing is printed now: what comes back is the tensor (a tuple of them),
     passed on unchanged, and its gradient is printed in the backward pass: `h = tensonde.print("grad of h", h, gradient=True)`.
     """
+    if "torch" not in sys.modules:
+        return chosen().show(things, sep, precision, most, gradient)
     from tensonde.adapters.torch.script.printing import (
         show,  # the compiler reads this function and follows imports, not look-ups
     )
@@ -127,7 +129,8 @@ def _open_training(*, begin: bool) -> Training | None:
     adapter = chosen()
     found = adapter.current()
     if found is None and begin:
-        if not adapter.installed():
+        parts = sys.modules.get("tensonde.launch.part")
+        if not adapter.installed() or (parts is not None and parts.take_over()):
             from tensonde.launch.child import start_here
 
             start_here()

@@ -19,12 +19,13 @@ def code(value):
 
 def attributes():
     found = {}
-    for module in [m for n, m in list(sys.modules.items()) if n == "torch" or n.startswith("torch.")]:
+    ours = [m for n, m in list(sys.modules.items()) if n in ("torch", "multiprocessing.process") or n.startswith("torch.")]
+    for module in ours:
         if type(module) is not types.ModuleType:
             continue
         for name, value in list(vars(module).items()):
             found[module.__name__, name] = value, code(value)
-            if issubclass(type(value), type) and str(value.__module__).startswith("torch"):
+            if issubclass(type(value), type) and str(value.__module__).startswith(("torch", "multiprocessing.process")):
                 for inner, member in list(vars(value).items()):
                     found[f"{value.__module__}.{value.__qualname__}", inner] = member, code(member)
     return found
@@ -62,7 +63,10 @@ def test_the_list_is_what_differs_from_an_untouched_torch(ran: Ran) -> None:
     aliases = {("torch", "compile"), ("torch.nn.utils", "clip_grad_norm_"), ("torch.nn.utils", "clip_grad_value_")}
     assert {tuple(key) for key in ran.result["changed"]} == listed
     assert aliases <= listed
-    assert [tuple(key) for key in ran.result["new"]] == [("torch.nn.modules.module", "_tensonde_call")]
+    assert [tuple(key) for key in ran.result["new"]] == [
+        ("multiprocessing.process", "_tensonde_failed"),
+        ("torch.nn.modules.module", "_tensonde_call"),
+    ]
 
 
 def test_nothing_is_wrapped_twice(ran: Ran) -> None:

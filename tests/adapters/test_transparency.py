@@ -172,9 +172,10 @@ def test_many_models_do_not_pile_up(foundry: Foundry, tmp_path: Path) -> None:
         for k in range(50):
             trial(k)
             gc.collect()
-            eager = install.current()
-            sizes.append([len(eager.entries), len(eager.parameters.names), len(eager.parameters.plans),
-                          len(eager.parameters.trained), len(eager.session.sites), len(eager.roots)])
+            watcher = install.current()
+            roster, names = watcher.state.roster, watcher.state.parameters
+            sizes.append([len(roster.entries), len(names.names), len(watcher.parameters.plans),
+                          len(names.trained), len(watcher.session.sites), len(roster.roots)])
         leave(sizes)
     """),
         tmp_path,

@@ -21,10 +21,16 @@ def test_a_share_that_is_not_known_well_says_so() -> None:
 
 def test_a_short_run_is_told_in_seconds() -> None:
     short = {**BASE, "measured": False, "ratio": 1.449, "steps_measured": 59, "seconds": 0.9}
-    assert overhead_text(short) == "Tensonde and torch's own start took about 0.6 s of the 0.9 s"
+    assert overhead_text(short) == "Tensonde and the framework's own start took about 0.6 s of the 0.9 s"
 
 
 def test_a_debug_session_says_no_share() -> None:
     said = overhead_text({**BASE, "measured": False, "ratio": 3387.8, "steps_measured": 2, "seconds": 1.0})
     assert "%" not in said
     assert overhead_text({**BASE, "measured": False, "steps_measured": 0}) == ""
+
+
+def test_the_time_of_experiments_is_told() -> None:
+    measured = {**BASE, "measured": True, "experiments_seconds": 0.43}
+    assert overhead_text(measured).endswith("after 0.6 s at the start (experiments: 0.4 s)")
+    assert "experiments" not in overhead_text({**measured, "experiments_seconds": 0.01})

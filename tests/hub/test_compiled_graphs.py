@@ -61,3 +61,50 @@ def test_a_compiled_graph_is_shown_forward_and_backward(foundry: Foundry, tmp_pa
     node = answer.json()
     assert node["before"]
     assert node["after"]
+
+    # Inputs have the program's names, parameters are folded into their modules; without being asked for, this is what opens.
+    assert not [name for name in both["nodes"]["name"] if "primals" in name or "tangents" in name]
+    kinds = dict(zip(forward["nodes"]["name"], forward["nodes"]["kind"], strict=True))
+    assert {"0.weight": "parameter", "2.bias": "parameter"}.items() <= kinds.items()
+    assert sum(kind == "input" for kind in kinds.values()) == 1
+    scope = forward["nodes"]["scope"][forward["nodes"]["name"].index("0.weight")]
+    assert forward["scopes"]["name"][scope].rpartition(".")[2] == "0"
+    assert any(name.endswith("(saved)") for name in backward["nodes"]["name"])
+    assert "gradient of output 0" in backward["nodes"]["name"]
+    opened = web.get(f"{base}/graph").json()
+    assert opened["source"] == "compiled:0"
+    assert "modules, as in eager mode" in {entry["label"] for entry in opened["sources"]}
+    eager = web.get(f"{base}/graph", params={"source": "module"}).json()
+    parents = dict(zip(eager["scopes"]["name"], eager["scopes"]["parent"], strict=True))
+    assert eager["scopes"]["name"][parents["module"]] == "fast"
+
+
+WRAPPED = """
+import os, torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=0, world_size=1)
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(3):
+    loss = model(torch.rand(16, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+def test_what_ddp_wraps_is_inside_it_and_around_the_rest(foundry: Foundry, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(WRAPPED)
+    ran = foundry.watched(tmp_path / "script.py", tmp_path)
+    web = TestClient(create_app(Hub(Library([ran.recording.path]))))
+    (run,) = web.get("/api/runs").json()
+    for source in ("trace:0", "module"):
+        scopes = web.get(f"/api/runs/{run['id']}/rank0/graph", params={"source": source}).json()["scopes"]
+        parents = dict(zip(scopes["name"], scopes["parent"], strict=True))
+        assert parents["model"] == -1, source
+        assert scopes["name"][parents["module"]] == "model", source
+        if "0" in parents:
+            assert scopes["name"][parents["0"]] == "module", source

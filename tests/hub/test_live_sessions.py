@@ -71,7 +71,7 @@ def test_pause_look_step_and_go_on(there: HubProcess, foundry: Foundry, tmp_path
         there.client.delete(f"{place.path}/breakpoints/{point['id']}")
         assert place.get("tensor", address="1:out")["step"] == step + 3, "what is shown does not go with the breakpoint"
         place.control("terminate")
-        timeline.state("finished")
+        timeline.state("terminated")
         assert run.end().code == 0
 
 
@@ -99,7 +99,7 @@ def test_the_debuggers_commands_and_their_questions(there: HubProcess, foundry: 
         question = place.command("quit")
         assert question["prompt"]
         assert place.command("y")["resumed"]
-        timeline.state("finished")
+        timeline.state("terminated")
         assert run.end().code == 0
 
 
@@ -179,7 +179,7 @@ def test_watchpoints_of_a_running_training(there: HubProcess, foundry: Foundry, 
             assert len(checked["hits"]) == 1
             place.control("continue")
             place.control("terminate")
-            timeline.state("finished")
+            timeline.state("terminated")
         assert run.end().code == 0
 
 
@@ -304,7 +304,7 @@ def test_a_hub_that_cannot_read_the_recording(foundry: Foundry, tmp_path: Path) 
             assert [hit["ord"] for hit in hits["hits"]] == list(range(hits["total"]))
             assert place.get("tensor", address="0:out")["shape"] == [32, 32]
             place.control("terminate")
-            timeline.state("finished")
+            timeline.state("terminated")
         ran = run.end()
     assert len(ran.rank.hits) == hits["total"]
 

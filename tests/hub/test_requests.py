@@ -19,7 +19,7 @@ def test_every_request_of_the_protocol_has_a_row() -> None:
 def test_capabilities() -> None:
     assert CAPABILITIES == [
         "read", "pause", "step", "next", "nextop", "until", "finish", "terminate", "watchpoints", "breakpoints",
-        "tensors", "assign", "command",
+        "tensors", "digests", "model", "assign", "command",
     ], "the web UI and scripts know these words"  # fmt: skip
 
 

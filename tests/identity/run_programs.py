@@ -28,8 +28,8 @@ import numpy as np
 import torch
 from programs import program
 
-from tensonde.adapters.torch.run.eager import Eager
-from tensonde.adapters.torch.run.opening import open_eager
+from tensonde.adapters.torch.run.opening import open_watcher
+from tensonde.adapters.torch.run.watcher import Watcher
 from tensonde.adapters.torch.seams import install
 from tensonde.session.options import Options
 from tensonde.store.claim import create_run
@@ -130,23 +130,23 @@ def tensor(value: torch.Tensor, path: set[int]) -> Any:
 
 def watched(text: str, path: Path, **how: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     folder = create_run(path.parent / "runs", None, {"script": path.name, "argv": []})
-    opened: list[Eager] = []
+    opened: list[Watcher] = []
     events: list[dict[str, Any]] = []
 
-    def opener() -> Eager:
-        eager = open_eager(Options(run=str(folder), recommended=True, **how))
-        note = eager.session.note
-        eager.session.note = lambda kind, **fields: (events.append({"kind": kind, **fields}), note(kind, **fields))[1]  # type: ignore[method-assign,assignment]
-        opened.append(eager)
-        return eager
+    def opener() -> Watcher:
+        watcher = open_watcher(Options(run=str(folder), recommended=True, **how))
+        note = watcher.session.note
+        watcher.session.note = lambda kind, **fields: (events.append({"kind": kind, **fields}), note(kind, **fields))[1]  # type: ignore[method-assign,assignment]
+        opened.append(watcher)
+        return watcher
 
     install.install(opener)
     try:
         return run(text, path), events
     finally:
-        for eager in opened:
-            eager.detach()
-            eager.session.close(exit={}, coverage={})
+        for watcher in opened:
+            watcher.detach()
+            watcher.session.close(exit={}, coverage={})
         install.close()
         while torch._C._len_torch_function_stack():  # programs that share a process are not to see each other
             torch._C._pop_torch_function_stack()

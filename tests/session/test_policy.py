@@ -149,6 +149,18 @@ def test_long_steps_are_measured_and_do_not_rest() -> None:
     assert policy.ratio <= 1.05
 
 
+def test_a_cost_that_lasts_beyond_a_short_stretch_is_measured() -> None:
+    """Looks make the steps after them slower by 4 %, also those of a short bare stretch. Together with the sentinel that is over the budget."""
+    policy = Policy(0.05)
+    costs = {Level.GLANCE: 0.02e6, Level.SENTINEL: 0.1e6, Level.WATCHED: 0.1e6, Level.FULL: 0.4e6}
+    rest(policy, costs, bare=5e6, steps=3000, lasting=0.04)
+    assert policy.resting
+    before = policy.taken[Level.REST]
+    share = rest(policy, costs, bare=5e6, steps=8000, lasting=0.04)
+    assert share <= 0.05
+    assert policy.taken[Level.REST] > before + 4000
+
+
 def test_nothing_rests_that_may_not() -> None:
     policy = Policy(0.05)
     simulate(policy, {**DEAR, Level.REST: 0.0}, bare=1e6, steps=PATIENCE + 500)

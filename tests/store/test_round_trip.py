@@ -20,8 +20,8 @@ from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role, Site, SourceLine
 from tensonde.model.watchpoint import Hit
 from tensonde.store.claim import claim_rank, create_run
-from tensonde.store.format import DIGEST_FIELDS
 from tensonde.store.reader import Rank, Recording
+from tensonde.store.schemas import DIGEST_FIELDS
 from tensonde.store.writer import RecordingWriter
 
 text = st.text(max_size=20)

@@ -3,7 +3,8 @@ import { number, percent, shape, splitAddress, tail } from '../src/lib/format';
 import { combine, readCondition, takeApart, writeCondition } from '../src/lib/pattern';
 import { highlight } from '../src/lib/python';
 import { parseQuery, search } from '../src/lib/search';
-import { cell, setWord, words } from '../src/lib/slice';
+import { groupHits } from '../src/lib/grouping';
+import { along, axes, cell, setWord, words } from '../src/lib/slice';
 import { colourOf, NAN, scaleOf } from '../src/lib/colour';
 import { formatRoute, HOME, parseRoute } from '../src/state/route';
 import { outlineOf, small } from './graphs';
@@ -83,7 +84,8 @@ describe('search', () => {
   const outline = outlineOf(small());
   const names = (query: string) => search(outline, query).map((item) => outline.name[item]);
   it('finds by name, kind, type and source line', () => {
-    expect(names('fc')).toEqual(['net.fc/linear#0', 'net.fc.weight', 'net.fc']);
+    expect(names('fc')).toEqual(['net.fc', 'net.fc.weight', 'net.fc/linear#0']); // modules, then parameters, then ops
+    expect(names('kind:Linear')).toEqual(['net.fc', 'net.fc/linear#0']);
     expect(names('kind:param')).toEqual(['net.fc.weight']);
     expect(names('relu')).toEqual(['net/relu#0']);
     expect(names('model.py:1')).toEqual(['net/relu#0']);
@@ -105,5 +107,26 @@ describe('excerpts', () => {
   it('escapes the program', () => {
     expect(highlight('x = "<b>" # <i>')).toBe('x = <span class="s">"&lt;b&gt;"</span> <span class="c"># &lt;i&gt;</span>');
     expect(highlight('return a<b')).toContain('<span class="k">return</span> a&lt;b');
+  });
+});
+
+describe('hits', () => {
+  const hit = (watchpoint: number, ord: number) => ({ ord, watchpoint, condition: 'nan > 0', site: `layer${ord}:out`, step: 3, phase: 'forward', call: 0, actual: {}, preset: {}, source: null });
+  it('of one watchpoint in a row are one group, and few of them are not', () => {
+    const hits = [...Array.from({ length: 65 }, (_, k) => hit(1, k)), hit(2, 65), hit(2, 66), hit(1, 67)];
+    const groups = groupHits(hits);
+    expect(groups.map((group) => group.hits.length)).toEqual([65, 1, 1, 1]);
+    expect(groups.flatMap((group) => group.hits)).toEqual(hits);
+  });
+});
+
+describe('real indices', () => {
+  it('counts from the start of a slice, by its step', () => {
+    expect(along('4:10:2', 20, 3)).toBe(10);
+    expect(along('-4:', 20, 1)).toBe(17);
+    expect(along(':', 20, 5)).toBe(5);
+    expect(axes('0,:,:', [2, 3, 4])).toEqual({ row: 1, column: 2 });
+    expect(axes('', [7])).toEqual({ column: 0 });
+    expect(cell('1,2:,::3', [2, 9, 9], 1, 2)).toBe('[1, 3, 6]');
   });
 });

@@ -14,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType, TracebackType
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tensonde.model.stop import Stop
-from tensonde.session.inspector import Inspector
-from tensonde.session.options import Options
-from tensonde.session.session import Session
+from tensonde.adapters.capabilities import Capability
+from tensonde.adapters.devices import Device
 
-Capability = Literal["ops", "lines", "trace", "replay", "bundles", "dump", "compiled", "blocking", "print", "inspect"]
-"""What a framework may lack. Sites, digests, watchpoints, steps and stops between steps are never missing."""
+if TYPE_CHECKING:
+    from tensonde.model.stop import Stop
+    from tensonde.session.inspector import Inspector
+    from tensonde.session.options import Options
+    from tensonde.session.session import Session
 
 Opener = Callable[[], "Training | None"]
 """Makes the training when it begins. None: this process is not watched."""
@@ -37,6 +38,8 @@ class Checkup:
     """Private names of the framework that are gone, and what happens without them."""
     replaced: dict[str, str]
     """Attributes of the framework that the adapter replaces, and why."""
+    device: Device | None = None
+    """The accelerator that is there; None: none, or not known."""
 
 
 class Training(Protocol):
@@ -121,3 +124,6 @@ class Adapter(Protocol):
 
     def inspect(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Any, frame: FrameType) -> Any:
         """`tensonde.inspect`. Needs the capability `inspect`."""
+
+    def show(self, things: tuple[Any, ...], sep: str, precision: int, most: int, gradient: bool) -> Any:
+        """`tensonde.print`. Needs the capability `print`."""

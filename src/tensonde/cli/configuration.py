@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from tensonde.errors import UsageError
 from tensonde.model.watchpoint import Action
-from tensonde.watch.parse import entries, watchpoint
 
 FILE = "tensonde.toml"
 _KEYS = ("budget", "on_hit", "recommended", "watch")
@@ -39,6 +38,10 @@ def from_file(path: Path) -> dict[str, Any]:
 
 def watches(given: tuple[str, ...], content: dict[str, Any], on_hit: Action) -> tuple[Watch, ...]:
     """Every watchpoint of the file, then of the command line, checked."""
+    if not given and "watch" not in content:
+        return ()
+    from tensonde.watch.parse import entries, watchpoint  # with the language of conditions, which few runs need here
+
     listed = content.get("watch", [])
     if isinstance(listed, list):
         listed = [{"on_hit": on_hit, **entry} if isinstance(entry, dict) else entry for entry in listed]

@@ -38,6 +38,8 @@ COMMANDS = (
     Row("lr", "train.py", "the learning-rate schedule, before training"),
     Row("tune", "train.py --param lr=log:1e-5:1e-1"),
     Row("export", ". board", "for TensorBoard, W&B, CSV, Parquet"),
+    Row("mcp", "--allow-run", "tools for coding agents (MCP)"),
+    Row("dap", "", "trainings in the debugger of an editor (DAP)"),
     Row("doctor", "", "is everything here that Tensonde needs?"),
 )
 

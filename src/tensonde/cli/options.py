@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tensonde.cli.annotations import GITHUB, SARIF
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTIONS = (
@@ -35,6 +37,8 @@ _OPTIONS = (
         help="Where the recording goes (default: .tensonde/runs/<name>).",
     ),
     click.option("--report", "report_file", metavar="FILE.json", help="Findings as JSON; - is standard output."),
+    SARIF,
+    GITHUB,
     click.option(
         "--ui",
         is_flag=True,
@@ -69,6 +73,11 @@ _OPTIONS = (
         "--blocking",
         is_flag=True,
         help="Synchronous mode: an error of an accelerator surfaces at the line that caused it.",
+    ),
+    click.option(
+        "--experiments/--no-experiments",
+        default=True,
+        help="Whether a few steps are asked questions: each is computed again with one thing changed. Takes at most 2 s of a short run.",
     ),
     click.option(
         "--save-step",

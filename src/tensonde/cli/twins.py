@@ -7,12 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tensonde.compare.causes import cause
+from tensonde.compare.dialect import is_foreign
 from tensonde.compare.judge import Outcome, judge
+from tensonde.compare.porting import unlike
 from tensonde.compare.side import Side, read_side
 from tensonde.compare.verdict import Verdict
 from tensonde.errors import UsageError
+from tensonde.launch.interpreter import check_interpreter
 from tensonde.launch.supervise import supervise
 from tensonde.launch.target import command_line
+from tensonde.model.randomness import RANDOM_OPS
 from tensonde.session.options import Options, Twin
 from tensonde.store.claim import create_run
 
@@ -28,6 +33,8 @@ class Wish:
     same_init: bool = False
     same_data: bool = False
     map: Mapping[str, str] | None = None
+    pythons: tuple[str, str] = ("", "")
+    """The interpreters of both, this one unless named."""
 
 
 class Twins:
@@ -36,19 +43,25 @@ class Twins:
     def __init__(self, targets: tuple[str, str], folder: Path, wish: Wish, say: Callable[[str], None]) -> None:
         self.folder, self.wish, self.say = folder, wish, say
         self.commands = []
-        for target in targets:
+        for target, python in zip(targets, wish.pythons, strict=True):
             try:
                 words = tuple(shlex.split(target))
             except ValueError as problem:
                 raise UsageError(f"--run {target!r} cannot be read as a command: {problem}.") from None
-            self.commands.append((words, *command_line(words)))
+            if python:
+                check_interpreter(python)
+            self.commands.append((words, *command_line(words, python)))
         self._runs = 0
 
     def compare(self) -> Verdict:
         wish = self.wish
         feed = Twin(take=self._kept, weights=wish.same_init, batches=wish.same_data) if self._asked else None
-        mine = self._run(0, (0, TRACED), wish.steps, Twin(keep=self._kept))
+        # In another interpreter the second is most likely a port: then both draw the same numbers from the beginning.
+        likely = any(wish.pythons)
+        mine = self._run(0, (0, TRACED), wish.steps, Twin(keep=self._kept, seeded=likely, across=likely))
         theirs = self._run(1, (0, TRACED), wish.steps, None)
+        if is_foreign(mine, theirs):
+            return self._across(mine, theirs)
         outcome = judge(mine, theirs, wish.map)
         if feed is not None and outcome.verdict.verdict != "incomparable":
             theirs = self._run(1, (0, TRACED), TRACED, replace(feed, renamed=_back(outcome)))
@@ -62,6 +75,34 @@ class Twins:
     @property
     def _kept(self) -> str:
         return str((self.folder / "kept").absolute())
+
+    def _across(self, mine: Side, theirs: Side) -> Verdict:
+        """The second is a port of the first to another framework: it is given the first's weights and batches in any case, and both
+        draw the same random numbers. What was not even alike before counts, too."""
+        before = judge(mine, theirs, self.wish.map)
+        if before.verdict.verdict == "incomparable":
+            return before.verdict
+        other = unlike(mine, theirs, self.wish.map)
+        self.say("the second script runs again with the first's weights and batches")
+        random = not any(self.wish.pythons) and any(
+            op.op in RANDOM_OPS for side in (mine, theirs) for trace in side.traces.values() for op in trace.ops
+        )
+        if random:
+            mine = self._run(0, (0, TRACED), TRACED, Twin(keep=self._kept, seeded=True, across=True))
+        feed = Twin(
+            take=self._kept, weights=True, batches=True, seeded=True, across=True,
+            renamed=_back(before), transposed=before.pairing.transposed,
+        )  # fmt: skip
+        fed = self._run(1, (0, TRACED), TRACED, feed)
+        verdict = judge(mine, fed, self.wish.map).verdict
+        notes = [f"{theirs.label} was given the weights and batches of {mine.label}"]
+        notes[0] += ", and both drew the same random numbers."
+        verdict = replace(verdict, notes=(*notes, *verdict.notes))
+        if other is None:
+            return verdict
+        first = replace(before.verdict, judgement=other.judgement, first=other, verdict="divergent")
+        first = replace(first, cause=cause(first), notes=())
+        return replace(first, then=verdict) if verdict.verdict == "divergent" else replace(first, notes=tuple(notes))
 
     def _second_look(self, mine: Side, outcome: Outcome) -> Verdict:
         verdict, first = outcome.verdict, outcome.verdict.first

@@ -30,7 +30,13 @@ def compared(prefix: str, a: Mapping[str, Any], b: Mapping[str, Any], *, union: 
 
 def arguments(mine: OpRecord, theirs: OpRecord) -> Iterator[Setting]:
     """Of two ops of one kind."""
-    skipped = {"sizes", "inner"}
+    skipped = {"sizes", "inner", "partial"}
+    whole = "partial" not in mine.arguments and "partial" not in theirs.arguments
     one = {name: value for name, value in mine.arguments.items() if name not in skipped}
     other = {name: value for name, value in theirs.arguments.items() if name not in skipped}
-    yield from compared(f"{mine.site}.", one, other)
+    yield from compared(f"{mine.site}.", one if whole else _both(one, other), other if whole else _both(other, one))
+
+
+def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Frameworks say other things of an op: what both say counts."""
+    return {name: value for name, value in one.items() if name in other}

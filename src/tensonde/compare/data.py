@@ -21,11 +21,46 @@ def batches(pair: StepPair, step: int) -> Divergence | None:
                 found, other = apart, candidate
         if other is None:
             other = next((one for one in theirs if one.dtype == fact.dtype and one.shape[1:] == fact.shape[1:]), None)
+            other = other or next((one for one in theirs if _turned(fact, one)), None)
             if other is None:
                 continue  # a constant of one of them; if it matters, its op differs
         if found.relative > 80 * epsilon(fact.dtype, other.dtype) + AMPLIFICATION * noise:
             return _told(pair, step, fact, other, found)
     return None
+
+
+def unlike(pair: StepPair) -> Divergence | None:
+    """The first tensor from outside that is not even of the same kind: another shape, range or spread."""
+    theirs = batch_of(pair.b)
+    for fact in batch_of(pair.a):
+        alike = [one for one in theirs if one.shape == fact.shape and one.dtype == fact.dtype]
+        if not alike:
+            turned = next((one for one in theirs if _turned(fact, one)), None)
+            if turned is not None:
+                return _told(pair, pair.a.step, fact, turned, APART)
+        elif not any(_same_kind(fact, one) for one in alike):
+            return _told(pair, pair.a.step, fact, alike[0], distance(fact.stats, alike[0].stats))
+    return None
+
+
+def _turned(one: TensorFact, other: TensorFact) -> bool:
+    """The same sizes in another order."""
+    different = one.shape != other.shape and sorted(one.shape) == sorted(other.shape)
+    return different and one.dtype == other.dtype and len(one.shape) > 2
+
+
+def _same_kind(a: TensorFact, b: TensorFact) -> bool:
+    """Other samples of one set of data, as far as mean and spread tell. Samples are few: what is far off counts."""
+    one, other = a.stats, b.stats
+    if not one or not other:
+        return True
+    count = max(1.0, float(a.shape[0] if a.shape else 1))
+    spread = max(one["std"], other["std"])
+    if spread == 0:
+        return one["mean"] == other["mean"] or count == 1
+    near = abs(one["mean"] - other["mean"]) <= 6 * spread / count**0.5
+    wide = min(one["std"], other["std"]) >= spread / (1 + 6 / count**0.5)
+    return bool(near and wide)
 
 
 def _told(pair: StepPair, step: int, fact: TensorFact, other: TensorFact, found: Distance) -> Divergence:

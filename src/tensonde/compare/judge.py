@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tensonde.compare import backward, data, layout, training, uncompiled
+from tensonde.compare import backward, data, dialect, layout, training, uncompiled
+from tensonde.compare.causes import cause
 from tensonde.compare.choices import arguments
 from tensonde.compare.forward import Place, StepPair
 from tensonde.compare.losses import compare_losses, jump, rate_change
@@ -42,7 +43,30 @@ class Outcome:
 def judge(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Outcome:
     """Raises RecordingError where what one of them recorded makes no sense."""
     with understanding(f"what {a.label} or {b.label} recorded"):
-        return _judged(a, b, chosen)
+        if not dialect.is_foreign(a, b):
+            return _judged(a, b, chosen)
+        mine, theirs = dialect.common(a, b)
+        return _in_own_words(_judged(mine, theirs, chosen), mine, theirs)
+
+
+def _in_own_words(outcome: Outcome, a: Side, b: Side) -> Outcome:
+    """Parameters by the names that they have in either program, and why ports differ."""
+
+    def own(side: Side, site: str) -> str:
+        name, colon, role = site.rpartition(":")
+        return f"{side.native.get(name, name)}{colon}{role}"
+
+    verdict, pairing = outcome.verdict, outcome.pairing
+    if verdict.first is not None:
+        first = verdict.first
+        kind = a.modules.get(first.module, {}).get("type", "")
+        evidence = {**first.evidence, **({"type": kind} if kind else {})}
+        first = replace(first, site=own(a, first.site), other_site=own(b, first.other_site), evidence=evidence)
+        verdict = replace(verdict, first=first)
+        verdict = replace(verdict, cause=cause(verdict))
+    weights = {a.native.get(mine, mine): b.native.get(theirs, theirs) for mine, theirs in pairing.weights.items()}
+    turned = tuple(b.native.get(name, name) for name in pairing.transposed)
+    return replace(outcome, verdict=verdict, pairing=replace(pairing, weights=weights, transposed=turned))
 
 
 def _judged(a: Side, b: Side, chosen: Mapping[str, str] | None) -> Outcome:
@@ -152,7 +176,7 @@ def _steps(a: Side, b: Side, pairing: Pairing) -> tuple[dict[int, StepPair], Div
             if first is not None and parts:
                 notes.append(f"{len(parts)} parameters begin with other values, too, such as {parts[0].name}.")
             if parts and (first is None or (cut is not None and first.judgement == "forward")):
-                first = _initial(parts, drawn)
+                first = initial_divergence(parts, drawn)
             first = first or data.buffers(current)
         first = first or (_forward(current, step) if cut is None else None)
         if first is not None:
@@ -169,7 +193,7 @@ def _steps(a: Side, b: Side, pairing: Pairing) -> tuple[dict[int, StepPair], Div
         ready = training.gradients(one, other, pairing, "gradient", spread)
         if ready:
             return found, _between(ready, step), drawn, notes
-        moved = training.updates(one, other, pairing, noise)
+        moved = training.updates(one, other, pairing, noise, dialect.epsilon_of_adam(a, b))
         if moved:
             return found, _optimizer(moved, step, len(pairing.weights)), drawn, notes
         for name, value in training.update_noise(one, other, pairing).items():
@@ -177,7 +201,7 @@ def _steps(a: Side, b: Side, pairing: Pairing) -> tuple[dict[int, StepPair], Div
     return found, None, drawn, notes
 
 
-def _initial(parts: list[Part], drawn: bool) -> Divergence:
+def initial_divergence(parts: list[Part], drawn: bool) -> Divergence:
     worst = parts[0]
     how = (
         "as two draws from one distribution do: the random numbers differ, not the initialisation"
@@ -305,6 +329,8 @@ def with_lines(first: Divergence, a: Side, b: Side) -> Divergence:
             places = facts.get("loaders") or []
         elif first.judgement == "init":
             places, key = [side.parameters.get(name) or {}], "filled"
+            if places[0].get(key) is None:
+                key = "made"
         found.append(from_json(places[0].get(key)) if places else None)
     return replace(first, source=found[0], other_source=first.other_source or found[1])
 

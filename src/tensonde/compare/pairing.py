@@ -28,6 +28,8 @@ class Pairing:
     weights: Mapping[str, str]
     unmatched_a: tuple[str, ...]
     unmatched_b: tuple[str, ...]
+    transposed: tuple[str, ...] = ()
+    """Parameters of B that are the transposes of A's."""
 
     def module(self, name: str) -> str | None:
         return "" if not name else self.modules.get(name)
@@ -60,11 +62,13 @@ def pair(a: Side, b: Side, chosen: Mapping[str, str] | None = None) -> Pairing:
         _pair_leaves(leaves_a, leaves_b, modules)
         _pair_holders(trace_a, trace_b, modules)
     weights = _pair_weights(a, b, trace_a, trace_b, modules, chosen or {})
+    turned = _pair_transposed(_weights(a, trace_a), _weights(b, trace_b), weights) if a.framework != b.framework else ()
     return Pairing(
         modules,
         weights,
         tuple(name for name in _called(trace_a) if name not in modules),
         tuple(name for name in _called(trace_b) if name not in set(modules.values())),
+        turned,
     )
 
 
@@ -220,6 +224,19 @@ def _pair_weights(
                     take(name, other)
                     break
     return found
+
+
+def _pair_transposed(mine: Mapping[str, Any], theirs: Mapping[str, Any], found: dict[str, str]) -> tuple[str, ...]:
+    """What is left: a matrix that multiplies from the other side, in order."""
+    taken, turned = set(found.values()), []
+    for name in [name for name in mine if name not in found]:
+        for other, (shape, _) in theirs.items():
+            if other not in taken and len(shape) == 2 and shape[::-1] == mine[name][0]:
+                found[name] = other
+                taken.add(other)
+                turned.append(other)
+                break
+    return tuple(turned)
 
 
 def _join(owner: str, attribute: str) -> str:

@@ -29,6 +29,10 @@ class Side:
     exception: str = ""
     means: Mapping[int, float] = field(default_factory=dict)
     """Of all losses of a step; `losses` has the first of each."""
+    framework: str = ""
+    """`torch`, `mindspore`; "" where the recording does not say."""
+    native: Mapping[str, str] = field(default_factory=dict)
+    """The names that parameters have in the program, where they go by others here (`dialect.py`)."""
 
     @property
     def modules(self) -> Mapping[str, Mapping[str, Any]]:
@@ -75,6 +79,7 @@ def side_of(rank: Rank, label: str) -> Side:
         _gradients(rank),
         str(exception.get("type", "")) if isinstance(exception, Mapping) else "",
         {step: sum(values) / len(values) for step, values in sorted(losses.items())},
+        str(rank.session.get("framework", "")).partition(" ")[0],
     )
 
 

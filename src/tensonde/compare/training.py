@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tensonde.compare.distance import AMPLIFICATION, APART, Distance, Stats, distance, epsilon, sketch
+from tensonde.compare.distance import AMPLIFICATION, APART, Distance, Stats, distance, epsilon, rms, sketch
 from tensonde.compare.pairing import Pairing
 from tensonde.model.trace import Trace, WeightRecord
 
 _DRAW = 0.15
+_PLACED = 600
+"""In the first step MindSpore's Adam has 1 / sqrt(1 - 0.999) = 32 times PyTorch's epsilon beside a gradient. Elements count from a tenth of
+the typical gradient on (`Twin.faint`), so none is off by more than 320 epsilon / typical; averages of three steps may be 1.7 times smaller."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +51,16 @@ def initial(a: Trace, b: Trace, pairing: Pairing) -> list[Part]:
     return found
 
 
-def only_drawn(part: Part) -> bool:
-    """Other random numbers of one distribution, as far as the statistics tell."""
+def only_drawn(part: Part, slack: float = 1.0) -> bool:
+    """Other random numbers of one distribution, as far as the statistics tell. `slack`: by how much chance is given more room."""
     a, b = part.a, part.b
     if not a["std"] or not b["std"] or a["zero"] != b["zero"]:
         return False
-    noise = 4 / math.sqrt(2 * a["count"])
+    noise = slack * 4 / math.sqrt(2 * a["count"])
     same_std = abs(math.log(a["std"] / b["std"])) < max(_DRAW if a["count"] < 200 else 0.05, noise)
     same_mean = abs(a["mean"] - b["mean"]) < 6 * max(a["std"], b["std"]) / math.sqrt(a["count"])
     shape_a, shape_b = a["absmean"] / a["std"], b["absmean"] / b["std"]
-    same_shape = abs(shape_a - shape_b) < max(0.03, 4 * 0.6 / math.sqrt(a["count"]))
+    same_shape = abs(shape_a - shape_b) < max(0.03, slack * 4 * 0.6 / math.sqrt(a["count"]))
     return same_std and same_mean and same_shape
 
 
@@ -96,12 +99,13 @@ def gradients(a: Trace, b: Trace, pairing: Pairing, field: str, noise: float) ->
     return found
 
 
-def updates(a: Trace, b: Trace, pairing: Pairing, noise: Mapping[str, float]) -> list[Part]:
+def updates(a: Trace, b: Trace, pairing: Pairing, noise: Mapping[str, float], adam: float = 0.0) -> list[Part]:
     """Updates that differ though gradients and values before them agree. `noise`: what updates have differed by before.
 
     An adaptive optimizer makes a full-sized step of a gradient that is nothing but rounding, and turns it with its sign:
     where gradients differ by a share d, updates may by the square root of it. An update that is nothing beside the others,
-    of a gradient that is nothing beside the others, tells nothing.
+    of a gradient that is nothing beside the others, tells nothing. `adam`: an epsilon that the two add in another place, which counts the
+    more the smaller a gradient is (see `dialect.py`).
     """
     found = []
     matched = pairs(a, b, pairing)
@@ -125,6 +129,8 @@ def updates(a: Trace, b: Trace, pairing: Pairing, noise: Mapping[str, float]) ->
         apart = _length(step_a - step_b)
         rounding = unit * max(mine.before["norm"], theirs.before["norm"])
         allowed = (1e-5 * (unit / 1.2e-7) + 10 * spread + 3 * math.sqrt(spread) + 3 * noise.get(mine.name, 0.0)) * size
+        typical = rms(mine.gradient)
+        allowed += min(1.0, _PLACED * adam / typical) * size if adam and typical else 0.0
         if apart > allowed + rounding and size > 0:
             cosine = (size_a**2 + size_b**2 - apart**2) / (2 * size_a * size_b) if size_a and size_b else math.nan
             shift = max(

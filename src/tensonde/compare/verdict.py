@@ -59,6 +59,8 @@ class Verdict:
     notes: tuple[str, ...] = ()
     labels: tuple[str, str] = ("A", "B")
     then: Verdict | None = None
+    cause: str = ""
+    """What such a difference mostly comes from, where that is known."""
 
     @property
     def exit_code(self) -> int:
@@ -78,6 +80,7 @@ class Verdict:
             "coverage": _plain(dict(self.coverage)),
             "renamed": dict(self.renamed),
             "notes": list(self.notes),
+            "cause": self.cause,
         }
         if self.then is not None:
             found["then"] = self.then.document()

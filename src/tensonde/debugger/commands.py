@@ -8,6 +8,7 @@ from tensonde.debugger import (
     control,
     information,
     python,
+    recorded,
     stack,
     statistics,
     values,
@@ -21,6 +22,6 @@ TABLE = Table(
         "Breakpoints": breakpoints.COMMANDS,
         "Watchpoints": watchpoints.COMMANDS,
         "Values": values.COMMANDS + statistics.COMMANDS + compiled.COMMANDS,
-        "Where and what": stack.COMMANDS + information.COMMANDS + python.COMMANDS,
+        "Where and what": stack.COMMANDS + information.COMMANDS + recorded.COMMANDS + python.COMMANDS,
     }
 )

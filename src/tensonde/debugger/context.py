@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Notes:
-    """What outlives a stop. `listed` is the file and the last line that `list` showed; `promised` is to be done at the next stop."""
+    """What outlives a stop. `listed` is the file and the last line that `list` showed; `printed` the tensor and the row that `print` goes on with; `promised` is to be done at the next stop."""
 
     listed: tuple[str, int] | None = None
+    printed: tuple[str, int] | None = None
     promised: Callable[[Context], None] | None = None
 
     def keep_promise(self, context: Context) -> None:

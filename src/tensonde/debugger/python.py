@@ -18,11 +18,11 @@ from typing import Any
 
 from tensonde.debugger.context import Context
 from tensonde.debugger.control import nothing
-from tensonde.debugger.sources import is_user_file
 from tensonde.debugger.table import Command
 from tensonde.debugger.terminal import Terminal
 from tensonde.errors import UsageError
 from tensonde.model.stop import Resume, Stop
+from tensonde.program.frames import is_user_file
 from tensonde.session.session import Session
 
 

@@ -9,10 +9,11 @@ from tensonde.debugger.control import nothing
 from tensonde.debugger.header import is_backward, shape_at
 from tensonde.debugger.numbers import kind_of
 from tensonde.debugger.places import find_file
-from tensonde.debugger.sources import excerpt, user_frames
+from tensonde.debugger.sources import excerpt
 from tensonde.debugger.table import Command
 from tensonde.debugger.terminal import Piece
 from tensonde.errors import UsageError
+from tensonde.program.frames import user_frames
 from tensonde.program.lines import code_at, display_path
 
 AROUND = 5

@@ -11,6 +11,7 @@ from tensonde.debugger.change import Change, compare
 from tensonde.debugger.context import Context
 from tensonde.debugger.histogram import histogram, magnitudes
 from tensonde.debugger.numbers import digest_of, kind_of, short
+from tensonde.debugger.recorded import elsewhere, is_elsewhere
 from tensonde.debugger.table import Command
 from tensonde.debugger.terminal import Piece
 from tensonde.debugger.values import default_reference, fetch, reference
@@ -79,10 +80,14 @@ def hist(context: Context, argument: str) -> None:
 def diff(context: Context, argument: str) -> None:
     words = split_outside(argument)
     if len(words) > 2:
-        raise UsageError("write `diff SITE` for the change since the step before, or `diff SITE OTHER`.")
+        raise UsageError(
+            "write `diff SITE` for the change since the step before, `diff SITE step:12`, `diff SITE run:NAME`, or `diff SITE OTHER`."
+        )
     first = reference(context, words[0] if words else default_reference(context, "", "diff"))
     value = fetch(context, first)
-    if len(words) == 2:
+    if len(words) == 2 and is_elsewhere(words[1]):
+        other, against = elsewhere(context, first, words[1])
+    elif len(words) == 2:
         second = reference(context, words[1])
         other, against = fetch(context, second), str(second)
     else:
@@ -142,9 +147,10 @@ COMMANDS = (
         example="hist blocks.0.attn:grad",
     ),
     Command(
-        name="diff", usage="[SITE[slice]] [OTHER[slice]]", run=diff, completes="sites",
-        summary="what changed since the step before, or between two sites",
-        detail="For a parameter, `before` is its value before the last optimizer step.",
-        example="diff head.weight",
+        name="diff", usage="[SITE[slice]] [OTHER[slice] | step:N | run:RUN[:N]]", run=diff, completes="sites",
+        summary="what changed since the step before, another step or run that kept the tensor, or between two sites",
+        detail="For a parameter, `before` is its value before the last optimizer step. Other steps and runs have what hits and "
+        "`--dump` kept.",
+        example="diff head.weight step:12",
     ),
 )  # fmt: skip

@@ -13,6 +13,9 @@ from tensonde.debugger.table import Command
 from tensonde.errors import UsageError
 from tensonde.session.inspector import Value
 
+WHOLE = 1000
+"""Numbers that are shown all at once."""
+PAGE = 20
 MOST = 8
 """How many tensors one command prints."""
 
@@ -37,10 +40,37 @@ def default_reference(context: Context, argument: str, name: str) -> str:
 def print_(context: Context, argument: str) -> None:
     given = reference(context, default_reference(context, argument, "print"))
     addresses = expand(context.inspector, given.address)
+    if len(addresses) == 1:
+        show_page(context, fetch(context, Reference(addresses[0], given.index, given.text)), given.text)
+        return
     for address in addresses[:MOST]:
         show(context, fetch(context, Reference(address, given.index, given.text)), given.text)
     if len(addresses) > MOST:
         context.terminal.text(f"… and {len(addresses) - MOST} more sites match; narrow the pattern to see them")
+
+
+def show_page(context: Context, value: Value, part: str) -> None:
+    """The whole in short; where that leaves rows out, the same command again shows them, page by page."""
+    key = f"{context.stop.moment} {value.address}{part}"
+    printed, context.notes.printed = context.notes.printed, None
+    if value.array.size <= WHOLE or value.array.ndim == 0:
+        show(context, value, part)
+        return
+    wide = value.array.reshape(-1, value.array.shape[-1]) if value.array.ndim > 1 else value.array.reshape(-1, 1)
+    if printed is None or printed[0] != key:
+        show(context, value, part)
+        context.notes.printed = (key, 0)
+        context.terminal.line((f"  in short; an empty line shows its {len(wide)} rows, {PAGE} at a time", "dim"))
+        return
+    first = printed[1]
+    rows = wide[first : first + PAGE]
+    for k, row in enumerate(rows, first):
+        index = ", ".join(map(str, np.unravel_index(k, value.array.shape[:-1]))) if value.array.ndim > 1 else str(k)
+        context.terminal.line((f"  [{index}] ", "dim"), " ".join(values_text(row, context.terminal.width).split()))
+    last = first + len(rows)
+    if last < len(wide):
+        context.notes.printed = (key, last)
+        context.terminal.line((f"  … {len(wide) - last} more rows; an empty line goes on", "dim"))
 
 
 def show(context: Context, value: Value, part: str) -> None:
@@ -54,7 +84,7 @@ def show(context: Context, value: Value, part: str) -> None:
 
 def values_text(array: np.ndarray[tuple[int, ...], np.dtype[np.generic]], width: int) -> str:
     """Summarised as numpy does."""
-    with np.printoptions(precision=4, threshold=1000, edgeitems=3, linewidth=max(width - 2, 40), suppress=False):
+    with np.printoptions(precision=4, threshold=WHOLE, edgeitems=3, linewidth=max(width - 2, 40), suppress=False):
         text = np.array2string(array)
     return "\n".join(f"  {line}".rstrip() for line in text.splitlines())
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import tensonde.diagnose.rules  # noqa: F401  registers them
 from tensonde.diagnose.case import Case
+from tensonde.diagnose.exceptions import LAUNCHERS
 from tensonde.diagnose.places import gathered
-from tensonde.diagnose.rule import RULES, Rule, named
+from tensonde.diagnose.rule import RULES, WORLD_RULES, Rule, named
 from tensonde.diagnose.unseen import with_unseen_steps
+from tensonde.diagnose.world import World, world_of
 from tensonde.model.finding import Finding
 from tensonde.store.damage import misunderstood
 from tensonde.store.reader import Recording
@@ -28,28 +30,35 @@ def diagnose(recording: Recording) -> list[Finding]:
     findings: list[Finding] = []
     makers: list[Rule] = []
     failed: list[tuple[Rule, Exception]] = []
-    damage: list[Exception] = []
-    for rank in recording.ranks:
-        examination = Examination(Case(rank))
-        for known in RULES:
-            own = with_unseen_steps(examination.findings(known), rank)
+    cases = [Case(rank) for rank in recording.ranks]
+    world = world_of(cases)
+    subjects: list[tuple[Case | World, list[Rule]]] = [(case, RULES) for case in cases]
+    if world is not None:
+        subjects.append((world, WORLD_RULES))
+    for subject, rules in subjects:
+        examination = Examination(subject)
+        for known in rules:
+            own = examination.findings(known)
+            own = with_unseen_steps(own, subject.rank) if isinstance(subject, Case) else own
             base = len(findings)
             findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
             makers += [known] * len(own)
         failed += examination.failed
-        damage += examination.case.damage
-    _tell(recording, failed, damage)
+    _tell(recording, failed, [problem for case in cases for problem in case.damage])
     _link(findings, makers)
+    if world is not None:
+        _link_ranks(findings, makers)
+        _link_failures(findings, world)
     numbered = sorted(enumerate(findings), key=lambda pair: (*_weight(pair[1]), pair[0]))
     place = {old: new for new, (old, _) in enumerate(numbered)}
     return gathered([f if f.caused_by is None else replace(f, caused_by=place[f.caused_by]) for _, f in numbered])
 
 
 class Examination:
-    """The rules on one case, each run once at most: not where one of its `unless` has found something."""
+    """The rules on one case or world, each run once at most: not where one of its `unless` has found something."""
 
-    def __init__(self, case: Case) -> None:
-        self.case = case
+    def __init__(self, subject: Case | World) -> None:
+        self._subject = subject
         self.failed: list[tuple[Rule, Exception]] = []
         """A rule that fails costs its own findings, not those of the others."""
         self._found: dict[str, list[Finding]] = {}
@@ -62,7 +71,7 @@ class Examination:
 
     def _checked(self, known: Rule) -> list[Finding]:
         try:
-            return known.findings(self.case)
+            return known.findings(self._subject)
         except Exception as problem:
             if os.environ.get("TENSONDE_STRICT") == "1":
                 raise
@@ -97,6 +106,53 @@ def _link(findings: list[Finding], makers: list[Rule]) -> None:
         for k, finding in enumerate(findings):
             if finding.rank == rank and finding.rule in explained and _follows(finding, findings[origin]):
                 findings[k] = replace(finding, caused_by=origin)
+
+
+_SPREAD = ("nan-origin", "nan-in-data", "nan-in-optimizer", "nonfinite", "divergence", "exploding-gradients")
+"""What one rank may have from another, by the gradients that they share."""
+_PHASES = ("init", "data", "forward", "backward", "optimizer")
+
+
+def _link_ranks(findings: list[Finding], makers: list[Rule]) -> None:
+    """What a rule about all ranks explains, it explains on every rank. Where several ranks have values that are not
+    finite, the first of them in time is the cause: gradients carry them on."""
+    for k, maker in enumerate(makers):
+        for j, finding in enumerate(findings if maker in WORLD_RULES else []):
+            if finding.rule in maker.explains and finding.caused_by is None:
+                findings[j] = replace(finding, caused_by=k)
+    roots = [
+        k
+        for k, finding in enumerate(findings)
+        if finding.caused_by is None and finding.step is not None and finding.rule in _SPREAD
+    ]
+    if len({findings[k].rank for k in roots}) < 2:
+        return
+    origin = min(roots, key=lambda k: (findings[k].step or 0, _PHASES.index(findings[k].phase or "forward")))
+    for k in roots:
+        if findings[k].rank != findings[origin].rank:
+            findings[k] = replace(findings[k], caused_by=origin)
+
+
+_FATAL = ("ranks-stuck", "uneven-batches", "rank-killed", "collectives-differ", "exception", "crash")
+
+
+def _link_failures(findings: list[Finding], world: World) -> None:
+    """A rank that fails takes the others with it: their collectives fail, and so does the process that started them."""
+    alone = [one.rank for one in world.standings if one.failed and one.inside is None]
+    waiting = {one.rank for one in world.standings if one.inside is not None} if alone else set()
+
+    def follows(finding: Finding) -> bool:
+        launcher = finding.evidence.get("type") in LAUNCHERS
+        return finding.rule in ("exception", "crash") and (launcher or finding.rank in waiting)
+
+    fatal = [k for k, f in enumerate(findings) if f.rule in _FATAL and f.severity == "error" and not follows(f)]
+    if not fatal:
+        return
+    origin = min(fatal, key=lambda k: (findings[k].rank not in alone, _FATAL.index(findings[k].rule)))
+    cause = findings[origin].caused_by
+    for k, finding in enumerate(findings):
+        if follows(finding):
+            findings[k] = replace(finding, caused_by=origin if cause is None else cause)
 
 
 def _follows(finding: Finding, origin: Finding) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tensonde.diagnose.rules  # noqa: F401  registers them
 from tensonde.diagnose.exceptions import FAMILIES
-from tensonde.diagnose.rule import RULES, Rule
+from tensonde.diagnose.rule import RULES, WORLD_RULES, Rule
 
 PAGE = "docs/rules.md"
 
@@ -17,6 +17,7 @@ def page() -> str:
     groups = (
         ("Exceptions", [rule for rule in RULES if rule.name in families]),
         ("Trainings that raise nothing", [rule for rule in RULES if rule.name not in families]),
+        ("Several ranks", WORLD_RULES),
     )
     lines = [
         "# Rules",

@@ -21,6 +21,9 @@ from tensonde.program.lines import from_json, to_json
 
 Event = Mapping[str, Any]
 
+LAUNCHERS = ("ProcessRaisedException", "ProcessExitedException", "ChildFailedError")
+"""How a process that started ranks says that one of them has failed. Its message holds the other's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -77,6 +80,8 @@ def raised(case: Case) -> dict[str, Any] | None:
 
 def explanation(event: Event) -> tuple[str, Cause] | None:
     """The first family that recognises the event."""
+    if event.get("type") in LAUNCHERS:
+        return None
     for name, explain in FAMILIES:
         try:
             cause = explain(event)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
+from tensonde.diagnose.analysis.health import health_of
 from tensonde.model.finding import Finding
 from tensonde.program.lines import to_json
 from tensonde.store.codec import finding_out
@@ -37,8 +39,10 @@ def report(recording: Recording, findings: Sequence[Finding], *, exit_code: int 
             "uncertainty": overhead.get("uncertainty"),
             "budget": overhead.get("budget"),
             "levels": overhead.get("levels"),
+            "experiments_seconds": overhead.get("experiments_seconds"),
         },
         "coverage": first.get("coverage"),
+        "health": [asdict(row) for row in health_of(recording)],
         "findings": [finding_out(finding) for finding in findings],
     }
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tensonde.diagnose.case import Case, Header
+from tensonde.diagnose.world import World
 from tensonde.model.finding import Finding, Severity
 
 Check = Callable[[Case], Iterable[Finding]]
+WorldCheck = Callable[[World], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class Rule:
     """
 
     name: str
-    check: Check
+    check: Check | WorldCheck
     severity: Severity = "error"
     phase: str | None = None
     unless: tuple[str, ...] = ()
@@ -35,13 +38,16 @@ class Rule:
     def reasoning(self) -> str:
         return (self.check.__doc__ or "").strip()
 
-    def findings(self, case: Case) -> list[Finding]:
-        """What `check` finds, with `case.finding` set to this rule."""
-        case.header = Header(self.name, self.severity, self.phase)
-        return list(self.check(case))
+    def findings(self, subject: Any) -> list[Finding]:
+        """What `check` finds in a case, or in a world, with `case.finding` set to this rule."""
+        subject.header = Header(self.name, self.severity, self.phase)
+        return list(self.check(subject))
 
 
 RULES: list[Rule] = []
+"""About one process."""
+WORLD_RULES: list[Rule] = []
+"""About the ranks of one training."""
 
 
 def named(name: str) -> Rule:
@@ -59,9 +65,25 @@ def rule(
     """Registers a rule: `@rule("parameter-not-in-optimizer", severity="error")` over a function of a case."""
 
     def register(check: Check) -> Check:
-        if any(known.name == name for known in RULES):
-            raise ValueError(f"there are two rules named {name}")
-        RULES.append(Rule(name, check, severity, phase, unless, explains))
+        _add(RULES, Rule(name, check, severity, phase, unless, explains))
         return check
 
     return register
+
+
+def world_rule(
+    name: str, *, severity: Severity, phase: str | None = None, explains: tuple[str, ...] = ()
+) -> Callable[[WorldCheck], WorldCheck]:
+    """Registers a rule about the ranks of one training, over a function of a world."""
+
+    def register(check: WorldCheck) -> WorldCheck:
+        _add(WORLD_RULES, Rule(name, check, severity, phase, (), explains))
+        return check
+
+    return register
+
+
+def _add(rules: list[Rule], new: Rule) -> None:
+    if any(known.name == new.name for known in (*RULES, *WORLD_RULES)):
+        raise ValueError(f"there are two rules named {new.name}")
+    rules.append(new)

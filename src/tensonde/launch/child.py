@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from tensonde.adapters.registry import ADAPTERS, adapter_of, chosen
 from tensonde.log import set_up_log
-from tensonde.session.options import Options
+from tensonde.session.failing import on_failure
+from tensonde.session.options import SECONDS, Options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _failure: dict[str, Any] | None = None
 _closed: list[Training] = []
+_watched = ""
+"""The framework whose training is watched in this process."""
 _interrupted = False
 """Ctrl-C ends the program: nobody caught the KeyboardInterrupt."""
 
@@ -62,7 +65,7 @@ def start_here() -> None:
         if not script or "ipykernel" in sys.modules:  # the command line is the kernel's
             script, argv = "notebook", []
         run = create_run(Path(".tensonde") / "runs", None, {"script": script, "argv": argv})
-        options = Options(run=str(run.absolute()), dump=_dump_by_environment(run))
+        options = Options(run=str(run.absolute()), dump=_dump_by_environment(run), experiments=SECONDS)
     _install(options, chosen().framework)
 
 
@@ -109,9 +112,17 @@ def replay(options: Options | None = None) -> None:
 
 def _open(adapter: Adapter, options: Options) -> Training | None:
     """The training begins."""
+    global _watched
+    if _watched not in ("", adapter.framework):
+        logging.getLogger("tensonde").warning(
+            "this program trains with both %s and %s: only %s, which came first, is watched",
+            _watched, adapter.framework, _watched,
+        )  # fmt: skip
+        return None
     try:
         training = adapter.open(options)
-        agent = _attach_agent(training, options)
+        _watched = adapter.framework
+        agent = attach_agent(training, options)
         if agent is None and (
             options.debug or options.on_hit == "pause" or any(action == "pause" for *_, action in options.watches)
         ):
@@ -119,6 +130,7 @@ def _open(adapter: Adapter, options: Options) -> Training | None:
         _at_the_end(functools.partial(_close, adapter, training, os.getpid(), agent))
         sys.excepthook = _noting(sys.excepthook, adapter, training)
         threading.excepthook = _noting_threads(threading.excepthook, adapter, training)
+        on_failure(functools.partial(_note_caught, adapter, training))
         _at_the_end_of_cells(training.bring_up_to_date)
         return training
     except Exception as problem:
@@ -130,7 +142,7 @@ def _open(adapter: Adapter, options: Options) -> Training | None:
         return None
 
 
-def _attach_agent(training: Training, options: Options) -> Agent | None:
+def attach_agent(training: Training, options: Options) -> Agent | None:
     """To the hub that was asked for by `--ui` or in the environment; None where none was."""
     if not (options.hub or os.environ.get("TENSONDE_HUB") or os.environ.get("ENABLE_MS_DEBUGGER")):
         return None
@@ -256,6 +268,18 @@ def _note(
     _trim(problem, adapter, training)
     hook(kind, problem, problem.__traceback__)
     _describe(problem, whole, training)
+
+
+def _note_caught(adapter: Adapter, training: Training, problem: BaseException) -> None:
+    """An exception that a launcher is about to catch, and print or send on."""
+    whole = problem.__traceback__
+    if threading.get_ident() != training.thread or training in _closed:
+        return
+    if isinstance(problem, SystemExit):
+        training.session.whereabouts.leaves(problem.code, whole)
+    else:
+        _trim(problem, adapter, training)
+        _describe(problem, whole, training)
 
 
 def _trim(problem: BaseException, adapter: Adapter, training: Training) -> None:

@@ -32,19 +32,19 @@ def settings_of(sites: tuple[str, ...], steps: str | None, config: Path | None, 
 
 def check_dump(sites: tuple[str, ...], steps: str | None, config: Path | None) -> None:
     """Better to hear it before a recording is made."""
-    from tensonde.store.dump.layout import check_free
-
     settings = settings_of(sites, steps, config, Path())
     if settings is not None and not sites:
+        from tensonde.store.dump.layout import check_free
+
         check_free(Path(settings.folder))
 
 
 def dump_of(sites: tuple[str, ...], steps: str | None, config: Path | None, run: Path) -> dict[str, Any] | None:
     """The settings for the options of a run, and the folder made. Raises UsageError."""
-    from tensonde.store.dump.layout import create_dump
-
     settings = settings_of(sites, steps, config, run)
     if settings is None:
         return None
+    from tensonde.store.dump.layout import create_dump
+
     create_dump(Path(settings.folder), {"net_name": settings.net_name, "settings": settings.to_json()})
     return settings.to_json()

@@ -18,6 +18,7 @@ from typing import IO
 from tensonde.launch.bystander import Bystander
 from tensonde.launch.environment import watched_environment
 from tensonde.launch.processes import kill_tree
+from tensonde.launch.waiting import WaitingRanks
 from tensonde.session.options import Options
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -69,7 +70,11 @@ def supervise(
             signal.signal(number, forward)
         for early in received[:]:  # while the child was being made
             forward(early, None)
-        code = child.wait() if faithful else _wait(child, told_at)
+        waiting = WaitingRanks(Path(options.run))
+        try:
+            code = child.wait() if faithful else _wait(child, told_at)
+        finally:
+            waiting.end()
     finally:
         _restore(before)
         bystander.close()

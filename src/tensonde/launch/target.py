@@ -11,30 +11,33 @@ from pathlib import Path
 from tensonde.errors import UsageError
 
 
-def command_line(words: tuple[str, ...]) -> tuple[list[str], str]:
-    """The command to start, and the name of the script for the recording. Checks what can be checked before it starts."""
+def command_line(words: tuple[str, ...], python: str = "") -> tuple[list[str], str]:
+    """The command to start, and the name of the script for the recording. Checks what can be checked before it starts.
+
+    `python` is the interpreter, this one unless another is given."""
+    python = python or sys.executable
     if not words:
         raise UsageError("no script was given; say e.g. `tensonde run train.py`.")
     first, rest = words[0], list(words[1:])
     if first == "-m":
         if not rest:
             raise UsageError("-m needs the name of a module; say e.g. `tensonde run -m package.train`.")
-        return [sys.executable, "-m", *rest], rest[0]
+        return [python, "-m", *rest], rest[0]
     path = Path(first)
     if path.is_dir() and not (path / "__main__.py").exists():
         raise UsageError(f"{first} is a folder without a __main__.py; name the script in it.")
     if path.exists() and (path.suffix == ".py" or path.is_dir()):
         if path.is_file():
             check_syntax(path)
-        return [sys.executable, first, *rest], first
-    beside = shutil.which(first, path=os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", ""))
+        return [python, first, *rest], first
+    beside = shutil.which(first, path=os.path.dirname(python) + os.pathsep + os.environ.get("PATH", ""))
     if beside is not None and not first.endswith(".py"):
         scripts = [word for word in rest if word.endswith(".py")]
         return [beside, *rest], scripts[0] if scripts else first
     if path.is_file() and not first.endswith(
         ".py"
     ):  # a zipapp, or a script by another name: no program that the system would start
-        return [sys.executable, first, *rest], first
+        return [python, first, *rest], first
     raise UsageError(f"there is no script {first!r} here{_nearest(path)}.")
 
 

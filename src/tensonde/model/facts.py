@@ -255,6 +255,8 @@ class ParameterFact(Record, frozen=True):
     loaded: bool = False
     """Whether its owner was filled by `load_state_dict`."""
     shares_memory: SharedMemory | None = None
+    placement: str = ""
+    """How a DTensor lies on its mesh, such as `Shard(dim=0)`; "" for a plain tensor."""
     left_out: LeftOut | None = None
     changed: bool = False
     """Whether it changed though no optimizer has it."""
@@ -498,6 +500,10 @@ class LoaderFact(Record, frozen=True):
     batch_size: int | None = None
     sampler: str = ""
     weighted: WeightedSampler | None = None
+    epochs: list[int] | None = None
+    """Of a sampler that gives each rank its share: its `epoch` in each of the first passes."""
+    shuffled: bool = False
+    """Whether such a sampler shuffles."""
     own_batch_sampler: bool = False
     drop_last: bool = False
     seed: int | None = None
@@ -518,6 +524,8 @@ class LoaderFact(Record, frozen=True):
     steps: int = 0
     """Optimizer steps made while it was the last one iterated."""
     iterated: Line = None
+    loop: Line = None
+    """Where an epoch begins: the first line in the loop around its own. Only for samplers that give each rank its share."""
     rewritten: RewrittenFact | None = None
     made_anew: int = 0
     """How often the same line made it again."""
@@ -775,6 +783,187 @@ class NoiseFact(Record, frozen=True):
     line: Line = None
 
 
+# -- ranks -----------------------------------------------------------------------------------------
+
+
+class CollectiveFact(Record, frozen=True):
+    """All calls of one collective at one line."""
+
+    op: str = ""
+    reduce: str = ""
+    """`SUM`, `AVG`, ...; "" for a collective that reduces nothing."""
+    group: str = ""
+    group_size: int = 0
+    count: int = 0
+    steps: int = 0
+    seconds: Number = 0.0
+    """Spent in it."""
+    longest: Number = 0.0
+    gradients: list[str] = []
+    """Parameters whose gradients it was called on, in the first steps."""
+    parameters: list[str] = []
+    """Parameters that it was called on, in the first steps."""
+    norms: dict[str, list[Number]] = {}
+    """Of gradients in the first step, and of parameters where it is first called on them: their norm before and after."""
+    first_step: int = 0
+    line: Line = None
+    after: Line = None
+    """The statement that follows when all gradients are reduced."""
+
+
+class ReplicaFact(Record, frozen=True):
+    """A model in DistributedDataParallel."""
+
+    name: str = ""
+    ranks: int = 0
+    sync_buffers: bool = True
+    """Whether rank 0's buffers are sent to the others before each forward."""
+    parameters: list[str] = []
+    later: list[str] = []
+    """Parameters that were made after the model was wrapped."""
+    called: int = 0
+    """Calls of the wrapper in train mode."""
+    bypassed: int = 0
+    """Calls of the wrapped module itself, in train mode."""
+    bypass_line: Line = None
+    """The first of them."""
+    evaluated: bool = False
+    """Whether it was put into eval mode after its training began."""
+    joined: bool = False
+    """Whether it was called inside `join()`, where the ranks may make different numbers of steps."""
+    line: Line = None
+
+
+class CopyFact(Record, frozen=True):
+    """A copy of the trained model that is evaluated and that no optimizer holds. Distances are parts of the size of the
+    trained weights at the first evaluation."""
+
+    type: str = ""
+    looks: int = 0
+    """Steps after which it was evaluated."""
+    first: int = 0
+    last: int = 0
+    moved: Number = 0
+    """How far it has gone since the first evaluation."""
+    trained_moved: Number = 0
+    """How far the trained weights have gone."""
+    gap: Number = 0
+    """Between the two in the end."""
+    way: Number = 0
+    """Between where it began and where the trained weights are."""
+    as_at_start: bool = False
+    """Whether it was what the trained weights were before their first step, bit for bit, when it was first evaluated."""
+    trained_before: Number = 0
+    """How far the trained weights had gone by then."""
+    line: Line = None
+    """That evaluates it."""
+    update_line: Line = None
+    """The line that averages parameters."""
+
+
+class LoadedOver(Record, frozen=True):
+    """A line that loads a state into a module which an optimizer has trained."""
+
+    type: str = ""
+    times: int = 0
+    same: int = 0
+    """Times at which the state was that of the time before."""
+    steps: list[int] = []
+    """Steps of the optimizer until then."""
+    line: Line = None
+
+
+class AnswerFact(Record, frozen=True):
+    """What an experiment found in a step."""
+
+    experiment: str = ""
+    """Its name; "" where nothing could be asked of the step, and `why` says the reason."""
+    question: str = ""
+    step: int = 0
+    healthy: bool | None = None
+    """None: the step does not tell."""
+    why: str = ""
+    """In a few words: what was seen, or why it was not asked."""
+    numbers: dict[str, Number] = {}
+    names: list[str] = []
+    """Values, parameters or ops that the answer is about."""
+    line: Line = None
+    module: str = ""
+    op: str = ""
+    part: str = ""
+    """Which of several ways in which the answer may be amiss."""
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+class MemoryPart(Record, frozen=True):
+    """Who holds memory at the peak, and how much."""
+
+    use: str = ""
+    """`parameters`, `gradients`, `optimizer`, `buffers`, `data`, `activations` (what forward passes have computed) or `workspace` (what
+    backward passes and optimizers compute in between)."""
+    bytes: int = 0
+    tensors: int = 0
+    module: str = ""
+    type: str = ""
+    line: Line = None
+
+
+class MemoryStep(Record, frozen=True):
+    """One step that was looked at."""
+
+    step: int = 0
+    peak: int = 0
+    left: int = 0
+    """In use when it has ended."""
+
+
+class KeeperFact(Record, frozen=True):
+    """A variable of the program that keeps tensors from step to step."""
+
+    name: str = ""
+    bytes: int = 0
+    """That are in use because of it."""
+    tensors: int = 0
+    graphs: int = 0
+    """Tensors in it that have a graph, which holds all that their step has computed."""
+    line: Line = None
+    """That puts things into it."""
+
+
+class MemoryFact(Record, frozen=True):
+    """What a step takes of a device's memory: bytes of tensors, as an allocator without fragments would count them. Seen by `tensonde check --memory`."""
+
+    device: str = ""
+    """The one that takes most; the host only where no other is used."""
+    others: dict[str, int] = {}
+    """Peaks of other devices."""
+    peak: int = 0
+    step: int = 0
+    phase: str = ""
+    op: str = ""
+    module: str = ""
+    line: Line = None
+    """Which op takes the memory at the peak."""
+    uses: dict[str, int] = {}
+    parts: list[MemoryPart] = []
+    """By module and use, the largest first; buffers, gradients and the like belong to no module."""
+    lines: list[MemoryPart] = []
+    """Activations and workspace by line, the largest first."""
+    steps: list[MemoryStep] = []
+    growth: int = 0
+    """Bytes that every step leaves behind; 0: none."""
+    keepers: list[KeeperFact] = []
+    """The largest first."""
+    batch: int = 0
+    """Samples of a batch; 0: not known."""
+    envelope: list[list[Number]] = []
+    """With batches of b samples, the peak is the largest of `fixed + b * each` over these pairs. Empty: not known."""
+    why: str = ""
+    """Why the envelope is not known, or why nothing is."""
+
+
 class Facts(Record, frozen=True):
     """All facts of one process."""
 
@@ -828,8 +1017,15 @@ class Facts(Record, frozen=True):
     rates_set: list[RateSet] = []
     orders_apart: OrdersApart | None = None
     noise: list[NoiseFact] = []
+    copies: list[CopyFact] = []
+    loaded_over: list[LoadedOver] = []
+    answers: list[AnswerFact] = []
+    """Of experiments, in the order asked."""
     made_in_forward: list[MadeInForward] = []
+    collectives: list[CollectiveFact] = []
+    replicas: list[ReplicaFact] = []
     hooks: list[HookFact] = []
+    memory: MemoryFact | None = None
 
 
 def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:

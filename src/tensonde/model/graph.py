@@ -14,7 +14,7 @@ class GraphRecord:
     """`number` counts the compiled graphs of a process; `region` is the same for a forward graph and its backward graph.
 
     `nodes`, `edges` and `scopes` are columns, as the hub's graph endpoint has them: nodes {name, kind, type, scope, source,
-    phase, op, site}, edges {from, to} (positions of nodes), scopes {name, type, parent} (−1: none). `kind` is input,
+    phase, op, site; given: what an input is in the program}, edges {from, to} (positions of nodes), scopes {name, type, parent} (−1: none). `kind` is input,
     parameter, op or output. `watched` are the nodes that the graph digests by itself. `reason` says why it was compiled
     again ("" the first time); `guards` are what its validity hangs on.
     """

@@ -14,6 +14,11 @@ START = 0.05
 
 def overhead_text(overhead: dict[str, Any]) -> str:
     """For the summary of a run, empty where there is nothing to say. `overhead` is what session.json holds, of any version."""
+    said, asked = _said(overhead), _number(overhead, "experiments_seconds")
+    return f"{said} (experiments: {asked:.1f} s)" if said and asked >= START else said
+
+
+def _said(overhead: dict[str, Any]) -> str:
     ratio, budget = overhead.get("ratio"), overhead.get("budget")
     if not isinstance(ratio, int | float) or not overhead.get("steps_measured", True):  # older recordings do not say
         return ""
@@ -37,7 +42,7 @@ def overhead_text(overhead: dict[str, Any]) -> str:
     if whole < START:
         return ""
     # Of the first step nobody knows which part torch would have needed anyway, above all where it compiles.
-    return f"Tensonde and torch's own start took about {min(start, whole):.1f} s of the {whole:.1f} s"
+    return f"Tensonde and the framework's own start took about {min(start, whole):.1f} s of the {whole:.1f} s"
 
 
 def _number(overhead: dict[str, Any], name: str) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from tensonde.diagnose.diagnose import diagnose
@@ -18,7 +20,8 @@ from tensonde.store.reader import Rank, Recording
 from tensonde.version import __version__
 
 HITS = 300
-"""Hits in the table; the rest is counted."""
+"""Rows of hits in the table; the rest is counted."""
+FEW = 3
 
 _LEVEL = {"error": "bad", "warning": "warn", "info": "ok"}
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -137,10 +140,34 @@ def _charts(rank: Rank, title: str) -> str:
 def _hits(rank: Rank, title: str) -> str:
     if not rank.hits:
         return ""
-    rows = [_hit(hit) for hit in rank.hits[:HITS]]
-    more = f" (the first {HITS} of {len(rank.hits)})" if len(rank.hits) > HITS else ""
+    groups = group_hits(rank.hits)
+    rows = [_hits_together(group) if len(group) > 1 else _hit(group[0]) for group in groups[:HITS]]
+    told = sum(map(len, groups[:HITS]))
+    more = f" (the first {told} of {len(rank.hits)})" if told < len(rank.hits) else ""
     head = ["Step", "Phase", "Site", "Condition", "Set", "Seen"]
     return tag("h2", text(f"Hits{title}{more}")) + tag("div", table(head, rows), class_="scroll")
+
+
+def group_hits(hits: Sequence[Hit]) -> list[list[Hit]]:
+    """Hits of one watchpoint that follow each other: three or more of them are one row."""
+    found: list[list[Hit]] = []
+    for _, together in itertools.groupby(hits, key=lambda hit: (hit.watchpoint, hit.condition)):
+        group = list(together)
+        found += [group] if len(group) >= FEW else [[hit] for hit in group]
+    return found
+
+
+def _hits_together(hits: list[Hit]) -> list[str]:
+    """As the first, with how many there are and where."""
+    first, last = hits[0], hits[-1]
+    row = _hit(first)
+    if last.moment.step != first.moment.step:
+        row[0] = f"{first.moment.step}–{last.moment.step}"
+    others = len({hit.site for hit in hits}) - 1
+    if others:
+        row[2] += text(f" and {others} more")
+    row[-1] = tag("b", text(f"{len(hits)} hits")) + text(", the first ") + row[-1]
+    return row
 
 
 def _hit(hit: Hit) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import linecache
 import os
 import sys
 import sysconfig
@@ -40,8 +42,16 @@ def is_library(path: str) -> bool:
     of other environments on the path count, too, and compiled Cython, whose frames name a source that was left behind."""
     if path.endswith((".pyx", ".pxd")) and not os.path.exists(path):
         return True
-    path = os.path.abspath(path)
+    path = _absolute(path)
     return path.startswith(_LIBRARIES) or any(name in path for name in _INSTALLED)
+
+
+def _absolute(path: str) -> str:
+    """As it is, where the working directory has been removed."""
+    try:
+        return os.path.abspath(path)
+    except OSError:
+        return path
 
 
 def owner_of(code: CodeType) -> int:
@@ -52,7 +62,7 @@ def owner_of(code: CodeType) -> int:
 def owner_of_file(name: str) -> int:
     known = _owner.get(name)
     if known is None:
-        path = os.path.abspath(name)
+        path = _absolute(name)
         if path.startswith((_OURS, *_frameworks.values())) or name.startswith("<frozen"):
             known = FRAMEWORK
         elif is_library(path):
@@ -79,6 +89,22 @@ def foreign_frames(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+def is_user_file(path: str) -> bool:
+    if path.startswith("<"):  # made by exec, of which only a notebook's cells have source
+        return not path.startswith("<frozen") and bool(linecache.getlines(path))
+    return owner_of_file(path) == USER
+
+
+def user_frames(frame: FrameType | None) -> list[FrameType]:
+    """Frames of the user's own code, innermost first."""
+    found = []
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            found.append(frame)
+        frame = frame.f_back
+    return found
+
+
 def user_frame(frame: FrameType | None = None) -> FrameType | None:
     """The innermost frame of the user's own code; of some library where the user has none on the stack."""
     fallback: FrameType | None = None
@@ -87,6 +113,20 @@ def user_frame(frame: FrameType | None = None) -> FrameType | None:
             return candidate
         fallback = fallback or candidate
     return fallback
+
+
+def let_go(frame: FrameType | None) -> None:
+    """Before Python 3.13, who reads the variables of a function's frame leaves a copy of them in the frame, which keeps what they held
+    alive for as long as the function runs: the tensors of a step. This empties these copies, from `frame` outwards. A copy that
+    somebody else has (`locals()`) stays, and all do under a trace function, which writes them back."""
+    if sys.version_info >= (3, 13) or sys.gettrace() is not None:
+        return
+    while frame is not None:
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            copy = frame.f_locals
+            if sys.getrefcount(copy) <= 3:  # the frame's, ours and the question's own
+                copy.clear()
+        frame = frame.f_back
 
 
 def frame_line(frame: FrameType | None) -> SourceLine | None:

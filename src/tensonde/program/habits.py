@@ -63,14 +63,15 @@ def multiplied(path: str, number: int) -> int | None:
     return None
 
 
-def averaging_updates(path: str, at_once: tuple[str, ...] = ()) -> Iterator[int]:
+def averaging_updates(path: str, at_once: tuple[str, ...] = (), *, inside: bool = False) -> Iterator[int]:
     """`for a, b in zip(one.parameters(), other.parameters())` over something that averages; a call of a method in `at_once`
-    that is given both."""
+    that is given both. `inside`: the line that averages, not that of its loop."""
     for node in walk(path):
         if isinstance(node, ast.For) and _parameters(node.iter) >= 2:
             parts = [part for statement in node.body for part in ast.walk(statement)]
-            if any(_averages(part) for part in parts):
-                yield node.lineno
+            lines = [part.lineno for part in parts if _averages(part)]  # type: ignore[attr-defined]
+            if lines:
+                yield lines[0] if inside else node.lineno
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tensonde.program.syntax import covers, is_name, spelled, targets, walk
 
@@ -43,6 +43,17 @@ def names_at(path: str, line: int) -> set[str]:
     return found
 
 
+def given_twice(path: str, names: Sequence[str]) -> list[int]:
+    """Lines of calls that are given one of these variables twice: `push(next_obs, action, next_obs)`."""
+    found = []
+    for node in walk(path):
+        if isinstance(node, ast.Call):
+            given = [a.id for a in [*node.args, *(k.value for k in node.keywords)] if isinstance(a, ast.Name)]
+            if any(given.count(name) > 1 for name in names):
+                found.append(node.lineno)
+    return found
+
+
 def first_argument(path: str, line: int, called: str) -> str | None:
     """The name that a call on a line is given first: `data` of `DataLoader(data, ...)`."""
     for node in walk(path):
@@ -77,6 +88,17 @@ def only_call(path: str, name: str) -> int | None:
         if isinstance(node, ast.Call) and spelled(node.func).rpartition(".")[2] == name
     ]
     return found[0] if len(found) == 1 else None
+
+
+def around_loop(path: str, line: int) -> int | None:
+    """The first line inside the loop that holds the loop which begins on this line: where an epoch begins."""
+    loops = [node for node in walk(path) if isinstance(node, ast.For | ast.While)]
+    inner = [loop for loop in loops if loop.lineno <= line <= loop.body[0].lineno - 1 or loop.lineno == line]
+    if not inner:
+        return None
+    own = max(inner, key=lambda loop: loop.lineno)
+    outer = [loop for loop in loops if loop is not own and loop.lineno <= own.lineno <= (loop.end_lineno or 0)]
+    return max(outer, key=lambda loop: loop.lineno).body[0].lineno if outer else None
 
 
 def only_train_call(path: str) -> int | None:

@@ -114,6 +114,15 @@ def class_named(path: str, name: str) -> ast.ClassDef | None:
     return next((node for node in walk(path) if isinstance(node, ast.ClassDef) and node.name == name), None)
 
 
+def function_named(path: str, name: str) -> ast.FunctionDef | None:
+    tree = parse(path)
+    return (
+        next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
+        if tree
+        else None
+    )
+
+
 def method(owner: ast.ClassDef, name: str) -> ast.FunctionDef | None:
     return next((node for node in owner.body if isinstance(node, ast.FunctionDef) and node.name == name), None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensonde.program.syntax import walk
+from tensonde.program.syntax import scope_at, statements, walk
 
 _VIEWS = frozenset(
     ("view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "numpy", "float", "to", "from_numpy", "as_tensor", "asarray")
@@ -20,6 +20,36 @@ def kept_writes(path: str, first: int) -> list[tuple[str, int]]:
             returned = _returned(node)
             return [(attribute, number) for attribute, number in _writes(node) if attribute in returned]
     return []
+
+
+def spoiled_later(path: str, line: int) -> int | None:
+    """The one line at which NaN or Inf, spelt out, is written into a part of what a line makes: `x[3] = float("nan")`."""
+    scope = scope_at(path, line)
+    if scope is None:
+        return None
+    names: set[str] = set()
+    lines = []
+    for node in statements(scope):
+        if not isinstance(node, ast.Assign):
+            continue
+        for target in node.targets:
+            if node.lineno <= line <= (node.end_lineno or 0):
+                names |= {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+            elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and target.value.id in names:
+                lines += [node.lineno] if _is_nonfinite(node.value) else []
+    return lines[0] if len(lines) == 1 else None
+
+
+def _is_nonfinite(node: ast.expr) -> bool:
+    """`float("nan")`, `-math.inf`, `torch.nan`."""
+    if isinstance(node, ast.UnaryOp):
+        return _is_nonfinite(node.operand)
+    if isinstance(node, ast.Call):
+        given = node.args[0] if len(node.args) == 1 else None
+        is_float = isinstance(node.func, ast.Name) and node.func.id == "float"
+        word = given.value if isinstance(given, ast.Constant) else None
+        return is_float and isinstance(word, str) and word.lower().strip("+-") in ("nan", "inf", "infinity")
+    return isinstance(node, ast.Attribute) and node.attr in ("nan", "inf", "NaN", "NAN", "Inf")
 
 
 def _statements(function: ast.FunctionDef) -> list[ast.stmt]:

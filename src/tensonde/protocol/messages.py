@@ -135,7 +135,7 @@ class Clients(Message, tag="clients"):
 
 RequestKind = Literal[
     "where", "pause", "pause_at", "resume", "watchpoints", "watch", "rewatch", "unwatch", "recommended",
-    "breakpoints", "break", "unbreak", "command", "complete", "assign", "shape", "tensor", "tensors", "terminate",
+    "breakpoints", "break", "unbreak", "command", "complete", "assign", "shape", "tensor", "tensors", "digests", "model", "terminate",
 ]  # fmt: skip
 
 
@@ -148,3 +148,5 @@ class Request(Message, tag="request"):
 FromAgent = Hello | Sites | Digests | Scalars | State | Hit | Event | Stopped | Resumed | Bye | Reply | Ping
 FromHub = Welcome | Ack | Clients | Request
 Kept = Hit | Event | Stopped | Resumed | Bye
+Progress = State | Stopped | Resumed | Bye
+"""Those that change the state of the training, as onlookers see it."""

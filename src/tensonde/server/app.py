@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from tensonde.errors import RecordingError, UsageError
 from tensonde.server import models
@@ -28,8 +29,8 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def create_app(hub: Hub) -> FastAPI:
-    """Without its guards: see `guarded`."""
+def create_app(hub: Hub, mounts: Mapping[str, Any] | None = None) -> FastAPI:
+    """Without its guards: see `guarded`. `mounts` are other ASGI applications by their path."""
     app = FastAPI(
         title="Tensonde hub", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None,
         description="Live trainings and recordings. Everything about a place is under /api/runs/{run}/{rank}.",
@@ -37,6 +38,8 @@ def create_app(hub: Hub) -> FastAPI:
     )  # fmt: skip
     app.state.hub = hub
     app.state.comparisons = Comparisons()
+    for path, other in (mounts or {}).items():
+        app.router.routes.append(Route(path, other))
     for router in (
         sockets.router,
         comparing.router,

@@ -31,9 +31,19 @@ def label(graphs: list[GraphRecord]) -> str:
 
 
 def names(graph: GraphRecord) -> list[str]:
-    """As in eager mode where the node has an address (`1/relu#0`), else the compiler's own (`primals_1`)."""
-    pairs = zip(graph.nodes["site"], graph.nodes["name"], strict=True)
-    return [site.rpartition(":")[0] if site else name for site, name in pairs]
+    """As in eager mode where the node has an address (`1/relu#0`), as the program calls an input (`x`), else the compiler's own (`primals_1`)."""
+    given = graph.nodes.get("given") or [None] * len(graph.nodes["name"])
+    rows = zip(graph.nodes["site"], given, graph.nodes["name"], strict=True)
+    return [site.rpartition(":")[0] if site else held or name for site, held, name in rows]
+
+
+def largest(place: Place) -> tuple[str, int]:
+    """The source with the most ops in its forward graph, and how many."""
+    sizes = {
+        id: sum(kind == "op" for graph in graphs if graph.phase != "backward" for kind in graph.nodes["kind"])
+        for id, graphs in regions(place).items()
+    }
+    return max(sizes.items(), key=lambda pair: pair[1], default=("", 0))
 
 
 def columns(graphs: list[GraphRecord], phase: str) -> Json:

@@ -12,11 +12,14 @@ from tensonde.errors import UsageError
 from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.trace import OpRecord, TensorFact, Trace
-from tensonde.server.compiled import columns, label, regions
+from tensonde.server import atstop
+from tensonde.server.compiled import columns, label, largest, regions
 from tensonde.server.health import health_of_op, health_of_stats
 from tensonde.server.place import Place
 
 Json = dict[str, Any]
+WRAPPED = "module"
+WRAPPERS = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "OptimizedModule"}
 PHASES = ("forward", "backward", "all")
 
 
@@ -34,8 +37,12 @@ def graph(place: Place, source: str | None, phase: str) -> Json:
             if known.reason in ("replay", "exception") or not preferred:
                 preferred = id  # the step that went wrong, if one did
     compiled = regions(place)
+    whole = place.recorded.trace(traces[preferred]) if preferred and place.recorded is not None else None
+    region, ops = largest(place)
+    if ops and (whole is None or ops > sum(op.phase is not Phase.BACKWARD for op in whole.ops)):
+        preferred = region  # what was compiled is no op of any trace
     sources += [{"id": id, "label": label(graphs)} for id, graphs in compiled.items()]
-    sources.append({"id": "module", "label": "modules"})
+    sources.append({"id": "module", "label": "modules, as in eager mode" if compiled else "modules"})
     chosen = source or preferred or "module"
     if chosen not in {entry["id"] for entry in sources}:
         raise UsageError(f"there is no graph {chosen!r}; there are {', '.join(entry['id'] for entry in sources)}.")
@@ -85,17 +92,39 @@ class _Builder:
         for site in place.sites.values():
             if site.kind is Kind.MODULE and site.name not in self.types:
                 self.types[site.name] = site.type
+        # Before the first step is over, only the training itself knows what there is.
+        told = atstop.model(place) if not self.types or not place.facts.get("modules") else None
+        told = told or {"modules": [], "parameters": []}
+        self.known_parameters: list[str] = told["parameters"]
+        for entry in told["modules"]:
+            self.types.setdefault(entry["name"], entry["type"])
         # The root that adds nothing to the paths inside it holds what no other root claims.
         roots = [name for name in place.facts.get("roots") or {} if name in self.types]
+        roots = roots or [entry["name"] for entry in told["modules"] if entry["root"]]
         if not roots:  # not told yet: what is entered first is one
             entered = (site.name for site in place.sites.values() if site.kind is Kind.MODULE and site.role is Role.IN)
             roots = list(itertools.islice(entered, 1))
         self.bare = next(
             (root for root in roots if not any(name.startswith(f"{root}.") for name in self.types)
              and any(name not in roots and not name.startswith(tuple(f"{r}." for r in roots)) for name in self.types)
-             and any(site.kind is Kind.PARAMETER for site in place.sites.values())), None,
+             and (self.known_parameters or any(site.kind is Kind.PARAMETER for site in place.sites.values()))), None,
         )  # fmt: skip
         self.roots = set(roots)
+        self.inner = self._wrapped()
+
+    def _wrapped(self) -> str | None:
+        """The module that a wrapper (DDP, a compiled module) holds: everything else is inside it, though its name is in no path."""
+        if self.bare is None or self.types.get(self.bare) not in WRAPPERS or WRAPPED not in self.types:
+            return None
+        return WRAPPED if WRAPPED not in self.roots else None
+
+    def _above(self, name: str) -> int:
+        """The scope around a name without dots."""
+        if self.bare is None or name in self.roots:
+            return -1
+        if self.inner is not None and name != self.inner:
+            return self.scope(self.inner)
+        return self.scope(self.bare)
 
     def result(self) -> Json:
         return {
@@ -114,10 +143,7 @@ class _Builder:
                 self.scope_columns["type"][known] = type
             return known
         parent, dot, _ = name.rpartition(".")
-        if dot:
-            above = self.scope(parent)
-        else:
-            above = self.scope(self.bare) if self.bare is not None and name not in self.roots else -1
+        above = self.scope(parent) if dot else self._above(name)
         known = self.scopes[name] = len(self.scopes)
         self.scope_columns["name"].append(name)
         self.scope_columns["type"].append(type or self.types.get(name, ""))
@@ -224,7 +250,11 @@ class _Builder:
     def modules(self) -> None:
         """Leaves of the module tree in the order seen, one after the other, with their parameters."""
         sites = list(self.place.sites.values())
-        names = list(dict.fromkeys([*(s.name for s in sites if s.kind is Kind.MODULE), *self.types]))
+        weights = [(s.name, s.dtype, s.source) for s in sites if s.kind is Kind.PARAMETER and s.role is Role.VALUE]
+        if not weights:
+            weights = [(name, "", None) for name in self.known_parameters]
+        ran = (s.name for s in sites if s.kind is Kind.MODULE and s.role in (Role.IN, Role.OUT))
+        names = list(dict.fromkeys([*ran, *self.types]))
         parents = {name.rpartition(".")[0] for name in names}
         first: dict[str, Site] = {}
         for site in sites:
@@ -233,16 +263,12 @@ class _Builder:
         leaves: dict[str, int] = {}
         before: int | None = None
         for name in names:
-            if name in parents or name == self.bare:
+            if name in parents or name in (self.bare, self.inner):
                 self.scope(name)
                 continue
             known = first.get(name)
             above = name.rpartition(".")[0]
-            scope = (
-                self.scope(above)
-                if above
-                else (self.scope(self.bare) if self.bare is not None and name not in self.roots else -1)
-            )
+            scope = self.scope(above) if above else self._above(name)
             source = known.source if known is not None else None
             index = self.node(
                 name,
@@ -258,13 +284,12 @@ class _Builder:
             if before is not None:
                 self.edge(before, index)
             before = index
-        for site in sites:
-            if site.kind is Kind.PARAMETER and site.role is Role.VALUE:
-                owner = site.name.rpartition(".")[0]
-                scope = self.columns["scope"][leaves[owner]] if owner in leaves else self.scopes.get(owner, -1)
-                index = self.node(site.name, "parameter", site.dtype, scope, site.source, "forward", "", site.address)
-                if owner in leaves:
-                    self.edge(index, leaves[owner])
+        for name, dtype, source in weights:
+            owner = name.rpartition(".")[0]
+            scope = self.columns["scope"][leaves[owner]] if owner in leaves else self.scopes.get(owner, -1)
+            index = self.node(name, "parameter", dtype, scope, source, "forward", "", f"{name}:value")
+            if owner in leaves:
+                self.edge(index, leaves[owner])
         losses = [site for site in sites if site.kind is Kind.LOSS and site.role is Role.VALUE]
         for site in losses:
             index = self.node(site.name, "loss", "loss", -1, site.source, "forward", "", site.address)

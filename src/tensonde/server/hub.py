@@ -50,6 +50,7 @@ class Hub:
         """Newest first. A rank whose agent is there is not looked up on the disk."""
         ranks: dict[str, dict[str, LiveRank]] = {}
         for (id, name), live in list(self._live.items()):
+            self.gallery.count(live)
             ranks.setdefault(id, {})[name] = live
         found = {id: self._of_recording(id, run, ranks.get(id, {})) for id, run in self.library.runs().items()}
         for id, here in ranks.items():
@@ -93,6 +94,7 @@ class Hub:
         return self._live.get(key)
 
     def state_of(self, live: LiveRank) -> Json:
+        self.gallery.count(live)
         return live_state(live, None)
 
     # -- agents ----------------------------------------------------------------------------------
@@ -172,12 +174,24 @@ class Hub:
                     if essence != last:
                         last = essence
                         self.show_runs(runs)
+            self._tell_graphs()
             self._forget(now)
             for live in list(self._live.values()):
                 if live.finished and not live.diagnosed:
                     self._tell_findings(live)
             with contextlib.suppress(Exception):
                 await self.tell_clients()
+
+    def _tell_graphs(self) -> None:
+        """Traces and compiled graphs are files that the training writes when it has them."""
+        for live in list(self._live.values()):
+            key = (live.run, live.name)
+            run = self.library.run(live.run) if self.gallery.looking_at(key) else None
+            rank = run.known(live.name) if run is not None else None
+            stamp = rank.graph_stamp() if rank is not None else None
+            if stamp is not None and stamp != live.graph_stamp:
+                live.graph_stamp = stamp
+                self.gallery.tell(key, {"type": "graph"})
 
     def _tell_findings(self, live: LiveRank) -> None:
         """The diagnosis of a run that has ended is written a moment later."""

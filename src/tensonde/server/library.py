@@ -53,6 +53,10 @@ class RecordedRun:
                 found.append(0)
         return found
 
+    def known(self, name: str) -> RecordedRank | None:
+        """One rank, without a look at the folder where it is known."""
+        return self._ranks.get(name) or self.ranks.get(name)
+
     @property
     def ranks(self) -> dict[str, RecordedRank]:
         try:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,11 @@ Array = np.ndarray[Any, Any]
 Send = Callable[[bytes], Awaitable[None]]
 
 
+def word_of_end(exit: Json, ended: object) -> str:
+    """How a session that was closed has ended: by itself, by an exception of the program, or because somebody asked for it."""
+    return "terminated" if ended else "failed" if exit.get("exception") else "finished"
+
+
 class LiveRank:
     """What the agent of one rank has said, and the way to ask it."""
 
@@ -45,10 +51,12 @@ class LiveRank:
         self.hello, self.session = hello, hello.session
         self.loop = loop
         self.facts = hello.facts
-        self.sites: dict[int, Site] = {}
+        self._sites: dict[int, Site] = {}
+        self._new_sites: list[Site] = []
+        self._site_ids: set[int] = set()
         self.hits: deque[Hit] = deque(maxlen=MOST_HITS)
         self.hit_count = 0
-        self.addresses: dict[str, Site] = {}
+        self._addresses: dict[str, Site] = {}
         self.hit_steps: Array = np.full(64, -1, np.int64)
         """By site, the step of its last hit."""
         self.events: deque[Json] = deque(maxlen=MOST_EVENTS)
@@ -57,13 +65,20 @@ class LiveRank:
         self.state = messages.State(step=0)
         self.stop: Json | None = None
         self.finished = False
+        self.exit: Json = {}
+        self.onlookers = 0
         self.diagnosed = False
+        self.graph_stamp: object = None
+        """Of the files that onlookers were last told about."""
         self.dropped = 0
         self.seq = 0
+        self.version = 0
+        """Grows with everything that changes its state, so that onlookers can tell an old state from a new one."""
         self.seen_at = time.monotonic()
         self._send: Send | None = None
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[messages.Reply]] = {}
+        self._lock = threading.Lock()
         self._acked = 0
 
     @property
@@ -83,9 +98,14 @@ class LiveRank:
         return None if self.stop is None else int(self.stop["step"])
 
     @property
+    def ended(self) -> str | None:
+        """Why, where the training did not end by itself."""
+        return self.exit.get("ended")
+
+    @property
     def word(self) -> str:
         if self.finished:
-            return "finished"
+            return word_of_end(self.exit, self.ended)
         if not self.connected:
             return "lost"
         return "stopped" if self.stop is not None else "running"
@@ -93,6 +113,7 @@ class LiveRank:
     # -- what the agent says ---------------------------------------------------------------------
 
     def attach(self, send: Send, hello: messages.Hello) -> None:
+        self.version += 1
         self.hello, self.facts = hello, hello.facts
         self._send, self.seen_at = send, time.monotonic()
 
@@ -100,6 +121,7 @@ class LiveRank:
         """Its connection is gone; not if another one has taken its place."""
         if self._send is not send:
             return
+        self.version += 1
         self._send, self.seen_at = None, time.monotonic()
         for future in self._waiting.values():
             if not future.done():
@@ -115,6 +137,8 @@ class LiveRank:
             if message.seq <= self.seq:
                 return None  # sent again after a reconnect
             self.seq = message.seq
+        if isinstance(message, messages.Progress):
+            self.version += 1
         match message:
             case messages.Digests():
                 return self._digests(message)
@@ -128,7 +152,7 @@ class LiveRank:
                     "values": {name: pairs[-1] for name, pairs in message.values.items() if pairs},
                 }
             case messages.Sites():
-                return self._sites(message)
+                return self._take_sites(message)
             case messages.Hit():
                 return self._hit(message)
             case messages.Event():
@@ -136,13 +160,13 @@ class LiveRank:
                 self.event_count += 1
                 return {"type": "event", "event": {**message.event, "ord": self.event_count - 1}}
             case messages.Stopped():
-                self.stop = message.stop
-                return {"type": "stop", "stop": message.stop}
+                self.stop = {**message.stop, "number": message.seq}
+                return {"type": "stop", "stop": self.stop}
             case messages.Resumed():
                 self.stop = None
                 return {"type": "state"}
             case messages.Bye():
-                self.finished, self.stop = True, None
+                self.finished, self.stop, self.exit = True, None, message.exit
                 return {"type": "state"}
             case messages.Reply():
                 future = self._waiting.pop(message.id, None)
@@ -163,19 +187,40 @@ class LiveRank:
         fresh = self.store.add(np.frombuffer(message.ords, np.int64), rows)
         return {"type": "digests", "rows": fresh} if len(fresh) else None
 
-    def _sites(self, message: messages.Sites) -> Json | None:
+    def _take_sites(self, message: messages.Sites) -> Json | None:
         try:
             found = [site_in(entry) for entry in message.sites]
         except (KeyError, TypeError, ValueError) as problem:
             raise BadFrame(f"a site that cannot be read: {problem!r}.") from None
         if any(not 0 <= site.id < MOST_SITES for site in found):
             raise BadFrame("a site whose number is out of range.")
-        new = {site.id: site for site in found if site.id not in self.sites}
+        new = [site for site in found if site.id not in self._site_ids]
         if not new:
             return None
-        self.sites = {**self.sites, **new}  # readers in other threads keep the old ones
-        self.addresses = {**self.addresses, **{site.address: site for site in new.values()}}
-        return {"type": "sites", "count": len(self.sites)}
+        self._site_ids.update(site.id for site in new)
+        with self._lock:
+            self._new_sites += new
+        return {"type": "sites", "new": new, "count": len(self._site_ids)}
+
+    @property
+    def sites(self) -> dict[int, Site]:
+        """Any thread. A new dictionary where sites have come, once per look: they may come one by one, 50,000 of them."""
+        self._gather_sites()
+        return self._sites
+
+    @property
+    def addresses(self) -> dict[str, Site]:
+        """Any thread."""
+        self._gather_sites()
+        return self._addresses
+
+    def _gather_sites(self) -> None:
+        if not self._new_sites:
+            return
+        with self._lock:
+            new, self._new_sites = self._new_sites, []
+            self._addresses = {**self._addresses, **{site.address: site for site in new}}
+            self._sites = {**self._sites, **{site.id: site for site in new}}
 
     def last_hits(self, sites: Array) -> Array:
         """The step of each site's last hit; -1 for none."""

@@ -8,14 +8,15 @@ from tensonde.model.graph import GraphRecord
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 from tensonde.program.lines import from_text, to_json
-from tensonde.server import compiled
+from tensonde.server import atstop, compiled
 from tensonde.server.place import Place
-from tensonde.server.reading import latest_digests
+from tensonde.server.reading import digests_of
 from tensonde.server.refusals import NotFound
 from tensonde.store.files import plain
 from tensonde.watch.suggest import nearest
 
 Json = dict[str, Any]
+MOST_AROUND = 24
 _SUFFIXES = (" (backward)", " (gradient)")
 
 
@@ -25,12 +26,15 @@ def node(place: Place, name: str, step: int | None) -> Json:
         name = name.removesuffix(suffix)
     trace, op = _find_op(place, name, step)
     if op is not None and trace is not None:
-        return _of_op(trace, op)
+        return _of_op(place, trace, op)
     sites = [site for site in place.sites.values() if site.name == name]
     found = compiled.find(place, name)
     if found is not None and (not sites or "/" in name):
         return _of_compiled(place, *found, sites, step)
     if not sites:
+        modeled = _of_model(place, name)
+        if modeled is not None:
+            return modeled
         known = {site.name for site in place.sites.values()}
         close = nearest(name, sorted(known))
         hint = f"; the nearest are {', '.join(close)}" if close else ""
@@ -51,7 +55,7 @@ def _of_compiled(place: Place, graph: GraphRecord, node: int, sites: list[Site],
         "source": to_json(from_text(str(column["source"][node] or ""))),
         "training": None, "step": shown.get("step", graph.step), "arguments": {},
         "inputs": shown.get("inputs", []), "outputs": shown.get("outputs", []), "parameters": [],
-        "before": before, "after": after,
+        "before": before, "after": after, "around": _around(place, [*before, *after], step),
     }  # fmt: skip
 
 
@@ -68,66 +72,116 @@ def _find_op(place: Place, name: str, step: int | None) -> tuple[Trace | None, O
     return None, None
 
 
-def _of_op(trace: Trace, op: OpRecord) -> Json:
+def _of_op(place: Place, trace: Trace, op: OpRecord) -> Json:
     by_index = {other.index: other for other in trace.ops}
-    users = [other.site for other in trace.ops if any(t.producer == op.index for t in other.inputs)]
+    after = [other for other in trace.ops if any(t.producer == op.index for t in other.inputs)]
+    before = [by_index[t.producer] for t in op.inputs if t.producer in by_index]
     weights = [tensor for tensor in op.inputs if tensor.name]
-    many = len(op.outputs) > 1
     return {
         "name": op.site, "kind": "op", "type": op.op, "module": op.module, "source": to_json(op.source),
         "training": op.training, "step": trace.step, "arguments": plain(dict(op.arguments)),
-        "inputs": [_input(tensor, op, k, by_index) for k, tensor in enumerate(op.inputs) if not tensor.name],
-        "outputs": [
-            _port(tensor, f"{op.site}:out[{k}]" if many else f"{op.site}:out", op.site)
-            for k, tensor in enumerate(op.outputs)
-        ],
-        "parameters": [_port(tensor, f"{tensor.name}:value", None) for tensor in weights],
-        "before": list(dict.fromkeys(by_index[t.producer].site for t in op.inputs if t.producer in by_index)),
-        "after": list(dict.fromkeys(users)),
+        "inputs": [_input(tensor, trace, by_index) for tensor in op.inputs if not tensor.name],
+        "outputs": [_port(tensor, _output(op, k), op.site, trace.step) for k, tensor in enumerate(op.outputs)],
+        "parameters": [_port(tensor, f"{tensor.name}:value", None, trace.step) for tensor in weights],
+        "before": list(dict.fromkeys(other.site for other in before)), "after": list(dict.fromkeys(other.site for other in after)),
+        "around": {
+            other.site: _port(other.outputs[0], _output(other, 0), other.site, trace.step)
+            for other in (*before, *after) if other.outputs
+        },
     }  # fmt: skip
 
 
-def _input(tensor: TensorFact, op: OpRecord, k: int, by_index: dict[int, OpRecord]) -> Json:
+def _output(op: OpRecord, k: int) -> str:
+    return f"{op.site}:out[{k}]" if len(op.outputs) > 1 else f"{op.site}:out"
+
+
+def _input(tensor: TensorFact, trace: Trace, by_index: dict[int, OpRecord]) -> Json:
     maker = by_index.get(tensor.producer) if tensor.producer is not None else None
     if maker is None:
-        return _port(tensor, None, None)
+        return _port(tensor, None, None, trace.step)
     place = next((n for n, other in enumerate(maker.outputs) if other.id == tensor.id), 0)
-    address = f"{maker.site}:out[{place}]" if len(maker.outputs) > 1 else f"{maker.site}:out"
-    return _port(tensor, address, maker.site)
+    return _port(tensor, _output(maker, place), maker.site, trace.step)
 
 
-def _port(tensor: TensorFact, address: str | None, origin: str | None) -> Json:
+def _port(tensor: TensorFact, address: str | None, origin: str | None, step: int) -> Json:
     digest = plain(dict(tensor.stats)) if tensor.stats else None
-    return {"address": address, "shape": list(tensor.shape), "dtype": tensor.dtype, "digest": digest, "from": origin}
+    return {
+        "address": address, "shape": list(tensor.shape), "dtype": tensor.dtype, "digest": digest, "from": origin,
+        "step": step if digest else None,
+    }  # fmt: skip
+
+
+def _bare(address: str, origin: str | None) -> Json:
+    """A tensor of which only the address is known."""
+    return {"address": address, "shape": [], "dtype": "", "digest": None, "from": origin, "step": None}
+
+
+def _of_model(place: Place, name: str) -> Json | None:
+    """A module or a parameter of a stopped training that no step has shown yet."""
+    known = atstop.model(place)
+    if known is None:
+        return None
+    entry = next((module for module in known["modules"] if module["name"] == name), None)
+    facts: Json = {
+        "name": name, "kind": "module", "type": "", "module": name, "source": None, "training": None, "step": None,
+        "arguments": {}, "inputs": [], "outputs": [], "parameters": [], "before": [], "after": [], "around": {},
+    }  # fmt: skip
+    if entry is not None:
+        prefix = "" if entry.get("root") and f"{name}.weight" not in known["parameters"] else f"{name}."
+        own = [one for one in known["parameters"] if one.startswith(prefix) and "." not in one[len(prefix) :]]
+        return facts | {
+            "type": entry["type"], "training": entry["training"],
+            "parameters": [_bare(f"{one}:value", None) for one in own],
+        }  # fmt: skip
+    if name in known["parameters"]:
+        owner = name.rpartition(".")[0]
+        return facts | {"kind": "parameter", "module": owner, "outputs": [_bare(f"{name}:value", name)]}
+    return None
 
 
 def _of_sites(place: Place, name: str, sites: list[Site], step: int | None) -> Json:
-    first = sites[0]
-    latest = {entry["address"]: entry for entry in latest_digests(place, "", step, 1 << 30)} if sites else {}
-
-    def port(site: Site) -> Json:
-        entry = latest.get(site.address)
-        return {
-            "address": site.address, "shape": list(site.shape), "dtype": site.dtype,
-            "digest": entry["digest"] if entry else None, "from": name,
-        }  # fmt: skip
-
-    inputs = [port(site) for site in sites if site.role in (Role.IN, Role.GRAD_IN)]
-    outputs = [port(site) for site in sites if site.role not in (Role.IN, Role.GRAD_IN)]
+    first, known = sites[0], place.sites.values()
     prefix = f"{name}."
     weights = [
-        port(site) for site in place.sites.values()
+        site for site in known
         if site.kind is Kind.PARAMETER and site.role is Role.VALUE and site.name.startswith(prefix) and "." not in site.name[len(prefix):]
     ]  # fmt: skip
-    modules = [site.name for site in place.sites.values() if site.kind is Kind.MODULE and site.role is Role.OUT]
-    order = list(dict.fromkeys(modules))
+    latest = digests_of(place, [*sites, *weights], step)
+
+    def port(site: Site) -> Json:
+        return _site_port(site, latest)
+
+    order = list(dict.fromkeys(site.name for site in known if site.kind is Kind.MODULE and site.role is Role.OUT))
     at = order.index(name) if name in order else -1
+    before, after = order[at - 1 : at] if at > 0 else [], order[at + 1 : at + 2] if at >= 0 else []
     facts = (place.facts.get("modules") or {}).get(name) or {}
     return {
         "name": name, "kind": str(first.kind), "type": first.type,
         "module": name if first.kind is Kind.MODULE else name.rpartition(".")[0],
         "source": to_json(first.source), "training": facts.get("training"),
         "step": max((latest[s.address]["step"] for s in sites if s.address in latest), default=None),
-        "arguments": plain(facts.get("settings") or {}), "inputs": inputs, "outputs": outputs, "parameters": weights,
-        "before": order[at - 1 : at] if at > 0 else [], "after": order[at + 1 : at + 2] if at >= 0 else [],
+        "arguments": plain(facts.get("settings") or {}),
+        "inputs": [port(site) for site in sites if site.role in (Role.IN, Role.GRAD_IN)],
+        "outputs": [port(site) for site in sites if site.role not in (Role.IN, Role.GRAD_IN)],
+        "parameters": [port(site) for site in weights], "before": before, "after": after,
+        "around": _around(place, [*before, *after], step),
     }  # fmt: skip
+
+
+def _site_port(site: Site, latest: dict[str, Json]) -> Json:
+    entry = latest.get(site.address)
+    return {
+        "address": site.address, "shape": list(site.shape), "dtype": site.dtype, "from": site.name,
+        "digest": entry["digest"] if entry else None, "step": entry["step"] if entry else None,
+    }  # fmt: skip
+
+
+def _around(place: Place, names: list[str], step: int | None) -> dict[str, Json]:
+    """What neighbours give, where it was observed."""
+    wanted = set(names[:MOST_AROUND])
+    outs: dict[str, Site] = {}
+    for site in place.sites.values():
+        if site.name in wanted and site.role in (Role.OUT, Role.VALUE):
+            outs.setdefault(site.name, site)
+    latest = digests_of(place, outs.values(), step)
+    return {name: _site_port(site, latest) for name, site in outs.items()}

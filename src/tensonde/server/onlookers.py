@@ -14,10 +14,11 @@ import msgspec
 import numpy as np
 
 from tensonde.digest.latest import last_rows
+from tensonde.model.site import Site
 from tensonde.server.health import health
 from tensonde.server.live import LiveRank
 from tensonde.server.numbers import numbers
-from tensonde.server.reading import hit_out
+from tensonde.server.reading import hit_out, site_out
 
 Json = dict[str, Any]
 Array = np.ndarray[Any, Any]
@@ -25,6 +26,8 @@ Key = tuple[str, str]
 TICK = 0.2
 """Digests and scalars of a place go out at most so often."""
 MOST_WAITING = 10_000
+MOST_SITES = 2000
+"""New sites of a tick that are sent along; of more, only how many there are, and whoever looks reads them all at once."""
 
 
 def encode(message: Json) -> str:
@@ -42,8 +45,10 @@ class Onlooker:
         self._wake = asyncio.Event()
         self._lagged = False
 
-    def tell(self, text: str) -> None:
-        """What must arrive."""
+    def tell(self, text: str, *, instead: tuple[str, Key] | None = None) -> None:
+        """What must arrive. `instead`: what waits of that kind is older, and must not come after it."""
+        if instead is not None:
+            self._fresh.pop(instead, None)
         if len(self._queue) >= MOST_WAITING:
             self._queue.clear()
             self._lagged = True
@@ -79,6 +84,11 @@ class Gallery:
         self._rows: dict[Key, list[Array]] = {}
         self._scalars: dict[Key, dict[str, tuple[int, float]]] = {}
         self._ranks: dict[Key, LiveRank] = {}
+        self._sites: dict[Key, list[Site]] = {}
+        self._site_counts: dict[Key, int] = {}
+
+    def count(self, live: LiveRank) -> None:
+        live.onlookers = len(self.looking_at((live.run, live.name)))
 
     def looking_at(self, place: Key) -> list[Onlooker]:
         return [one for one in self.onlookers if place in one.places]
@@ -87,15 +97,19 @@ class Gallery:
         to = self.looking_at(place)
         if to:
             text = encode({**message, "run": place[0], "rank": place[1]})
+            instead = (message["type"], place) if message["type"] == "state" else None
             for one in to:
-                one.tell(text)
+                one.tell(text, instead=instead)
 
     def changed(self, live: LiveRank, change: Json, state: Json) -> None:
         """Something that an agent said."""
         place = (live.run, live.name)
         match change["type"]:
-            case "digests" | "scalars" if not self.looking_at(place):
+            case "digests" | "scalars" | "sites" if not self.looking_at(place):
                 return
+            case "sites":
+                self._sites.setdefault(place, []).extend(change["new"])
+                self._site_counts[place] = change["count"]
             case "digests":
                 self._rows.setdefault(place, []).append(change["rows"])
                 self._ranks[place] = live
@@ -115,7 +129,11 @@ class Gallery:
                 self.tell(place, change)
 
     def tick(self) -> None:
-        """Sends what is fresh."""
+        """Sends what is fresh. New sites come before the digests that name them."""
+        sites, self._sites = self._sites, {}
+        for place, new in sites.items():
+            told = [site_out(site) for site in new] if len(new) <= MOST_SITES else None
+            self.tell(place, {"type": "sites", "count": self._site_counts[place], "new": told})
         rows, self._rows = self._rows, {}
         for place, waiting in rows.items():
             live = self._ranks[place]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ def status(place: Place, step: int | None, shown: str) -> Json:
     sites, columns = _latest_columns(place.segments(), at, needed)
     values, known = field(lambda name: columns[name], wanted), place.sites
     return {
-        "step": at, "sites": sites.tolist(), "value": numbers(values),
+        "step": at, "sites": sites.tolist(), "value": numbers(values), "seen": columns["step"].astype(np.int64).tolist(),
         "status": health(sites, columns, known, last_hits(sites, known, place.hits, at)),
     }  # fmt: skip
 
@@ -151,6 +152,20 @@ def latest_digests(place: Place, pattern: str, step: int | None, limit: int) -> 
         )  # fmt: skip
     found.sort(key=lambda entry: entry.pop("_id"))
     return found[:limit]
+
+
+def digests_of(place: Place, sites: Iterable[Site], step: int | None) -> dict[str, Json]:
+    """By address, the latest digest of these sites at or before a step, with its step."""
+    found: dict[str, Json] = {}
+    until = (0, 1 << 62 if step is None else step)
+    segments = place.segments()
+    for site in sites:
+        columns = gather(segments, site.id, ("step", *STORED), until)
+        if len(columns["step"]):
+            found[site.address] = {
+                "digest": digest_out({name: columns[name][-1] for name in STORED}), "step": int(columns["step"][-1]),
+            }  # fmt: skip
+    return found
 
 
 def digest_out(row: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tensonde.model.site import Site
 from tensonde.model.trace import Trace
 from tensonde.model.watchpoint import Hit
 from tensonde.server.columns import DigestColumns, Segment
+from tensonde.server.dumped import Dump
 from tensonde.store import format as fmt
 from tensonde.store.graphs import FOLDER as GRAPHS
 from tensonde.store.reader import Rank, rank_number
@@ -40,7 +41,15 @@ class RecordedRank:
         self._kept: dict[str, tuple[Any, Any]] = {}
         self._columns = DigestColumns(Rank(folder).digest_table)
         self._traces: dict[Path, Trace] = {}
+        self._dump: Dump | None = None
         self._diagnosed: tuple[Any, float, list[Finding]] | None = None
+
+    @property
+    def dump(self) -> Dump:
+        with self._lock:
+            if self._dump is None:
+                self._dump = Dump(self.folder.parent, self.rank)
+            return self._dump
 
     def _fresh(self, path: Path, key: str, make: Callable[[], T]) -> T:
         with self._lock:
@@ -100,6 +109,20 @@ class RecordedRank:
             return self._fresh(path, "findings", lambda: Rank(self.folder).findings)
         return self._diagnose()
 
+    @property
+    def finding_count(self) -> int | None:
+        """Without a diagnosis for it: None where none was made so far."""
+        if (self.folder / fmt.FINDINGS).exists():
+            return len(self.findings)
+        return None if self._diagnosed is None else len(self._diagnosed[2])
+
+    @property
+    def seconds(self) -> float | None:
+        """From its start to its end; None while it runs, and where it was killed."""
+        known = Rank(self.folder)
+        known.__dict__["session"] = self.session
+        return known.seconds if known.closed else None
+
     def _diagnose(self) -> list[Finding]:
         from tensonde.diagnose.diagnose import diagnose
         from tensonde.store.reader import Recording
@@ -114,6 +137,10 @@ class RecordedRank:
 
     def _columns_stamp(self) -> list[Any]:
         return list(Rank(self.folder).digest_table.stamps().items())
+
+    def graph_stamp(self) -> object:
+        """Changes when a trace or a compiled graph was written."""
+        return _stamp(self.folder / TRACES), _stamp(self.folder / GRAPHS)
 
     def trace_files(self) -> list[Path]:
         return sorted((self.folder / TRACES).glob("*.json"))

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import html
 import ipaddress
 import json
 import logging
+import re
 import socket
 from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
@@ -124,11 +126,12 @@ class Safety:
 
     async def _exchange(self, scope: Any, send: Any, given: str, query: dict[str, list[str]], cookie: str) -> None:
         if not hmac.compare_digest(given.encode(), self._token):
-            await _answer(
-                send,
-                401,
-                {"error": "the token in this URL is not this hub's; open the URL that `tensonde ui` printed last."},
-            )
+            sentence = "the token in this URL is not this hub's; open the URL that `tensonde ui` printed last."
+            accept = dict(scope["headers"]).get(b"accept", b"")
+            if b"text/html" in accept:
+                await _page(send, 401, sentence)
+            else:
+                await _answer(send, 401, {"error": sentence})
             return
         rest = urlencode({name: values for name, values in query.items() if name != "token"}, doseq=True)
         secure = "; Secure" if scope.get("scheme") == "https" else ""
@@ -221,6 +224,27 @@ async def refuse(scope: Any, receive: Any, send: Any, status: int, sentence: str
             await send({"type": "websocket.close", "code": 1008, "reason": sentence[:120]})
         return
     await _answer(send, status, {"error": sentence})
+
+
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Tensonde</title>
+<meta name="viewport" content="width=device-width">
+<style>body{{font:16px/1.5 system-ui;max-width:40em;margin:12vh auto;padding:0 1em;color-scheme:light dark}}
+code{{background:#8883;padding:.1em .3em;border-radius:4px}}</style>
+<h1>This is not the way in</h1><p>{sentence}</p>
+<p>Each hub has its own token. The address is in the terminal where <code>tensonde ui</code> or <code>tensonde run --ui</code> runs.</p>"""
+
+
+async def _page(send: Any, status: int, sentence: str) -> None:
+    """For people: what is wrong and what to do."""
+    words = sentence[:1].upper() + html.escape(sentence[1:])
+    body = PAGE.format(sentence=re.sub(r"`([^`]*)`", r"<code>\1</code>", words)).encode()
+    headers = [
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *_HEADERS]})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _answer(send: Any, status: int, content: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,12 @@ def serve(
     key: Path | None = None,
     ready: Callable[[Address], None] = lambda address: None,
     prepare: Callable[[Any], None] = lambda server: None,
+    mounts: Mapping[str, Any] | None = None,
 ) -> None:
-    """Blocks until SIGINT or SIGTERM. `ready` is told the address when connections are accepted."""
+    """Blocks until SIGINT or SIGTERM. `ready` is told the address when connections are accepted.
+
+    `mounts`: other ASGI applications by their path, behind the hub's guards.
+    """
     secret = token or new_token()
     hub = Hub(Library(given))
     listening = bind(host, port)
@@ -64,7 +68,7 @@ def serve(
     address = Address(f"{'https' if certificate else 'http'}://{shown}:{listening.getsockname()[1]}", secret)
     logging.getLogger("websockets").setLevel(logging.ERROR)
     config = uvicorn.Config(
-        guarded(create_app(hub), token=secret, names=own_names(host)),
+        guarded(create_app(hub, mounts or {}), token=secret, names=own_names(host)),
         log_level="error", access_log=False, ws_max_size=LARGEST_FRAME, ws="websockets-sansio", ws_per_message_deflate=False, lifespan="off", server_header=False, http=Patient,
         ssl_certfile=certificate, ssl_keyfile=key, timeout_graceful_shutdown=2,
     )  # fmt: skip

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
 from tensonde.server.library import RecordedRun
-from tensonde.server.live import LiveRank
+from tensonde.server.live import LiveRank, word_of_end
+from tensonde.server.numbers import numbers
 from tensonde.server.recorded import RecordedRank
 
 Json = dict[str, Any]
+Array = np.ndarray[Any, Any]
+SKETCH = 40
+HUB = time.time_ns() // 1_000_000
+"""When this hub was started. States of a hub that was started later are newer, whatever their versions are."""
 
 
 def run_word(ranks: list[Json]) -> str:
     words = {rank["state"] for rank in ranks}
     if words & {"running", "stopped"} or any(rank["live"] for rank in ranks):
         return "live"
-    return "killed" if words & {"killed", "lost"} else "finished" if words else "empty"
+    if words & {"killed", "lost"}:
+        return "killed"
+    return next((word for word in ("failed", "terminated", "finished") if word in words), "empty")
 
 
 def recorded_run(id: str, run: RecordedRun, *, without: Collection[str] = ()) -> Json:
@@ -26,7 +36,7 @@ def recorded_run(id: str, run: RecordedRun, *, without: Collection[str] = ()) ->
     first = next(iter(ranks.values())).session if ranks else {}
     return {
         "id": id, "name": run.path.name, "script": manifest.get("script"), "framework": first.get("framework"),
-        "started": manifest.get("started"), "state": run_word(states), "path": str(run.path), "ranks": states,
+        "started": manifest.get("started"), "command": _command(manifest), "state": run_word(states), "path": str(run.path), "ranks": states,
     }  # fmt: skip
 
 
@@ -36,21 +46,27 @@ def recorded_state(rank: RecordedRank) -> Json:
     overhead = session.get("overhead") or {}
     ratio = overhead.get("ratio")
     last = steps - 1 if isinstance(steps, int) else rank.last_step
-    findings = len(rank.findings) if (rank.folder / "findings.json").exists() else 0
+    word = {"live": "running"}.get(rank.state, rank.state)
+    if word == "finished":
+        exit = session.get("exit")
+        word = word_of_end(exit if isinstance(exit, dict) else {}, session.get("ended"))
     return {
         "name": rank.name, "rank": rank.rank, "live": rank.state == "live", "connected": False,
-        "state": {"live": "running"}.get(rank.state, rank.state), "stop": None, "step": max(last, 0), "steps": last + 1,
+        "state": word, "ended": session.get("ended"), "stop": None, "step": max(last, 0), "steps": last + 1,
         "epoch": None, "phase": None, "steps_per_second": _speed(rank),
         "overhead": ratio - 1 if isinstance(ratio, int | float) else None,
         "budget": overhead.get("budget", (session.get("options") or {}).get("budget")),
         "device": session.get("device"), "framework": session.get("framework"), "host": session.get("host"),
-        "pid": session.get("pid"), "hits": len(rank.hits), "findings": findings, "dropped": 0,
-        "last_step_at": session.get("closed"), "capabilities": ["read"],
+        "pid": session.get("pid"), "hits": len(rank.hits), "findings": rank.finding_count, "dropped": 0,
+        "seconds": rank.seconds, "loss": numbers(_sketch(rank)),
+        "last_step_at": session.get("closed"), "capabilities": ["read"], "version": 0, "hub": HUB,
     }  # fmt: skip
 
 
 def live_state(live: LiveRank, recorded: Json | None) -> Json:
-    """With what the recording knows, if it is given."""
+    """With what the recording knows, if it is given. May be called beside the event loop: the version is read first, so that what
+    comes in meanwhile has a larger one."""
+    version = live.version
     known, facts = live.state, live.facts
     word = live.word
     if recorded is not None and not live.connected:
@@ -63,9 +79,24 @@ def live_state(live: LiveRank, recorded: Json | None) -> Json:
         "epoch": known.epoch, "phase": known.phase or None, "steps_per_second": known.steps_per_second,
         "overhead": known.overhead, "budget": (facts.get("options") or {}).get("budget"), "device": facts.get("device"),
         "framework": facts.get("framework"), "host": facts.get("host"), "pid": facts.get("pid"), "hits": live.hit_count,
-        "findings": recorded["findings"] if recorded else 0, "dropped": live.dropped, "last_step_at": known.last_step_at,
-        "capabilities": live.hello.capabilities if live.connected and not live.finished else ["read"],
+        "findings": recorded["findings"] if recorded else None, "ended": live.ended or (recorded or {}).get("ended"), "onlookers": live.onlookers,
+        "seconds": (recorded or {}).get("seconds"), "loss": (recorded or {}).get("loss", []), "dropped": live.dropped, "last_step_at": known.last_step_at,
+        "capabilities": live.hello.capabilities if live.connected and not live.finished else ["read"], "version": version, "hub": HUB,
     }  # fmt: skip
+
+
+def _command(manifest: Json) -> list[str]:
+    argv = manifest.get("argv")
+    script = [str(manifest["script"])] if manifest.get("script") else []
+    return [*script, *(str(word) for word in argv)] if isinstance(argv, list) else script
+
+
+def _sketch(rank: RecordedRank) -> Array:
+    """The loss in a few points."""
+    found = rank.scalars().get("loss")
+    if found is None or not len(found[1]):
+        return np.empty(0)
+    return found[1][np.unique(np.linspace(0, len(found[1]) - 1, SKETCH).astype(np.int64))]
 
 
 def _speed(rank: RecordedRank) -> float | None:

@@ -12,6 +12,7 @@ import numpy as np
 from tensonde.digest.reference import digest_array
 from tensonde.errors import UsageError
 from tensonde.server.columns import gather
+from tensonde.server.dumped import DumpedTensor
 from tensonde.server.numbers import number, numbers
 from tensonde.server.place import Place
 from tensonde.server.reading import STORED, digest_out
@@ -55,27 +56,52 @@ class StoredTensor:
         return widen(self._content[index] if index else self._content[()], self.dtype)
 
 
-def stored(place: Place, address: str, step: int | None) -> StoredTensor | None:
-    """The captured tensor of that step; of the latest where none is given."""
+def stored(place: Place, address: str, step: int | None) -> Tensor | None:
+    """The tensor of that step as it was kept: at a hit, or in a dump. Of the latest where none is given."""
     found = [value for value in place.values if value.site == address]
+    dump = place.recorded.dump if place.recorded is not None else None
+    dumped = dump.entries(address) if dump is not None else []
     if step is not None:
         found = [value for value in found if value.moment.step == step]
+        dumped = [entry for entry in dumped if entry.step == step]
+    if dump is not None and dumped and (not found or dumped[-1].step > found[-1].moment.step):
+        return DumpedTensor(dump, dumped[-1])
     return StoredTensor(found[-1]) if found else None
 
 
 def steps_of(place: Place, address: str) -> list[int]:
-    return sorted({value.moment.step for value in place.values if value.site == address})
+    """At which steps it was kept."""
+    dumped = place.recorded.dump.entries(address) if place.recorded is not None else []
+    kept = {value.moment.step for value in place.values if value.site == address}
+    return sorted(kept | {entry.step for entry in dumped})
 
 
 def missing(place: Place, address: str, step: int | None) -> NotNow:
     steps = steps_of(place, address)
     if steps:
-        return NotNow(f"{address} was not kept at step {step}; it was at {', '.join(map(str, steps[:10]))}.")
+        shown = ", ".join(map(str, steps[:10])) + (f" and {len(steps) - 10} more" if len(steps) > 10 else "")
+        return NotNow(f"{address} was not kept at step {step}; it was at {shown}.")
     if place.live is not None and place.live.connected:
         return NotNow(
             f"no value of {address} is at hand; pause the training, or set a watchpoint there, whose hit keeps the tensor."
         )
-    return NotNow(f"the recording has no value of {address}; a watchpoint there would have kept the tensor that hit.")
+    return NotNow(
+        f"the recording has no value of {address}; a watchpoint there would have kept the tensor that hit, and `tensonde run --dump` all of them."
+    )
+
+
+def not_kept(place: Place, address: str) -> NotNow | None:
+    """Why an op that a trace shows is not at hand at a stop: its sites are made when somebody wants them."""
+    name = address.rpartition(":")[0]
+    if "/" not in name or address in place.addresses or place.recorded is None:
+        return None
+    for path in place.recorded.trace_files():
+        trace = place.recorded.trace(path)
+        if trace is not None and any(op.site == name for op in trace.ops):
+            return NotNow(
+                f"{name} ran in step {trace.step}, of which statistics were kept and no tensors; continue to it, and its tensors are here."
+            )
+    return None
 
 
 def tile(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ class Agent:
         if os.getpid() != self._pid:
             return
         self._poll()
-        last = self._outbox.keep(messages.Bye, exit=plain(dict(exit)))
+        last = self._outbox.keep(messages.Bye, exit=plain({**exit, "ended": self.session.ended}))
         if self.link.connected:
             self._outbox.settled(last, GOODBYE)
         self.link.close()
@@ -79,9 +80,11 @@ class Agent:
         self._poll()
         self._latest_rows()  # first, so that whoever hears of the stop can look at it
         self._feed.stopped(stop)
+        began = time.monotonic()
         try:
             return self._service.hold()
         finally:
+            self._progress.stopped += time.monotonic() - began
             for request in self._service.desk.close():
                 self._service.answers.refuse(request, "the training runs again; pause it first.")
             self._feed.resumed()
@@ -97,9 +100,9 @@ class Agent:
 
     def _latest_rows(self) -> None:
         """What was observed since the last write, for those who look at this stop."""
+        self.session.settle()
         rows = self.session.rows[: len(self.session.block)]
         if len(rows):
-            self.session.settle(rows)
             self._feed.digests(rows, self.session.writer.rows)
 
     def _between_steps(self) -> None:

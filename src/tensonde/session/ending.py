@@ -69,6 +69,7 @@ def _patch() -> None:
     ):  # fmt: skip
         setattr(faulthandler, name, replacement)
     os._exit = _telling(os._exit)
+    os.kill = _telling_of_itself(os.kill)
     os.execv = _telling(os.execv)
     os.execve = _telling(os.execve)
     os.closerange = _sparing(os.closerange)
@@ -114,9 +115,13 @@ def _telling(leave: Callable[..., Any]) -> Any:
     @functools.wraps(leave)
     def leaving(*args: Any, **kwargs: Any) -> Any:
         noted = _whereabouts
+        frame = sys._getframe(1)
+        if str(frame.f_globals.get("__name__", "")).startswith("multiprocessing."):
+            noted = None  # how every forked child ends
         if noted is not None:
-            frame = sys._getframe(1)
-            while frame.f_code.co_filename == os.__file__ and frame.f_back is not None:  # os.execl and its like
+            while (
+                frame.f_code.co_filename in (os.__file__, __file__) and frame.f_back is not None
+            ):  # os.execl and its like
                 frame = frame.f_back
             shown = repr(args[0]) if args else "…"
             noted.left(f"os.{leave.__name__}({shown})", os.path.abspath(frame.f_code.co_filename), frame.f_lineno)
@@ -127,6 +132,17 @@ def _telling(leave: Callable[..., Any]) -> Any:
                 noted.left("")
 
     return leaving
+
+
+def _telling_of_itself(kill: Callable[[int, int], None]) -> Any:
+    """The same for a program that kills itself, which no handler could note."""
+    telling = _telling(kill)
+
+    @functools.wraps(kill)
+    def killing(pid: int, number: int, /) -> None:
+        (telling if pid == os.getpid() and number == signal.SIGKILL else kill)(pid, number)
+
+    return killing
 
 
 def _sparing(closerange: Callable[[int, int], None]) -> Any:

@@ -11,8 +11,14 @@ from tensonde.errors import UsageError
 from tensonde.model.watchpoint import Action
 
 ENVIRONMENT = "TENSONDE_OPTIONS"
+SECONDS = 2.0
+"""Of processor time, for the experiments of a short run."""
 
 GraphMode = Literal["auto", "exact", "nodes", "full"]
+
+
+WEIGHTS, BATCHES = "weights", "batches"
+"""Folders of what one of two runs keeps for the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +26,9 @@ class Twin:
     """One of two runs that are compared. Empty where the run is left as it is.
 
     `keep`: the folder that initial weights and batches are kept in. `weights` and `batches`: whether to begin with those
-    that the other run kept in `take`. `renamed`: its names for this run's parameters. `seeded`: dropout and the like draw
-    the same numbers in both runs, whatever was drawn before.
+    that the other run kept in `take`. `renamed`: its names for this run's parameters, `transposed`: those that it keeps the
+    other way round. `seeded`: dropout and the like draw the same numbers in both runs, whatever was drawn before; `across`: also
+    where the other run is of another framework.
     """
 
     keep: str = ""
@@ -29,7 +36,15 @@ class Twin:
     weights: bool = False
     batches: bool = False
     seeded: bool = False
+    across: bool = False
     renamed: dict[str, str] = field(default_factory=dict)
+    transposed: tuple[str, ...] = ()
+
+    @property
+    def faint(self) -> float:
+        """Gradients of a smaller share of the typical one tell nothing of the optimizer: rounding, and across frameworks the place where
+        an adaptive optimizer adds its epsilon."""
+        return 0.1 if self.across else 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +80,10 @@ class Options:
     """How this run is tied to another one that it is compared with."""
     dump: dict[str, Any] | None = None
     """The settings of a dump, as `DumpSettings.to_json` gives them."""
+    experiments: float = 0.0
+    """Seconds of processor time that experiments may take in a short run; more in a longer one (docs/experiments.md). 0: there are none."""
+    memory: bool = False
+    """What the first steps take of memory is noted, tensor by tensor, and little else."""
     hub: str = ""
     """The URL of a hub, with its token."""
 

@@ -6,7 +6,7 @@ expected cost. Where the sentinel leaves nothing, full looks still get a tenth o
 then. What the user watches by name comes before the rest. The first step is always seen in full.
 
 Costs are measured by comparison with bare steps (`measured.py`), from stretches in which Tensonde is taken out of the training: from
-step 500 on, two steps or so in 64. Until then they are estimated from what was timed. Where even the sentinel is dearer than the
+step 500 on, two steps or so in 64, and where steps are short some fifty in a row per thousand. Until then they are estimated from what was timed. Where even the sentinel is dearer than the
 budget, the training *rests*: most of its steps are bare. A *glance* (loss, gradients and parameters, and nothing else in the
 training's way) comes every 2, 4, … 256 steps, and a full look with the step after it when what the last one cost has been
 paid back. See docs/adr/0008.
@@ -48,6 +48,8 @@ LONG_EVERY = 16
 """One stretch in this many is long. Its second half shows how long a bare step takes."""
 LONG_STEPS = 32
 """The fewest steps of a long stretch."""
+SHORT_NS = 20_000_000
+"""Steps shorter than this are slowed down by a look before them, so that a short stretch is no reference."""
 REFERENCE_EVERY = (16, 64)
 """Steps between two bare stretches of a training that does not rest: at first, and later."""
 SPENT = 0.5
@@ -205,6 +207,8 @@ class Policy:
                 return self._cycle()
             if self._reference_due():
                 self._since_reference = 0
+                if self._bare < SHORT_NS and self._long_due():
+                    return self._rest_long(GLANCE_EVERY)
                 return self._rest(max(2, int(10e6 / self._bare)))
         if self._owed >= self._expected[Level.FULL] > 0:
             return Level.FULL
@@ -253,14 +257,19 @@ class Policy:
         if ahead == 0:
             return Level.GLANCE
         room = -self.steps % GLANCE_EVERY
-        self._long = room >= LONG_STEPS and self._stretches % LONG_EVERY < (4 if self._stretches < LONG_EVERY else 1)
-        if not self._long:
-            return self._rest(ahead)
-        self.stretch = min(max(LONG_STEPS, int(POLL_NS / self._bare)), room)
+        return self._rest_long(room) if room >= LONG_STEPS and self._long_due() else self._rest(ahead)
+
+    def _long_due(self) -> bool:
+        return self._stretches % LONG_EVERY < (4 if self._stretches < LONG_EVERY else 1)
+
+    def _rest_long(self, most: int) -> Level:
+        self._long = True
+        self.stretch = min(max(LONG_STEPS, int(POLL_NS / self._bare)), most)
         self.cold = self.stretch // 2
         return Level.REST
 
     def _rest(self, steps: int) -> Level:
+        self._long = False
         self.stretch = self._bounded(steps)
         self.cold = COLD if self.stretch >= 2 * COLD else 0
         return Level.REST

@@ -28,6 +28,7 @@ from tensonde.session.guard import Guard
 from tensonde.session.options import Options
 from tensonde.session.policy import UNSEEN, Policy
 from tensonde.session.steps import Steps
+from tensonde.store.collectives import CollectivesFile
 from tensonde.store.format import FAILURES
 from tensonde.store.whereabouts import WhereaboutsFile
 from tensonde.store.writer import RecordingWriter
@@ -45,6 +46,9 @@ FLUSH_NS = 500_000_000
 FLUSH_SHARE = 400
 """What is observed is written every half second, or more rarely where writing takes more than one part in so many of the time."""
 
+LATEST = 16
+"""Steps after which the digests of a device have arrived."""
+
 
 class StopTraining(SystemExit):
     """Ends the training cleanly: the script's own `finally` blocks run, and no traceback is printed."""
@@ -54,8 +58,11 @@ class Session:
     def __init__(self, options: Options, folder: Path, facts: Mapping[str, Any], *, rank: int = 0) -> None:
         self.options = options
         self.rank = rank
+        self.world = int(facts.get("world_size") or 1)
+        """How many ranks the training has."""
         self.writer = RecordingWriter(folder, dict(facts))
         self.whereabouts = WhereaboutsFile(folder)
+        self.collectives = CollectivesFile(folder)
         self.guard = Guard(self.writer.event, folder / FAILURES)
         self.steps = Steps()
         self.policy = Policy(options.budget, watched=bool(options.watches))
@@ -76,23 +83,30 @@ class Session:
         """Time spent in Tensonde that the block does not count by itself."""
         self.on_stop: Callable[[Stop], None] = lambda stop: None
         self.capture: Callable[[Site, Any, Moment], None] = lambda site, tensor, moment: None
-        self.settle: Callable[[np.ndarray[Any, Any]], object] = lambda rows: None
+        self.settle: Callable[[], object] = lambda: None
+        """Waits for digests that a device computes, and hands them to `late`."""
         self.on_nonfinite: Callable[[int], None] = lambda site: None
         """Told of every digest with NaN or Inf, at once."""
+        self.on_late: Callable[[np.ndarray[Any, Any]], None] = lambda rows: None
+        """Told of digests that came late: those of a device, mostly one step after their own."""
         self.on_step: Callable[[], None] = lambda: None
         """Between two steps, where what others have asked for can be done."""
         self._evaluated = 0
         self._mark = 0
         self._last_flush = self._step_began = time.perf_counter_ns()
-        self._cpu_began = time.process_time_ns()
+        self._clock = time.process_time_ns
+        self._cpu_began = self._clock()
         self._began, self._stopped_ns = self._step_began, 0
         self._first_ns = 0
         self._extra: list[int] = []
         """Steps that were traced or run again, by how long they took."""
+        self.experiments_seconds = 0.0
+        """Processor time that experiments have taken; it is part of what the steps took that are not counted."""
         self._flush_ns = FLUSH_NS
         self._settled = (0, 0)
         self._accounted = 0
-        self._ended: str | None = None
+        self.ended: str | None = None
+        """Why the training is to end before its program would end it."""
         self._captured: set[tuple[int, int]] = set()
         self._went_nonfinite: set[int] = set()
         self._announced: set[int] = set()
@@ -208,6 +222,26 @@ class Session:
             except Exception as problem:
                 self.guard.contain("evaluating watchpoints", problem)
 
+    def late(self, rows: np.ndarray[Any, Any]) -> None:
+        """Digests of a device have arrived, with the steps, phases and calls of then."""
+        for begin in range(0, len(rows), CAPACITY // 4):
+            some = rows[begin : begin + CAPACITY // 4]
+            if len(self.block) + len(some) > CAPACITY:
+                self.flush()
+            first = len(self.block)
+            for _ in some:
+                self.block.reserve(0)
+            self.rows[first : first + len(some)] = some
+        bad = rows[(rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)]
+        sites = set(bad["site"].tolist())
+        if not sites <= self._went_nonfinite:
+            self._went_nonfinite |= sites
+            try:
+                self.evaluate()
+            except Exception as problem:
+                self.guard.contain("evaluating watchpoints", problem)
+        self.on_late(rows)
+
     def found_nonfinite(self, site: int) -> None:
         """A digest that somebody else computed has NaN or Inf."""
         self.on_nonfinite(site)
@@ -275,7 +309,7 @@ class Session:
 
     def end(self, why: str, code: int = 0) -> None:
         """Ends the training cleanly, from a hook in the training thread."""
-        self._ended = why
+        self.ended = why
         log.warning("ending the training: %s", why)
         raise StopTraining(code)
 
@@ -296,10 +330,11 @@ class Session:
 
     def finish_step(self, *, behind: bool = False, scalars: Mapping[str, float] | None = None) -> None:
         """The step is over; `behind`: it was over at the last mark, and what came since belongs to the next."""
-        now, cpu = time.perf_counter_ns(), time.process_time_ns()
+        now, cpu = time.perf_counter_ns(), self._clock()
         step = self.steps.step
         if behind:
-            self.since_mark()["step"] += 1
+            late = self.since_mark()["step"]
+            late += late == step  # of a device, some may be older
         wall = now - self._step_began - self.gate.stopped_ns
         cost = self.block.nanos + self.cost_ns - self._accounted
         counted = not self._skip_timing and self.gate.stopped_ns == 0
@@ -327,19 +362,26 @@ class Session:
             self.flush()
         self.on_step()
 
+    def on_device(self) -> None:
+        """The training runs on a device: what a step costs is not the time of this processor, but that of the clock."""
+        if self._clock is not time.perf_counter_ns:
+            self._clock = time.perf_counter_ns
+            self._cpu_began = self._clock()
+            self.uncounted()
+
     def rest_begins(self) -> None:
         """Tensonde is out of the training's way: from here on its steps are bare."""
-        now, cpu = time.perf_counter_ns(), time.process_time_ns()
+        now, cpu = time.perf_counter_ns(), self._clock()
         self.policy.tail(cpu - self._cpu_began)
         self._step_began, self._cpu_began, self._settled = now, cpu, (0, 0)
 
     def settled(self, steps: int) -> None:
         """So many bare steps have run since then: those that pay for cold caches."""
-        self._settled = steps, time.process_time_ns() - self._cpu_began
+        self._settled = steps, self._clock() - self._cpu_began
 
     def rested(self, steps: int) -> None:
         """So many steps have run since then; `steps.py` has counted them."""
-        now, cpu = time.perf_counter_ns(), time.process_time_ns()
+        now, cpu = time.perf_counter_ns(), self._clock()
         first, first_ns = self._settled if steps > self._settled[0] else (0, 0)
         if steps:
             self.policy.rested(steps, now - self._step_began, cpu - self._cpu_began, first=first, first_ns=first_ns)
@@ -379,7 +421,6 @@ class Session:
         try:
             rows = self.rows[: len(self.block)]
             if len(rows):
-                self.settle(rows)
                 self.evaluate()
                 self._write(rows)
         except Exception as problem:
@@ -406,7 +447,7 @@ class Session:
                 step = int(row["step"])
                 value = float(of_one(row.__getitem__)) if row["count"] == 1 else float("nan")
                 self.writer.scalars(step, {"loss": value * self._divided.get(step, self._usual)})
-        self._divided.clear()
+        self._divided = {step: found for step, found in self._divided.items() if step >= self.steps.step - LATEST}
         self.writer.digests(rows)
 
     def overhead(self) -> dict[str, Any]:
@@ -426,6 +467,7 @@ class Session:
             "bare_ms_per_step": round(bare * 1e-6, 4),
             "first_step_seconds": round(self._first_ns * 1e-9, 4),
             "start_seconds": round(early * 1e-9, 4),
+            "experiments_seconds": round(self.experiments_seconds, 4),
             "seconds": round((time.perf_counter_ns() - self._began - self._stopped_ns) * 1e-9, 4),
             "levels": {level.name.lower(): count for level, count in policy.taken.items()},
         }
@@ -434,12 +476,16 @@ class Session:
         self.gate.controller = None
         if self.steps.before_forward():  # without an optimizer, only the next forward would have ended the last step
             self.steps.advance()
+        try:
+            self.settle()
+        except Exception as problem:  # of a device that has failed, say
+            self.guard.contain("waiting for digests", problem)
         self.flush()
         self.writer.close(
             {
                 "exit": dict(exit),
                 "steps": self.steps.step,
-                "ended": self._ended,
+                "ended": self.ended,
                 "hits": self.hit_count,
                 "hits_suppressed": sum(self.engine.suppressed.values()),
                 "watchpoints": [asdict(point) for point in self.engine.watchpoints],

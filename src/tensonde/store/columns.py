@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tensonde.digest.layout import COUNTS, EXPONENT_BINS, ROW, STATS
-from tensonde.store.format import DIGEST_SCHEMA, SCALAR_SCHEMA
+from tensonde.store.schemas import DIGEST_SCHEMA, SCALAR_SCHEMA
 
 _INT64, _UINT16, _FLOAT64 = pa.int64(), pa.uint16(), pa.float64()
 _SMALL = tuple((name, pa.from_numpy_dtype(ROW[name])) for name in ("step", "site", "call", "phase", "dtype", "flags"))

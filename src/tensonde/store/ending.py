@@ -87,7 +87,9 @@ def ending_of(folder: Path, *, closed: bool, exit_code: int | None, cwd: str = "
     where = read_whereabouts(folder)
     stack = _stack(written, cwd)
     step, module = (where.step, where.module) if where is not None else (None, "")
-    if not fatal and where is not None and where.left:
+    if (
+        not fatal and where is not None and where.left and not where.left.startswith("os.kill(")
+    ):  # a signal, as any other
         return Ending(where.left, "", step, module, _line(where.left_file, where.left_line), at_exit=closed)
     name = fatal or _signal_of(exit_code)
     how = f"{name} ({_words(name)})" if name else "a signal" if stack else _without_trace(exit_code)

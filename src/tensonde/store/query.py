@@ -12,12 +12,12 @@ import pyarrow.dataset as ds
 from tensonde.digest.layout import COUNTS, DTYPES, STATS
 from tensonde.errors import UsageError
 from tensonde.model.moment import Phase
-from tensonde.store.format import DIGEST_SCHEMA, SCALAR_SCHEMA
 from tensonde.store.reader import Recording
+from tensonde.store.schemas import DIGEST_SCHEMA, SCALAR_SCHEMA
 from tensonde.store.tables import StoredTable
 from tensonde.store.views import small_tables
 
-VIEWS = ("digests", "sites", "scalars", "hits", "findings", "events")
+VIEWS = ("digests", "sites", "scalars", "hits", "findings", "events", "collectives")
 _LOCKED = ("python_enable_replacements=false", "enable_external_access=false", "lock_configuration=true")
 _WRONG_SQL = (
     duckdb.ParserException,
@@ -25,6 +25,7 @@ _WRONG_SQL = (
     duckdb.CatalogException,
     duckdb.PermissionException,
 )
+_WRITES = ("ALTER", "CREATE", "DELETE", "DROP", "INSERT", "MERGE_INTO", "UPDATE", "VACUUM")
 _FAILURES = (duckdb.Error, pa.ArrowException, OSError, RuntimeError)
 
 
@@ -60,6 +61,12 @@ def _select(runs: dict[str, Recording], sql: str, *, stream: bool) -> pa.Table |
         _register(connection, runs, stream)
         for setting in _LOCKED:
             connection.execute(f"SET {setting}")
+        for statement in connection.extract_statements(sql):
+            if statement.type.name in _WRITES:
+                what = statement.type.name.lower().replace("_", " ")
+                raise UsageError(
+                    f"The query would {what}, and recordings are only read; write one SELECT, with WITH for steps."
+                )
         relation = connection.sql(sql)
         return None if relation is None else relation.to_arrow_table()
     finally:

@@ -8,10 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensonde.errors import RecordingError
 from tensonde.model.finding import Finding
@@ -29,11 +26,16 @@ from tensonde.store.graphs import read_graph
 from tensonde.store.liveness import alive
 from tensonde.store.resolve import resolve
 from tensonde.store.shapes import MANIFEST_SHAPE, SESSION_SHAPE, shaped
-from tensonde.store.tables import StoredTable
 from tensonde.store.traces import FOLDER as TRACES
 from tensonde.store.traces import read_trace
-from tensonde.store.values import Value, load_value, read_header
 from tensonde.store.whereabouts import read_whereabouts
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from tensonde.store.tables import StoredTable
+    from tensonde.store.values import Value
 
 Read = TypeVar("Read")
 Steps = range | tuple[int, int] | None
@@ -54,8 +56,6 @@ class Rank:
         self.name = folder.name
         self.exit_code = exit_code
         self.problems: list[str] = []
-        self._digests = StoredTable(folder / fmt.DIGESTS, fmt.DIGEST_SCHEMA, self._problem)
-        self._scalars = StoredTable(folder / fmt.SCALARS, fmt.SCALAR_SCHEMA, self._problem)
 
     @cached_property
     def session(self) -> dict[str, Any]:
@@ -128,11 +128,11 @@ class Rank:
         """The digests in recorded order: of those sites, in those steps, with those columns (see
         DIGEST_SCHEMA)."""
         only = None if sites is None else ("site", sites)
-        return self._digests.read(columns=columns, steps=steps, only=only)
+        return self.digest_table.read(columns=columns, steps=steps, only=only)
 
     def scalars(self, name: str | None = None) -> pa.Table:
         """ord, step, name, value, in recorded order."""
-        return self._scalars.read(only=None if name is None else ("name", [name]))
+        return self.scalar_table.read(only=None if name is None else ("name", [name]))
 
     @cached_property
     def hits(self) -> list[Hit]:
@@ -166,6 +166,8 @@ class Rank:
     @cached_property
     def values(self) -> list[Value]:
         """The captured tensors in the order captured, without their content: see `load`."""
+        from tensonde.store.values import read_header
+
         return self._documents(fmt.VALUES, f"*{fmt.VALUE}", lambda path: read_header(path)[0])
 
     def _document(self, name: str, read: Callable[[Path], Read], otherwise: Read, missing: bool = False) -> Read:
@@ -191,16 +193,24 @@ class Rank:
 
     def load(self, value: Value) -> np.ndarray[Any, Any]:
         """The tensor; bfloat16 and float8 as float32 of the same values (`value.dtype` keeps the name)."""
+        from tensonde.store.values import load_value
+
         return load_value(value)
 
-    @property
+    @cached_property
     def digest_table(self) -> StoredTable:
         """For readers that stream, such as `query`."""
-        return self._digests
+        from tensonde.store.schemas import DIGEST_SCHEMA
+        from tensonde.store.tables import StoredTable
 
-    @property
+        return StoredTable(self.folder / fmt.DIGESTS, DIGEST_SCHEMA, self._problem)
+
+    @cached_property
     def scalar_table(self) -> StoredTable:
-        return self._scalars
+        from tensonde.store.schemas import SCALAR_SCHEMA
+        from tensonde.store.tables import StoredTable
+
+        return StoredTable(self.folder / fmt.SCALARS, SCALAR_SCHEMA, self._problem)
 
     def _problem(self, text: str) -> None:
         if text not in self.problems:
@@ -276,6 +286,8 @@ class Recording:
         return [value for rank in self.ranks for value in rank.values]
 
     def load(self, value: Value) -> np.ndarray[Any, Any]:
+        from tensonde.store.values import load_value
+
         return load_value(value)
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tensonde.program.lines import to_json
+from tensonde.store.collectives import read_collectives
 from tensonde.store.files import dump_json
 from tensonde.store.reader import Rank
 
@@ -66,6 +67,22 @@ SCHEMAS = {
         }
     ),
     "events": pa.schema({**_WHERE, "ord": _LONG, "kind": _TEXT, "time": _TEXT, "fields": _TEXT}),
+    "collectives": pa.schema(
+        {
+            **_WHERE,
+            "ord": _LONG,
+            "step": _LONG,
+            "group": _TEXT,
+            "ranks": _LONG,
+            "number": _LONG,
+            "op": _TEXT,
+            "reduce": _TEXT,
+            "tensor": _TEXT,
+            "began": _REAL,
+            "seconds": _REAL,
+            **_LINE,
+        }
+    ),
 }
 """`evidence` and `fields` are JSON text. `rank` of a hit or a finding is the one that it names itself."""
 
@@ -80,6 +97,7 @@ def small_tables(runs: dict[str, list[Rank]]) -> dict[str, pa.Table]:
             rows["hits"] += [{**here, **entry} for entry in _hit_rows(rank)]
             rows["findings"] += [{**here, **entry} for entry in _finding_rows(rank)]
             rows["events"] += [{**here, **entry} for entry in _event_rows(rank)]
+            rows["collectives"] += [{**here, **entry} for entry in _collective_rows(rank)]
     return {
         name: pa.Table.from_pylist([{key: _text(value) for key, value in row.items()} for row in rows[name]], schema)
         for name, schema in SCHEMAS.items()
@@ -107,6 +125,25 @@ def _site_rows(rank: Rank) -> list[dict[str, Any]]:
             **(to_json(site.source) or {}),
         }
         for site in rank.sites.values()
+    ]
+
+
+def _collective_rows(rank: Rank) -> list[dict[str, Any]]:
+    return [
+        {
+            "ord": call.index,
+            "step": call.step,
+            "group": call.kind.group,
+            "ranks": call.kind.size,
+            "number": call.number,
+            "op": call.kind.op,
+            "reduce": call.kind.reduce,
+            "tensor": call.kind.what,
+            "began": call.began,
+            "seconds": call.seconds,
+            **(to_json(call.kind.source) or {}),
+        }
+        for call in read_collectives(rank.folder)
     ]
 
 

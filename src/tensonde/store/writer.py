@@ -28,6 +28,7 @@ from tensonde.store.compactor import Compactor
 from tensonde.store.files import JsonLines, dump_json, replace_file
 from tensonde.store.graphs import write_graph
 from tensonde.store.liveness import identity
+from tensonde.store.schemas import DIGEST_SCHEMA, SCALAR_SCHEMA
 from tensonde.store.segments import SegmentLog
 from tensonde.store.traces import write_trace
 from tensonde.store.values import encode_value
@@ -112,12 +113,8 @@ class RecordingWriter:
         self._finishing: list[Path] | None = None
         for name in (fmt.DIGESTS, fmt.SCALARS, fmt.VALUES):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        self._digests = SegmentLog(
-            self.folder / fmt.DIGESTS, fmt.DIGEST_SCHEMA, limit=segment_bytes, retire=self._retire
-        )
-        self._scalars = SegmentLog(
-            self.folder / fmt.SCALARS, fmt.SCALAR_SCHEMA, limit=segment_bytes, retire=self._retire
-        )
+        self._digests = SegmentLog(self.folder / fmt.DIGESTS, DIGEST_SCHEMA, limit=segment_bytes, retire=self._retire)
+        self._scalars = SegmentLog(self.folder / fmt.SCALARS, SCALAR_SCHEMA, limit=segment_bytes, retire=self._retire)
         self.listener: Listener | None = None
         self._waiting: list[tuple[int, str, float]] = []
         self._rows = self._scalar_rows = self._value_count = 0

@@ -98,7 +98,7 @@ export class Place {
   latest = (site: string, step?: number, limit = 200) =>
     take(client.GET('/api/runs/{run}/{rank}/latest', this.with({ site, step, limit })));
 
-  tensors = () => take(client.GET('/api/runs/{run}/{rank}/tensors', this.here));
+  tensors = (name: string) => take(client.GET('/api/runs/{run}/{rank}/tensors', this.with({ name })));
   tensor = (query: TensorQuery) => take(client.GET('/api/runs/{run}/{rank}/tensor', this.with(query)));
   tensorHistogram = (query: { address: string; step?: number; index?: string; bins?: number }) =>
     take(client.GET('/api/runs/{run}/{rank}/tensor/histogram', this.with(query)));

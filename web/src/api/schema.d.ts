@@ -391,7 +391,7 @@ export interface paths {
         };
         /**
          * The Node
-         * @description One node of the graph, with what went in and came out.
+         * @description One node of the graph, with what went in and came out: as it is now, where the training is stopped and the tensors are at hand.
          */
         get: operations["the_node_api_runs__run___rank__node_get"];
         put?: never;
@@ -571,7 +571,7 @@ export interface paths {
         };
         /**
          * Tensors
-         * @description What is at hand: captured values and, while the training is stopped, everything that is alive.
+         * @description What is at hand, of all nodes or of one: kept and dumped values and, while the training is stopped, everything that is alive.
          */
         get: operations["tensors_api_runs__run___rank__tensors_get"];
         put?: never;
@@ -1045,6 +1045,31 @@ export interface components {
             /** Title */
             title: string;
         };
+        /**
+         * Frame
+         * @description A frame of the user's own code. `path` is the absolute one of `file`, on the training's machine.
+         */
+        Frame: {
+            /**
+             * Code
+             * @default
+             */
+            code: string;
+            /** File */
+            file: string;
+            /**
+             * Function
+             * @default
+             */
+            function: string;
+            /** Line */
+            line: number;
+            /**
+             * Path
+             * @default
+             */
+            path: string;
+        };
         /** Graph */
         Graph: {
             edges: components["schemas"]["GraphEdges"];
@@ -1201,12 +1226,22 @@ export interface components {
              * @default null
              */
             dropped: number | null;
+            /**
+             * Error
+             * @default null
+             */
+            error: string | null;
             /** @default null */
             event: components["schemas"]["Event"] | null;
             /** @default null */
             finding: components["schemas"]["Finding"] | null;
             /** @default null */
             hit: components["schemas"]["Hit"] | null;
+            /**
+             * New
+             * @default null
+             */
+            new: components["schemas"]["Site"][] | null;
             /**
              * Norm
              * @default null
@@ -1250,7 +1285,7 @@ export interface components {
              * Type
              * @enum {string}
              */
-            type: "runs" | "state" | "stop" | "hit" | "finding" | "event" | "digests" | "scalars" | "sites" | "lagged" | "error";
+            type: "runs" | "state" | "stop" | "hit" | "finding" | "event" | "digests" | "scalars" | "sites" | "graph" | "lagged" | "error";
             /**
              * Values
              * @default null
@@ -1347,6 +1382,13 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
+             * Around
+             * @default {}
+             */
+            around: {
+                [key: string]: components["schemas"]["Port"];
+            };
+            /**
              * Before
              * @default []
              */
@@ -1422,6 +1464,8 @@ export interface components {
         /**
          * Port
          * @description A tensor that goes into or comes out of a node. `from` is the node that made it.
+         *
+         *     `step` is that of the digest; `live` says that it was made from the tensor as it is now, in the stopped training.
          */
         Port: {
             /** Address */
@@ -1438,10 +1482,22 @@ export interface components {
             /** From */
             from?: string | null;
             /**
+             * Live
+             * @default false
+             */
+            live: boolean;
+            /**
+             * Note
+             * @default
+             */
+            note: string;
+            /**
              * Shape
              * @default []
              */
             shape: number[];
+            /** Step */
+            step?: number | null;
         };
         /**
          * Problem
@@ -1454,6 +1510,8 @@ export interface components {
         /**
          * RankState
          * @description `connected`: an agent speaks for it now. `dropped` counts live digests that were left out, never hits.
+         *
+         *     Of two states, the one of the hub that was started later (`hub`, in ms) is newer; of one hub, the one with the larger `version`.
          */
         RankState: {
             /**
@@ -1482,15 +1540,20 @@ export interface components {
              */
             dropped: number;
             /**
+             * Ended
+             * @default null
+             */
+            ended: string | null;
+            /**
              * Epoch
              * @default null
              */
             epoch: number | null;
             /**
              * Findings
-             * @default 0
+             * @default null
              */
-            findings: number;
+            findings: number | null;
             /**
              * Framework
              * @default null
@@ -1507,14 +1570,29 @@ export interface components {
              */
             host: string | null;
             /**
+             * Hub
+             * @default 0
+             */
+            hub: number;
+            /**
              * Last Step At
              * @default null
              */
             last_step_at: string | null;
             /** Live */
             live: boolean;
+            /**
+             * Loss
+             * @default []
+             */
+            loss: (number | ("NaN" | "Infinity" | "-Infinity"))[];
             /** Name */
             name: string;
+            /**
+             * Onlookers
+             * @default 0
+             */
+            onlookers: number;
             /**
              * Overhead
              * @default null
@@ -1533,10 +1611,15 @@ export interface components {
             /** Rank */
             rank: number;
             /**
+             * Seconds
+             * @default null
+             */
+            seconds: number | null;
+            /**
              * State
              * @enum {string}
              */
-            state: "running" | "stopped" | "finished" | "killed" | "lost";
+            state: "running" | "stopped" | "finished" | "failed" | "terminated" | "killed" | "lost";
             /**
              * Step
              * @default 0
@@ -1554,6 +1637,11 @@ export interface components {
             steps_per_second: number | null;
             /** @default null */
             stop: components["schemas"]["Stop"] | null;
+            /**
+             * Version
+             * @default 0
+             */
+            version: number;
         };
         /**
          * Recheck
@@ -1576,6 +1664,11 @@ export interface components {
         };
         /** Run */
         Run: {
+            /**
+             * Command
+             * @default []
+             */
+            command: string[];
             /**
              * Framework
              * @default null
@@ -1609,7 +1702,7 @@ export interface components {
              * State
              * @enum {string}
              */
-            state: "live" | "finished" | "killed" | "empty";
+            state: "live" | "finished" | "failed" | "terminated" | "killed" | "empty";
         };
         /** ScalarNames */
         ScalarNames: {
@@ -1652,8 +1745,11 @@ export interface components {
             dtype: string;
             /** Id */
             id: number;
-            /** Index */
-            index?: number | null;
+            /**
+             * Index
+             * @default null
+             */
+            index: number | null;
             /** Kind */
             kind: string;
             /** Name */
@@ -1665,9 +1761,13 @@ export interface components {
              * @default []
              */
             shape: number[];
-            source?: components["schemas"]["Source"] | null;
-            /** Trainable */
-            trainable?: boolean | null;
+            /** @default null */
+            source: components["schemas"]["Source"] | null;
+            /**
+             * Trainable
+             * @default null
+             */
+            trainable: boolean | null;
             /**
              * Type
              * @default
@@ -1688,9 +1788,14 @@ export interface components {
         };
         /**
          * Status
-         * @description The latest digest of each site at or before `step`.
+         * @description The latest digest of each site at or before `step`; `seen` is when each was made.
          */
         Status: {
+            /**
+             * Seen
+             * @default []
+             */
+            seen: number[];
             /** Sites */
             sites: number[];
             /** Status */
@@ -1702,7 +1807,10 @@ export interface components {
         };
         /**
          * Stop
-         * @description One pause of the training. `site` is an address, `modules` the stack of module names, outermost first.
+         * @description One pause of the training. `site` is an address, `modules` the stack of module names, outermost first;
+         *     `stack` the frames of the user's code, innermost first.
+         *
+         *     `number` tells it from all other stops of the session.
          */
         Stop: {
             /**
@@ -1725,6 +1833,11 @@ export interface components {
              * @default []
              */
             modules: string[];
+            /**
+             * Number
+             * @default 0
+             */
+            number: number;
             /** Phase */
             phase: string;
             /** Reason */
@@ -1736,6 +1849,11 @@ export interface components {
             site: string | null;
             /** @default null */
             source: components["schemas"]["Source"] | null;
+            /**
+             * Stack
+             * @default []
+             */
+            stack: components["schemas"]["Frame"][];
             /** Step */
             step: number;
         };
@@ -4228,7 +4346,9 @@ export interface operations {
     };
     tensors_api_runs__run___rank__tensors_get: {
         parameters: {
-            query?: never;
+            query?: {
+                name?: string;
+            };
             header?: never;
             path: {
                 run: string;

@@ -10,6 +10,8 @@ export interface SiteStatus {
   address: string;
   value: number;
   status: number;
+  /** It was so at an earlier step; what it is at the one that is shown, nobody has looked. */
+  old?: boolean;
 }
 
 /** The larger of two, where NaN is no value at all. */
@@ -18,9 +20,13 @@ const larger = (a: number, b: number) => (Number.isNaN(a) || b > a ? (Number.isN
 export class Colouring {
   readonly status: Uint8Array;
   readonly value: Float64Array;
+  /** 1 where the status is of an earlier step than the one that is shown. */
+  readonly old: Uint8Array;
   /** Finite range of `value`, for the legend. */
   low = NaN;
   high = NaN;
+  /** Items of which a number of the shown step is known, whatever the trace said of them once. */
+  private readonly fresh = new Set<number>();
   private readonly byName = new Map<string, number>();
   private readonly bySite = new Map<string, number>();
 
@@ -28,6 +34,7 @@ export class Colouring {
     const total = outline.name.length;
     this.status = new Uint8Array(total);
     this.value = new Float64Array(total).fill(NaN);
+    this.old = new Uint8Array(total);
     for (let item = 0; item < total; item++)
       if (outline.kind[item] !== 'group' && !this.byName.has(outline.name[item])) this.byName.set(outline.name[item], item);
     for (let item = outline.n; item < outline.root; item++) this.byName.set(outline.name[item], item);
@@ -45,33 +52,53 @@ export class Colouring {
 
   /**
    * Replaces everything. `roles` says which roles count for the value (all of them count for the status). `traced`: the
-   * step that is shown is not before the traced one, so that what the trace says of its ops holds.
+   * step that is shown is not before the traced one, so that what the trace says of its ops holds; `since`: it is a later one.
    */
-  set(sites: Iterable<SiteStatus>, roles: (address: string) => boolean, traced = false): void {
+  set(sites: Iterable<SiteStatus>, roles: (address: string) => boolean, traced = false, since = false): void {
     this.status.fill(0);
+    this.old.fill(0);
     this.value.fill(NaN);
     const { health } = this.outline;
-    if (health && traced) for (let node = 0; node < this.outline.n; node++) this.status[node] = Math.max(0, STATUS.indexOf(health[node] as Status));
+    if (health && traced) for (let node = 0; node < this.outline.n; node++) {
+      this.status[node] = Math.max(0, STATUS.indexOf(health[node] as Status));
+      if (since && this.status[node]) this.old[node] = 1;
+    }
+    const { fresh } = this;
+    fresh.clear();
     for (const site of sites) {
       const item = this.find(site.address);
       if (item < 0) continue;
-      if (this.status[item] < site.status) this.status[item] = site.status;
+      if (!site.old && !fresh.has(item) && this.old[item] && item < this.outline.n) {
+        this.status[item] = 0;
+        this.old[item] = 0;
+      }
+      if (!site.old) fresh.add(item);
+      if (this.status[item] < site.status) {
+        this.status[item] = site.status;
+        this.old[item] = site.old && !fresh.has(item) ? 1 : 0;
+      }
       if (roles(site.address)) this.value[item] = larger(this.value[item], site.value);
     }
     this.bubble();
   }
 
   private bubble(): void {
-    const { outline, status, value } = this;
+    const { outline, status, value, old } = this;
     const walk = (item: number) => {
       for (const child of outline.children[item]) {
         if (child >= outline.n) walk(child);
-        else if (outline.host[child] >= 0 && status[outline.host[child]] < status[child])
+        else if (outline.host[child] >= 0 && status[outline.host[child]] < status[child]) {
           status[outline.host[child]] = status[child];
+          old[outline.host[child]] = old[child];
+        }
       }
       let most = NaN;
       for (const child of outline.children[item]) {
-        if (status[item] < status[child]) status[item] = status[child];
+        // As bad as the worst of it, and as uncertain as the least known of that.
+        if (status[item] < status[child]) {
+          status[item] = status[child];
+          old[item] = old[child];
+        } else if (status[item] === status[child] && status[item] === 1 && old[child] && !this.fresh.has(item)) old[item] = 1;
         most = larger(most, value[child]);
       }
       if (Number.isNaN(value[item])) value[item] = most; // what was observed of the module itself comes first

@@ -209,7 +209,7 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
     }
     const ink = inkFor(p, item, !!open);
     if (status) {
-      mark(g, status, left + size * 0.4, middle, size * 0.36, !open && !p.byHealth ? ink : palette.status[status]);
+      mark(g, status, left + size * 0.4, middle, size * 0.36, !open && !p.byHealth ? ink : palette.status[status], !!colouring.old[item]);
     } else if (!scope) {
       g.fillStyle = palette.border;
       g.beginPath();
@@ -283,12 +283,15 @@ function parameterChips(g: CanvasRenderingContext2D, p: Picture, chips: number[]
 }
 
 /** A shape as well as a colour: ● fine, ▲ warning, ✕ bad. */
-export function mark(g: CanvasRenderingContext2D, status: number, x: number, y: number, r: number, colour: string): void {
+export function mark(g: CanvasRenderingContext2D, status: number, x: number, y: number, r: number, colour: string, old = false): void {
   g.fillStyle = g.strokeStyle = colour;
   g.beginPath();
   if (status === 1) {
     g.arc(x, y, r * 0.7, 0, 7);
-    g.fill();
+    if (old) {
+      g.lineWidth = Math.max(1, r * 0.4);
+      g.stroke();
+    } else g.fill();
   } else if (status === 2) {
     g.moveTo(x, y - r);
     g.lineTo(x + r, y + r * 0.8);

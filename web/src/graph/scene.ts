@@ -53,8 +53,10 @@ export class SceneBuilder {
       const within = graph.children[at].filter((child) => graph.isScope(child));
       const largest = within.reduce((best, child) => (graph.size[child] > graph.size[best] ? child : best), within[0]);
       if (largest === undefined || graph.size[largest] < graph.size[at] * 0.55) return;
+      const visible = shown;
       shown += graph.children[largest].length;
-      if (shown > 36) return;
+      // A stub of a few nodes says nothing: the first scope with something in it is opened, whatever its size, if it can be read.
+      if (shown > (visible < 9 ? 220 : 36)) return;
       this.open.add(largest);
       at = largest;
     }
@@ -64,6 +66,14 @@ export class SceneBuilder {
     if (open) this.open.add(item);
     else this.open.delete(item);
     this.stale(item);
+  }
+
+  /** Scopes that were unfolded in another graph of the same model, by their names. */
+  openNamed(names: string[]): void {
+    if (!names.length) return;
+    const wanted = new Set(names);
+    for (let item = this.graph.n; item < this.graph.root; item++) if (wanted.has(this.graph.name[item])) this.open.add(item);
+    this.placed.clear();
   }
 
   reveal(item: number): void {

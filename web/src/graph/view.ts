@@ -35,6 +35,8 @@ export class GraphView implements Gestured {
   private readonly observer: ResizeObserver;
   private palette: Palette;
   private asked = false;
+  /** By name, what somebody has unfolded: it stays so when the graph grows. */
+  private readonly unfolded = new Set<string>();
   private near: Neighbours = { before: [], after: [] };
   highlight: Highlight = {
     selected: -1,
@@ -77,18 +79,26 @@ export class GraphView implements Gestured {
   }
 
   async load(url: string): Promise<Outline> {
-    const { outline, scene } = await this.layouter.ask<Loaded>({ op: 'load', url });
+    const before = this.outline;
+    const { outline, scene } = await this.layouter.ask<Loaded>({ op: 'load', url, open: [...this.unfolded] });
+    const selected = before?.name[this.highlight.selected] ?? '';
     this.drawn.load(outline);
     this.colouring = new Colouring(outline);
     this.highlight = { ...this.highlight, selected: -1, hovered: -1, before: new Set(), after: new Set(), lines: [] };
     this.near = { before: [], after: [] };
     this.show(scene);
-    this.fit(false);
+    // The same graph, grown: what is looked at stays where it is, if anything is.
+    const same = selected ? this.colouring.find(selected) : -1;
+    if (same < 0) this.fit(false);
+    else void this.reveal(same);
     return outline;
   }
 
   async setOpen(item: number, open: boolean): Promise<void> {
     const before = this.onScreen(item);
+    const name = this.outline?.name[item];
+    if (name && open) this.unfolded.add(name);
+    else if (name) this.unfolded.delete(name);
     this.show(await this.layouter.ask<Scene>({ op: 'open', item, open }));
     const now = this.onScreen(item);
     if (before && now) {
@@ -151,6 +161,7 @@ export class GraphView implements Gestured {
 
   setTheme(): void {
     this.palette = readPalette(this.host);
+    if (!this.drawn.scene) this.blank();
     this.redraw();
   }
 
@@ -222,6 +233,8 @@ export class GraphView implements Gestured {
 
   private show(scene: Scene): void {
     this.drawn.show(scene);
+    this.highlight.hovered = -1;
+    this.events.hover(-1, 0, 0); // what was under the pointer may be elsewhere now
     this.connect();
     this.redraw();
   }
@@ -266,6 +279,13 @@ export class GraphView implements Gestured {
     this.canvas.width = Math.round(clientWidth * devicePixelRatio);
     this.canvas.height = Math.round(clientHeight * devicePixelRatio);
     if (before > 0 && this.drawn.scene && !this.lens.moving) this.lens.camera.x += (clientWidth - before) / 2;
+    if (!this.drawn.scene) this.blank();
     this.redraw();
+  }
+
+  /** Before there is something to draw, the canvas would be black. */
+  private blank(): void {
+    this.g.fillStyle = this.palette.back;
+    this.g.fillRect(0, 0, this.canvas.width, this.canvas.height);
   }
 }

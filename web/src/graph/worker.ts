@@ -26,7 +26,7 @@ export interface Outline {
 }
 
 export type Request =
-  | { op: 'load'; url: string }
+  | { op: 'load'; url: string; open: string[] }
   | { op: 'open'; item: number; open: boolean }
   | { op: 'reveal'; item: number }
   | { op: 'parameters'; shown: boolean }
@@ -40,13 +40,14 @@ export interface Loaded {
 
 let builder: SceneBuilder;
 
-async function load(url: string): Promise<Loaded> {
+async function load(url: string, open: string[]): Promise<Loaded> {
   const answer = await fetch(url, { credentials: 'same-origin' });
   const body = await answer.json();
   if (!answer.ok) throw new Error(body.error ?? `the hub answered ${answer.status}`);
   const graph = body as GraphColumns & { source: string; step: number | null; sources: { id: string; label: string }[] };
   const hierarchy = new Hierarchy(graph);
   builder = new SceneBuilder(hierarchy);
+  builder.openNamed(open);
   const outline: Outline = {
     n: hierarchy.n,
     root: hierarchy.root,
@@ -93,7 +94,7 @@ function answer(request: Exclude<Request, { op: 'load' }>): unknown {
 self.onmessage = async (event: MessageEvent<{ id: number; request: Request }>) => {
   const { id, request } = event.data;
   try {
-    self.postMessage({ id, result: request.op === 'load' ? await load(request.url) : answer(request) });
+    self.postMessage({ id, result: request.op === 'load' ? await load(request.url, request.open) : answer(request) });
   } catch (problem) {
     self.postMessage({ id, error: problem instanceof Error ? problem.message : String(problem) });
   }

@@ -66,3 +66,11 @@ export function splitAddress(address: string): { name: string; role: string } {
 export function tail(text: string, length: number): string {
   return text.length <= length ? text : '…' + text.slice(text.length - length + 1);
 }
+
+/** 4.2 s, 3 min 20 s, 2 h 5 min. */
+export function duration(seconds: number): string {
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}

@@ -1,5 +1,5 @@
 // Finding nodes: every word must occur in the name, kind, type or source line of a node. "kind:op" and "src:model.py:16"
-// ask for one of them only.
+// ask for one of them only; "kind:Conv2d" for a class of modules.
 
 import type { Outline } from '../graph/worker';
 
@@ -32,14 +32,20 @@ export function search(outline: Outline, query: string, limit = 5000): number[] 
     const source = (item < outline.n ? (outline.source[item] ?? '') : '').toLowerCase();
     const found = words.every(({ field, text }) => {
       if (field === 'name') return name.includes(text);
-      if (field === 'kind') return kind.startsWith(text);
+      if (field === 'kind') return kind.startsWith(text) || type === text;
       if (field === 'type') return type.includes(text);
       if (field === 'source') return sourceMatches(source, text);
       return name.includes(text) || type.includes(text) || kind === text || sourceMatches(source, text);
     });
     if (found) out.push(item);
   }
-  return out;
+  return out.sort((a, b) => order(outline, a) - order(outline, b) || a - b);
+}
+
+/** Modules first, then parameters, then ops. */
+function order(outline: Outline, item: number): number {
+  if (item >= outline.n || outline.kind[item] === 'module') return 0;
+  return outline.kind[item] === 'parameter' ? 1 : 2;
 }
 
 /** "model.py:1" is line 1, not line 16. */

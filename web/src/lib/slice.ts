@@ -19,16 +19,26 @@ export function setWord(index: string, shape: number[], dimension: number, word:
   return all.join(',');
 }
 
+/** The index in the whole tensor of the k-th element along a free dimension. */
+export function along(word: string, size: number, k: number): number {
+  const [start = '', , step = ''] = word.split(':');
+  const first = start === '' ? 0 : Number(start) < 0 ? Number(start) + size : Number(start);
+  return first + k * (Number(step) || 1);
+}
+
+/** The free dimensions, rows before columns; of a vector, only columns. */
+export function axes(index: string, shape: number[]): { row?: number; column?: number } {
+  const free = words(index, shape).map((word, d) => (isFree(word) ? d : -1)).filter((d) => d >= 0);
+  return free.length === 2 ? { row: free[0], column: free[1] } : { column: free[0] };
+}
+
 /** The address of a cell in the whole tensor: [0, 2, 14, 7]. */
 export function cell(index: string, shape: number[], row: number, column: number): string {
   const all = words(index, shape);
   const free = all.map((word, d) => (isFree(word) ? d : -1)).filter((d) => d >= 0);
   const at = all.map((word, d) => {
     if (!isFree(word)) return word;
-    const [start] = word.split(':');
-    const offset = Number(start) || 0;
-    const position = free.length === 2 && d === free[0] ? row : column;
-    return String(offset + position);
+    return String(along(word, shape[d], free.length === 2 && d === free[0] ? row : column));
   });
   return `[${at.join(', ')}]`;
 }

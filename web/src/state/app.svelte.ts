@@ -2,7 +2,7 @@
 
 import { hub, Refusal } from '../api/client';
 import { Live, type Link } from '../api/live';
-import type { Conditions, LiveMessage, Run } from '../api/types';
+import type { Conditions, LiveMessage, Run, Stop } from '../api/types';
 import { OpenComparison } from './comparison.svelte';
 import { OpenPlace } from './place.svelte';
 import { formatRoute, HOME, parseRoute, type Route, type Tab } from './route';
@@ -19,6 +19,8 @@ class App {
   comparison = $state.raw<OpenComparison | null>(null);
   theme = $state<Theme>(storedTheme());
   drawer = $state(true);
+  /** At a stop, the selection goes to where it is. */
+  following = $state(localStorage.getItem('tensonde.following') !== 'no');
   help = $state(false);
   palette = $state(false);
   /** While a watchpoint is being edited, clicks in the tree pick its sites. */
@@ -84,6 +86,18 @@ class App {
     this.go({ sel, ...(same ? {} : { idx: '' }), ...change });
   }
 
+  /** The training has stopped: the selection goes there, and back with Alt+←. */
+  private goTo(stop: Stop): void {
+    const where = stop.hits?.[0]?.site ?? stop.site ?? stop.modules?.[stop.modules.length - 1];
+    if (!this.following || !where || this.picking) return;
+    this.select(where, { step: null, against: this.route.against });
+  }
+
+  setFollowing(on: boolean): void {
+    this.following = on;
+    localStorage.setItem('tensonde.following', on ? 'yes' : 'no');
+  }
+
   showTab(tab: Tab): void {
     this.drawer = true;
     this.go({ tab });
@@ -120,12 +134,17 @@ class App {
       return;
     }
     if (moved) {
+      const before = this.place;
       this.place?.close();
-      this.place = new OpenPlace(route.run, route.rank, this.say, () => this.go({ step: null }));
+      this.place = new OpenPlace(route.run, route.rank, this.say, {
+        resumed: () => this.go({ step: null }),
+        stopped: (stop) => this.goTo(stop),
+      });
+      if (before?.at.run === route.run) this.place.lookAs(before);
       this.live?.subscribe(route.run, route.rank);
       this.place.setRun(this.run);
       const opened = this.place;
-      this.touched = false;
+      this.touched = before?.at.run === route.run;
       void opened.load().then(() => {
         // A run in which something was found opens with what was found.
         const untouched = this.place === opened && !this.touched && !this.route.sel && this.route.tab === 'tensor';
@@ -145,6 +164,7 @@ class App {
   private linked(link: Link): void {
     const back = link === 'open' && this.link === 'lost';
     this.link = link;
+    this.place?.setLinked(link !== 'lost');
     if (back) {
       // What was missed meanwhile is read again; a hub that was started anew may not know us.
       void this.loadRuns().then(() => {

@@ -17,6 +17,14 @@ export function continueOrPause(): void {
   if (at) void at.control({ action: at.stopped ? 'continue' : 'pause' });
 }
 
+/** What only a stopped training can do; a key that is held down asks for it more often than that. */
+function whenStopped(action: 'step' | 'next' | 'nextop'): () => void {
+  return () => {
+    const at = place();
+    if (at?.stopped) void at.control({ action });
+  };
+}
+
 export function continueToSelection(): void {
   const name = app.route.sel;
   if (!name) return app.say('Select a node first; the training then runs until it.');
@@ -41,9 +49,9 @@ export const KEYS: Key[] = [
   { keys: 'F8', does: 'Continue, or pause', run: continueOrPause },
   { keys: 'Ctrl+\\', does: 'Continue, or pause', run: continueOrPause },
   { keys: 'Shift+F8', does: 'Continue to the selected node', run: continueToSelection },
-  { keys: 'F9', does: 'Next node (op)', run: () => void place()?.control({ action: 'nextop' }) },
-  { keys: 'Shift+F9', does: 'Next module', run: () => void place()?.control({ action: 'next' }) },
-  { keys: 'F10', does: 'One training step', run: () => void place()?.control({ action: 'step' }) },
+  { keys: 'F9', does: 'Next node (op)', run: whenStopped('nextop') },
+  { keys: 'Shift+F9', does: 'Next module', run: whenStopped('next') },
+  { keys: 'F10', does: 'One training step', run: whenStopped('step') },
   { keys: '.', does: 'Next hit; of a comparison, next difference', run: () => (app.comparison ? app.comparison.move(1) : jump(1)) },
   { keys: ',', does: 'Previous hit, or difference', run: () => (app.comparison ? app.comparison.move(-1) : jump(-1)) },
   { keys: '[', does: 'One step back in what was recorded', run: () => moveStep(-1) },

@@ -11,23 +11,29 @@ import type {
   LiveMessage,
   RankState,
   Run,
-  Site,
   Stop,
   Watchpoint,
 } from '../api/types';
 import { STATUS, type SiteStatus } from '../graph/colouring';
 import type { Outline } from '../graph/worker';
 import type { GraphView } from '../graph/view';
+import { Coalesced } from '../lib/coalesced';
 import { toNumber } from '../lib/format';
+import { SiteBook } from './sites.svelte';
+import { newer } from './truth';
 
 export type Phase = 'forward' | 'backward' | 'all';
 
 export class OpenPlace {
   readonly at: Place;
   run = $state.raw<Run | null>(null);
-  rank = $state.raw<RankState | null>(null);
-  stop = $state.raw<Stop | null>(null);
-  sites = $state.raw<Site[]>([]);
+  /** What the hub said last; of two messages, the newer one, whichever came first. */
+  private told = $state.raw<RankState | null>(null);
+  /** False while nobody can tell what the training does: the hub does not answer, or does not know it. */
+  linked = $state(true);
+  readonly rank = $derived<RankState | null>(this.told && !this.linked ? { ...this.told, state: 'lost', connected: false, stop: null } : this.told);
+  readonly stop = $derived<Stop | null>(this.rank?.state === 'stopped' ? (this.rank.stop ?? null) : null);
+  readonly sites = new SiteBook();
   hits = $state.raw<Hit[]>([]);
   hitTotal = $state(0);
   findings = $state.raw<Finding[]>([]);
@@ -49,13 +55,21 @@ export class OpenPlace {
   graph: GraphView | null = null;
   readonly unfolded = new SvelteSet<number>();
   private statuses = new Map<number, SiteStatus>();
+  /** By address, of the stop that the training is in. */
+  private looked = new Map<string, SiteStatus>();
   private shownStep: number | null = null;
   private closed = false;
   private freshAt = 0;
   private loadedGraph = '';
-  private loadingGraph = 0;
-  private triedGraph = 0;
-  private graphTries = 0;
+  /** Scopes of the tree that are to be unfolded when there is a graph. */
+  private opened: string[] = [];
+  /** The user has chosen which graph; none comes in its place by itself. */
+  private chosen = false;
+  private readonly readSites = new Coalesced(() => this.loadSites(), 300, 2000);
+  private readonly readGraph = new Coalesced(() => this.loadGraphAgain(), 250, 1500);
+  private readonly readWatchpoints = new Coalesced(() => this.loadWatchpoints(), 500, 4000);
+  private readonly readFindings = new Coalesced(() => this.quiet(this.at.findings(), (found) => (this.findings = found)), 200, 1000);
+  private readonly settle = new Coalesced(() => this.settled(), 100, 1500);
 
   /** The graph is that of a traced step: complete, and not only the modules seen so far. */
   private get traced(): boolean {
@@ -67,7 +81,7 @@ export class OpenPlace {
     run: string,
     rank: string,
     private readonly say: (problem: unknown) => void,
-    private readonly resumed: () => void,
+    private readonly on: { resumed: () => void; stopped: (stop: Stop) => void },
   ) {
     this.at = new Place(run, rank);
   }
@@ -117,7 +131,7 @@ export class OpenPlace {
   }
 
   async loadSites(): Promise<void> {
-    await this.quiet(this.at.sites(), (found) => (this.sites = found));
+    await this.quiet(this.at.sites(), (found) => this.sites.add(found));
     this.paint();
   }
 
@@ -146,11 +160,13 @@ export class OpenPlace {
     const url = this.at.url('graph', { source: this.source, phase: this.phase });
     if (this.loadedGraph === url) return;
     this.loadedGraph = url;
-    this.loadingGraph++;
     try {
       const outline = await this.graph.load(url);
       if (this.closed || this.loadedGraph !== url) return;
+      const opened = new Set([...this.opened, ...[...this.unfolded].map((item) => this.outline?.name[item] ?? '')]);
+      this.opened = [];
       this.unfolded.clear();
+      for (let item = outline.n; item < outline.root; item++) if (opened.has(outline.name[item]) && outline.name[item]) this.unfolded.add(item);
       this.outline = outline;
       this.source = outline.source_id;
       this.loadedGraph = this.at.url('graph', { source: this.source, phase: this.phase });
@@ -160,14 +176,15 @@ export class OpenPlace {
     } catch (problem) {
       this.loadedGraph = '';
       this.graphProblem = problem instanceof Error ? problem.message : String(problem);
-    } finally {
-      this.loadingGraph--;
     }
   }
 
   async setGraph(change: { phase?: Phase; source?: string }): Promise<void> {
     if (change.phase) this.phase = change.phase;
-    if (change.source) this.source = change.source;
+    if (change.source) {
+      this.source = change.source;
+      this.chosen = true;
+    }
     await this.loadGraph();
   }
 
@@ -185,14 +202,44 @@ export class OpenPlace {
   async refreshStatus(): Promise<void> {
     const field = this.colourBy;
     await this.quiet(this.at.status(this.shownStep ?? undefined, field), (found) => {
+      const at = this.definiteStep;
       this.statuses = new Map(
         found.sites.map((id, i) => [
           id,
-          { address: '', value: toNumber(found.value[i]), status: STATUS.indexOf(found.status[i]) },
+          { address: '', value: toNumber(found.value[i]), status: STATUS.indexOf(found.status[i]), old: at !== null && (found.seen?.[i] ?? at) < at },
         ]),
       );
     });
     this.paint();
+  }
+
+  /** The step that is looked at, where it is one: while the training runs, the newest digests are of several. */
+  get atStep(): number | null {
+    void this.tick;
+    return this.definiteStep;
+  }
+
+  private get definiteStep(): number | null {
+    if (this.shownStep !== null) return this.shownStep;
+    if (!this.stop) return null;
+    // Between two steps it is the one that has just ended.
+    return this.stop.site || this.stop.modules?.length ? this.stop.step : this.stop.step - 1;
+  }
+
+  /** What was found out about tensors just now, in the stopped training, is shown in the graph and the tree as well. */
+  look(ports: { address?: string | null; live?: boolean; digest?: Record<string, unknown> | null }[]): void {
+    let changed = false;
+    for (const port of ports) {
+      if (!port.live || !port.address || !port.digest) continue;
+      const bad = ['nan', 'pos_inf', 'neg_inf'].some((field) => toNumber(port.digest![field] as number) > 0);
+      this.looked.set(port.address, { address: port.address, value: NaN, status: bad ? 3 : 1 });
+      changed = true;
+    }
+    if (changed) this.paint();
+  }
+
+  isOld(item: number): boolean {
+    return !!this.graph?.colouring?.old[item];
   }
 
   statusOf(address: string): number {
@@ -207,7 +254,7 @@ export class OpenPlace {
       const several = (this.run?.ranks.filter((rank) => rank.connected).length ?? 0) > 1;
       const everyone = several && ['continue', 'pause', 'step', 'terminate'].includes(body.action);
       await (everyone ? this.at.controlAll(whole) : this.at.control(whole));
-      if (body.action !== 'pause') this.resumed();
+      if (body.action !== 'pause') this.on.resumed();
       return true;
     } catch (problem) {
       this.say(problem);
@@ -231,6 +278,7 @@ export class OpenPlace {
     this.run = run;
     const found = run?.ranks.find((rank) => rank.name === this.at.rank);
     if (found) this.setState(found);
+    else if (this.told) this.linked = false; // this hub has never heard of it
   }
 
   receive(message: LiveMessage): void {
@@ -239,9 +287,6 @@ export class OpenPlace {
       case 'state':
         if (message.state) this.setState(message.state);
         break;
-      case 'stop':
-        if (message.stop) this.setStop(message.stop);
-        break;
       case 'hit':
         if (message.hit && !this.hits.some((hit) => hit.ord === message.hit!.ord)) {
           this.hits = [...this.hits, message.hit];
@@ -249,7 +294,7 @@ export class OpenPlace {
         }
         break;
       case 'finding':
-        void this.quiet(this.at.findings(), (found) => (this.findings = found));
+        this.readFindings.ask();
         break;
       case 'event':
         if (message.event) this.events = [...this.events, message.event];
@@ -261,9 +306,14 @@ export class OpenPlace {
         this.takeScalars(message);
         break;
       case 'sites':
-        void this.loadSites();
-        void this.loadGraphAgain();
-        void this.loadWatchpoints();
+        if (message.new) this.sites.add(message.new);
+        if (this.sites.size < (message.count ?? 0)) this.readSites.ask();
+        else this.paint();
+        if (!this.traced) this.readGraph.ask();
+        if (this.watchpoints.length) this.readWatchpoints.ask(); // how many sites each of them watches
+        break;
+      case 'graph':
+        this.readGraph.ask();
         break;
       case 'lagged':
         void this.catchUp();
@@ -277,39 +327,53 @@ export class OpenPlace {
 
   close(): void {
     this.closed = true;
+    for (const one of [this.readSites, this.readGraph, this.readWatchpoints, this.readFindings, this.settle]) one.close();
+  }
+
+  /** Another rank of the same run is looked at in the same way. */
+  lookAs(other: OpenPlace): void {
+    this.phase = other.phase;
+    this.colourBy = other.colourBy;
+    if (other.chosen) [this.source, this.chosen] = [other.source, true];
+    this.opened = [...other.unfolded].map((item) => other.outline?.name[item] ?? '').filter(Boolean);
+  }
+
+  /** The connection to the hub was lost, or is there again. */
+  setLinked(linked: boolean): void {
+    this.linked = linked;
+    this.paintCurrent();
   }
 
   private setState(state: RankState): void {
+    if (!newer(this.told, state)) return;
     const before = this.rank;
-    this.rank = state;
-    this.setStop(state.state === 'stopped' ? (state.stop ?? this.stop) : null);
+    const held = this.stop;
+    this.linked = true;
+    this.told = state;
+    this.paintCurrent();
     if (before && before.state !== state.state) {
-      if (state.state === 'stopped' || !state.live) void this.settled();
-      if (!before.connected && state.connected) void this.loadWatchpoints();
+      if (state.state === 'stopped' || !state.live) this.settle.ask();
+      if (!before.connected && state.connected) this.readWatchpoints.ask();
+    }
+    const stop = this.stop;
+    if (!stop || (held && !sameStop(held, stop))) this.looked.clear();
+    if (stop && !(held && sameStop(held, stop))) {
+      if (held) this.settle.ask(); // a stop that followed the last one too quickly to see it run
+      this.on.stopped(stop);
     }
     if (state.step !== before?.step) this.maybeFresh();
-    if (state.live && this.graphTries < 8 && !this.traced) void this.loadGraphAgain();
-  }
-
-  private setStop(stop: Stop | null): void {
-    this.stop = stop;
-    this.paintCurrent();
   }
 
   /** The training stopped or ended: what was written until now can be read. */
   private async settled(): Promise<void> {
-    await Promise.all([this.catchUp(), this.loadSites()]);
-    await this.loadGraphAgain();
-    this.fresh++;
+    await Promise.all([this.catchUp(), ...(this.live ? [] : [this.loadSites()])]);
+    if (!this.traced || !this.live) this.readGraph.ask();
   }
 
-  /** A graph that was empty, or only the modules seen so far, may have become a traced one: asked for ever less often. */
+  /** There may be another graph: that of a traced step for the modules seen so far, or that of the step that went wrong. */
   private async loadGraphAgain(): Promise<void> {
-    if (!this.graph || this.loadingGraph || this.traced) return;
-    if (Date.now() - this.triedGraph < Math.min(16_000, 500 * 2 ** this.graphTries)) return;
-    this.triedGraph = Date.now();
-    if (this.rank && this.rank.step > 0) this.graphTries++;
-    this.source = '';
+    if (!this.graph) return;
+    if (!this.chosen) this.source = '';
     this.loadedGraph = '';
     await this.loadGraph();
   }
@@ -352,14 +416,17 @@ export class OpenPlace {
   private paint(): void {
     const colouring = this.graph?.colouring;
     if (!this.graph || !colouring) return;
-    const byId = new Map(this.sites.map((site) => [site.id, site.address]));
     const found: SiteStatus[] = [];
     for (const [id, status] of this.statuses) {
-      const address = byId.get(id);
-      if (address) found.push({ ...status, address });
+      const address = this.sites.byId.get(id)?.address;
+      if (!address) continue;
+      const known = this.looked.get(address);
+      if (!known) found.push({ ...status, address });
+      else found.push({ ...status, address, old: false, status: known.status === 1 ? Math.max(1, status.old ? 1 : status.status) : known.status });
     }
+    if (this.shownStep === null) for (const [address, known] of this.looked) if (!this.sites.byAddress.has(address)) found.push(known);
     const backward = this.phase === 'backward';
-    colouring.set(found, (address) => /:(grad|grad_in)/.test(address) === backward, this.outline?.step === null || this.outline?.step === undefined || this.shownStep === null || this.shownStep >= this.outline.step);
+    colouring.set(found, (address) => /:(grad|grad_in)/.test(address) === backward, this.outline?.step === null || this.outline?.step === undefined || this.shownStep === null || this.shownStep >= this.outline.step, (this.definiteStep ?? -1) > (this.outline?.step ?? Infinity));
     this.graph.byHealth = this.colourBy === 'health';
     this.paintCurrent();
     this.graph.redraw();
@@ -387,4 +454,9 @@ export class OpenPlace {
       if (!this.closed) this.say(problem);
     }
   }
+}
+
+/** Two messages about one stop. */
+function sameStop(a: Stop, b: Stop): boolean {
+  return a.number === b.number && a.step === b.step && a.site === b.site && a.reason === b.reason;
 }

@@ -4,75 +4,83 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tensonde.adapters.adapter import Adapter, Capability, Checkup, Opener, Training
-from tensonde.adapters.torch import private, seams
-from tensonde.adapters.torch.debugging.inspector import TorchInspector
-from tensonde.adapters.torch.run.attach import attach_all
-from tensonde.adapters.torch.run.coverage import coverage
-from tensonde.adapters.torch.run.eager import Eager
-from tensonde.adapters.torch.run.opening import open_eager
+from tensonde.adapters.adapter import Adapter, Checkup, Opener, Training
+from tensonde.adapters.capabilities import CAPABILITIES, Capability
+from tensonde.adapters.devices import of_type
+from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.seams import install
 from tensonde.model.stop import Stop
 from tensonde.session.options import Options
-from tensonde.session.session import Session
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.debugging.inspector import TorchInspector
+    from tensonde.adapters.torch.run.watcher import Watcher
+    from tensonde.session.session import Session
 
 
 class TorchTraining:
-    """One training: what others may ask of `Eager`."""
+    """One training: what others may ask of `Watcher`."""
 
-    def __init__(self, eager: Eager) -> None:
-        self.eager = eager
+    def __init__(self, watcher: Watcher) -> None:
+        self.watcher = watcher
 
     @property
     def session(self) -> Session:
-        return self.eager.session
+        return self.watcher.session
 
     @property
     def thread(self) -> int:
-        return self.eager.thread
+        return self.watcher.state.thread
 
     @property
     def epoch(self) -> int:
-        return self.eager.epoch
+        return self.watcher.state.epoch
 
     @property
     def resting(self) -> bool:
-        return self.eager.light
+        return self.watcher.state.light
 
     def inspector(self) -> TorchInspector:
-        return TorchInspector(self.eager)
+        from tensonde.adapters.torch.debugging.inspector import TorchInspector
+
+        return TorchInspector(self.watcher.state, self.watcher.stops, self.watcher.graphs)
 
     def attach(self, things: tuple[Any, ...], named: dict[str, Any]) -> None:
-        attach_all(self.eager, things, named)
+        from tensonde.adapters.torch.run.attach import attach_all
+
+        attach_all(self.watcher, things, named)
 
     def stop(self, stop: Stop) -> None:
-        self.eager.stops.hit(stop)
+        self.watcher.stops.hit(stop)
 
     def debugger_attached(self, *, stop_at_entry: bool) -> None:
-        self.eager.entry_pending = stop_at_entry
-        self.eager.refresh()
+        self.watcher.stops.entry_pending = stop_at_entry
+        self.watcher.refresh()
 
     def bring_up_to_date(self) -> None:
-        self.eager.bring_up_to_date()
+        self.watcher.bring_up_to_date()
 
     def describe(self, problem: BaseException, trace: TracebackType | None) -> dict[str, Any]:
         from tensonde.adapters.torch.postmortem.failure import describe
 
-        return describe(problem, trace, self.eager)
+        watcher = self.watcher
+        return describe(problem, trace, watcher.state, watcher.latest, watcher.replay.failed_op, watcher.memory.history)
 
     def close(self, failure: dict[str, Any] | None) -> None:
-        eager, guard = self.eager, self.session.guard
+        from tensonde.adapters.torch.run.coverage import coverage
+
+        watcher, guard = self.watcher, self.session.guard
         try:
-            eager.rest.last_look()
+            watcher.rest.last_look()
         except Exception as problem:
             guard.contain("looking at the parameters", problem)
         try:
-            if eager.dump is not None:
-                eager.session.note("dump", **eager.dump.close())
-            eager.facts.write(ended=True)
-            eager.session.close(exit={"exception": failure}, coverage=coverage(eager))
+            if watcher.dump is not None:
+                watcher.session.note("dump", **watcher.dump.close())
+            watcher.facts.write(ended=True)
+            watcher.session.close(exit={"exception": failure}, coverage=coverage(watcher))
         except Exception as problem:
             guard.contain("closing the recording", problem)
         try:
@@ -81,22 +89,20 @@ class TorchTraining:
             guard.contain("leaving torch", problem)
 
     def detach(self) -> None:
-        self.eager.detach()
+        self.watcher.detach()
 
 
 class TorchAdapter:
     framework = "torch"
-    capabilities: frozenset[Capability] = frozenset(
-        ("ops", "lines", "trace", "replay", "bundles", "dump", "compiled", "blocking", "print", "inspect")
-    )
+    capabilities: frozenset[Capability] = CAPABILITIES["torch"]
 
     def __init__(self) -> None:
         self._training: TorchTraining | None = None
 
     def install(self, opener: Opener) -> None:
-        def opened() -> Eager | None:
+        def opened() -> Watcher | None:
             training = opener()
-            return training.eager if isinstance(training, TorchTraining) else None
+            return training.watcher if isinstance(training, TorchTraining) else None
 
         install.install(opened)
 
@@ -109,15 +115,17 @@ class TorchAdapter:
     def begin(self) -> TorchTraining | None:
         return self._of(install.current() or install.begin())
 
-    def _of(self, eager: Eager | None) -> TorchTraining | None:
-        if eager is None:
+    def _of(self, watcher: Watcher | None) -> TorchTraining | None:
+        if watcher is None:
             return None
-        if self._training is None or self._training.eager is not eager:
-            self._training = TorchTraining(eager)
+        if self._training is None or self._training.watcher is not watcher:
+            self._training = TorchTraining(watcher)
         return self._training
 
     def open(self, options: Options) -> TorchTraining:
-        return TorchTraining(open_eager(options))
+        from tensonde.adapters.torch.run.opening import open_watcher
+
+        return TorchTraining(open_watcher(options))
 
     def withdraw(self) -> None:
         install.withdraw()
@@ -127,10 +135,16 @@ class TorchAdapter:
         import torch._dynamo.backends.common
         import torch._dynamo.trace_rules
 
+        from tensonde.adapters.torch import private
+
         missing = private.missing()
         install.install(lambda: None)
+        found = torch.accelerator.current_accelerator(check_available=True)
         return Checkup(
-            torch.__version__, missing, {f"{seam.owner}.{seam.attribute}": seam.why for seam in sorted(seams.SEAMS)}
+            torch.__version__,
+            missing,
+            {f"{seam.owner}.{seam.attribute}": seam.why for seam in sorted(seams.SEAMS)},
+            of_type(found.type, hip=torch.version.hip is not None) if found is not None else None,
         )
 
     def concerns_training(self, problem: BaseException, trace: TracebackType | None) -> bool:
@@ -146,7 +160,7 @@ class TorchAdapter:
     def replay(self, options: Options, debugger: Callable[[Training], None] | None) -> None:
         from tensonde.adapters.torch.replay.bundle.perform import Performance
 
-        performance = Performance(options, (lambda eager: debugger(TorchTraining(eager))) if debugger else None)
+        performance = Performance(options, (lambda watcher: debugger(TorchTraining(watcher))) if debugger else None)
         if options.factory is None:
             performance.wait()
         else:
@@ -161,6 +175,11 @@ class TorchAdapter:
         from tensonde.adapters.torch.script.inspection import inspect
 
         return inspect(fn, args, kwargs, wrt, frame)
+
+    def show(self, things: tuple[Any, ...], sep: str, precision: int, most: int, gradient: bool) -> Any:
+        from tensonde.adapters.torch.script.printing import show
+
+        return show(*things, sep=sep, precision=precision, most=most, gradient=gradient)
 
 
 ADAPTER: Adapter = TorchAdapter()

@@ -137,8 +137,10 @@ class Conversation:
                 return True
             elif kind == "state":
                 state = message["state"]["state"]
-                if state in ("finished", "killed", "lost"):
-                    self.terminal.text("the training is over" if state == "finished" else "the training is gone")
+                if state not in ("running", "stopped"):
+                    self.terminal.text(
+                        "the training is gone" if state in ("killed", "lost") else "the training is over"
+                    )
                     return False
 
     def _at_stop(self) -> bool:
@@ -163,10 +165,17 @@ class Conversation:
             prompt = answer["prompt"]
             read = self._read(prompt)
             if read is None:
-                self.place.control("continue")
-                self.terminal.text("left; the training goes on")
+                self._leave()
                 return False
             line = read
+
+    def _leave(self) -> None:
+        """The last one who leaves lets the training go on."""
+        if self.place.state()["onlookers"] > 1:
+            self.terminal.text("left; the training stays stopped, as somebody else looks at it")
+        else:
+            self.place.control("continue")
+            self.terminal.text("left; the training goes on")
 
     def _read(self, prompt: str | None) -> str | None:
         """The next line; the last one again for an empty one at Tensonde's own prompt; None at the end of input."""

@@ -12,17 +12,28 @@ from typing import Literal
 import click
 from rich.text import Text
 
+from tensonde.cli.annotations import GITHUB, SARIF, annotate, check_writable
+from tensonde.cli.show.memory import memory_json, show_memory
 from tensonde.cli.show.outcome import finish, show_finding
-from tensonde.cli.show.screen import console, print_json, table
+from tensonde.cli.show.screen import console, error_console, print_json, table
+from tensonde.diagnose.analysis.health import Health, health_of
 from tensonde.diagnose.analysis.training import ParameterState, parameter_states
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.diagnose import diagnose
+from tensonde.errors import UsageError
 from tensonde.launch.supervise import supervise
 from tensonde.launch.target import command_line
-from tensonde.session.options import Options
+from tensonde.model.documents import version_of
+from tensonde.model.facts import MemoryFact
+from tensonde.session.options import Options, parse_size
 from tensonde.store.claim import create_run
 from tensonde.store.reader import Rank, Recording
 
 STEPS = 2
+MEMORY_STEPS = 4
+"""Three that are measured, and one of which half a batch is run again."""
+EXPERIMENTS = 20.0
+"""Seconds of processor time that they may take, at most."""
 _MARKS = {"ok": ("✓", "green"), "problem": ("✗", "bold red"), "unknown": ("?", "yellow")}
 
 
@@ -37,48 +48,101 @@ class Line:
 
 @click.command("check", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--json", "as_json", is_flag=True, help="The answers as JSON.")
-@click.option("--steps", type=click.IntRange(1), default=STEPS, show_default=True, help="Optimizer steps to run.")
+@click.option("--steps", type=click.IntRange(1), help="Optimizer steps to run (default 2; with --memory 4).")
+@click.option("--memory", is_flag=True, help="What the training takes of memory, by kind, module and line, instead.")
+@click.option("--limit", metavar="8G", help="With --memory: does it fit into this, and which batch would?")
 @click.option(
     "--record", type=click.Path(path_type=Path), metavar="DIR", help="Keep the recording there (default: thrown away)."
 )
+@SARIF
+@GITHUB
 @click.argument("target", nargs=-1, type=click.UNPROCESSED, required=True)
-def check(as_json: bool, steps: int, record: Path | None, target: tuple[str, ...]) -> None:
+def check(
+    as_json: bool,
+    steps: int | None,
+    memory: bool,
+    limit: str | None,
+    record: Path | None,
+    sarif_file: Path | None,
+    github: bool,
+    target: tuple[str, ...],
+) -> None:
     """Run two steps of a training: does it train at all?
 
-    No error, a finite loss, a gradient for every trainable parameter, and a change of each. Exit code 0 when it
-    trains, 1 when it does not, 2 for wrong use.
+    No error, a finite loss, a gradient for every trainable parameter, and a change of each. Then what experiments say: is it
+    better than a constant, does every input matter, do samples keep to themselves. Exit code 0 when it trains, 1 when it does
+    not, 2 for wrong use.
 
     \b
     Examples:
       tensonde check train.py
       tensonde check --json train.py --lr 0.1
+      tensonde check --memory --limit 8G train.py
+      tensonde check --github --sarif findings.sarif train.py
     """
+    if limit is not None and not memory:
+        raise UsageError("--limit goes with --memory.")
+    room = parse_size(limit) if limit is not None else None
+    steps = steps or (MEMORY_STEPS if memory else STEPS)
     command, script = command_line(target)
+    if sarif_file is not None:
+        check_writable(sarif_file, "SARIF file")
     with tempfile.TemporaryDirectory(prefix="tensonde-check-") as scratch:
         parent, name = (record.parent, record.name) if record is not None else (Path(scratch), "run")
         folder = create_run(parent, name, {"script": script, "argv": list(target[1:])})
         code = supervise(
-            command, Options(run=str(folder.absolute()), budget=None, steps=steps, quiet=True), quiet_output=as_json
+            command,
+            Options(
+                run=str(folder.absolute()),
+                budget=0.0 if memory else None,
+                steps=steps,
+                quiet=True,
+                experiments=0.0 if memory else EXPERIMENTS,
+                memory=memory,
+            ),
+            quiet_output=as_json,
         )
         outcome = finish(folder, code, quiet=True)
         recording = Recording.open(folder)
+        if memory:
+            sys.exit(_memory(recording, code, room, as_json))
         lines, parameters = answers(recording, code, steps)
+        asked = health_of(recording)
         findings = [finding for finding in diagnose(recording) if finding.severity != "info"]
         trains = all(line.state != "problem" for line in lines)
         if as_json:
             print_json(
                 {
+                    "schema": version_of("check"),
                     "trains": trains,
                     "checks": [asdict(line) for line in lines],
+                    "health": [asdict(row) for row in asked],
                     "parameters": [asdict(state) for state in parameters],
                     "findings": outcome["findings"],
                 }
             )
         else:
-            _show(lines, parameters, trains)
+            _show(lines, asked, parameters, trains)
             for finding in findings[:1]:
                 show_finding(console(), finding)
+        annotate(outcome, sarif_file, github)
     sys.exit(0 if trains else 1)
+
+
+def _memory(recording: Recording, code: int, limit: int | None, as_json: bool) -> int:
+    """Exit code 0: it fits, or nobody asked. Of the process that takes most, where a launcher started several."""
+    facts = [fact for rank in recording.ranks if (fact := Case(rank).facts.memory) is not None]
+    fact = max(
+        facts, key=lambda fact: fact.peak, default=MemoryFact(why="no module was called and no optimizer stepped")
+    )
+    if as_json:
+        print_json(memory_json(fact, limit))
+    else:
+        show_memory(fact, limit)
+    if code:
+        for finding in diagnose(recording)[:1]:
+            show_finding(error_console(), finding)
+    return int(bool(code) or not fact.peak or (limit is not None and fact.peak > limit))
 
 
 def answers(recording: Recording, code: int, wanted: int) -> tuple[list[Line], list[ParameterState]]:
@@ -154,12 +218,15 @@ def _all(what: str, trainable: list[ParameterState], missing: list[ParameterStat
     return Line(what, "problem", f"{len(missing)} of {len(trainable)} trainable parameters never {verb}")
 
 
-def _show(lines: list[Line], parameters: list[ParameterState], trains: bool) -> None:
+def _show(lines: list[Line], asked: list[Health], parameters: list[ParameterState], trains: bool) -> None:
     out = console()
     rows: list[tuple[Text | str, ...]] = []
     for line in lines:
         mark, style = _MARKS[line.state]
         rows.append((Text(mark, style=style), line.what, line.answer))
+    for row in asked:
+        mark, style = _MARKS[row.state]
+        rows.append((Text(mark, style=style), row.question, row.answer + (f" at {row.where}" if row.where else "")))
     out.print(table(("", "check", "answer"), rows))
     wrong = [state for state in parameters if state.why]
     if wrong:

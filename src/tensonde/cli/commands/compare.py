@@ -20,6 +20,7 @@ from tensonde.compare.sources import compare_sources
 from tensonde.compare.verdict import Verdict
 from tensonde.errors import RecordingError, UsageError
 from tensonde.launch.dumping import INNER
+from tensonde.model.documents import version_of
 from tensonde.store.reader import Recording
 from tensonde.store.sources import open_source
 
@@ -27,6 +28,10 @@ from tensonde.store.sources import open_source
 @click.command()
 @click.argument("things", nargs=-1, type=click.Path(path_type=Path), metavar="[A B]")
 @click.option("--run", "targets", multiple=True, metavar="'SCRIPT ARGS'", help="Run this script; give it twice.")
+@click.option("--python-a", default="", metavar="PYTHON", help="The interpreter of the first script.")
+@click.option(
+    "--python-b", default="", metavar="PYTHON", help="The interpreter of the second, such as one with MindSpore."
+)
 @click.option("--same-init", is_flag=True, help="The second script begins with the first's initial weights.")
 @click.option("--same-data", is_flag=True, help="The second script is given the first's batches.")
 @click.option(
@@ -47,6 +52,8 @@ from tensonde.store.sources import open_source
 def compare(
     things: tuple[Path, ...],
     targets: tuple[str, ...],
+    python_a: str,
+    python_b: str,
     same_init: bool,
     same_data: bool,
     steps: int,
@@ -65,6 +72,7 @@ def compare(
     \b
     tensonde compare --run ref.py --run port.py
     tensonde compare --run 'ref.py --lr 0.1' --run port.py --same-init --json
+    tensonde compare --run ref_torch.py --run port_mindspore.py --python-b ~/mindspore/bin/python
     tensonde compare .tensonde/runs/monday .tensonde/runs/tuesday --html page.html
     tensonde compare last.pt other.safetensors
     tensonde compare dump/torch dump/mindspore --map names.yaml --engine ray
@@ -74,7 +82,7 @@ def compare(
     if targets:
         if things or len(targets) != 2:
             raise UsageError("give two scripts, each with its own --run, or two recordings, dumps or checkpoints.")
-        wish = Wish(steps, same_init, same_data, chosen)
+        wish = Wish(steps, same_init, same_data, chosen, (python_a, python_b))
         tell = (lambda text: None) if quiet else (lambda text: say.print(f"tensonde: {text}", markup=False))
         if record is not None:
             record.mkdir(parents=True, exist_ok=True)
@@ -123,7 +131,7 @@ def finish(verdict: Verdict, *, as_json: bool, page: Path | None) -> None:
         except OSError as problem:
             raise UsageError(f"the page cannot be written to {page}: {problem.strerror}.") from None
     if as_json:
-        click.echo(json.dumps(verdict.document(), indent=2))
+        click.echo(json.dumps({"schema": version_of("verdict"), **verdict.document()}, indent=2))
     else:
         show_verdict(Screen(highlight=False, soft_wrap=True), verdict)
     sys.exit(verdict.exit_code)

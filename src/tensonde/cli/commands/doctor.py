@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tensonde.adapters.registry import ADAPTERS, adapter_of
+from tensonde.adapters import devices
+from tensonde.adapters.capabilities import lacks
+from tensonde.adapters.registry import ADAPTERS, adapter_of, installed
 from tensonde.cli.show.screen import console, print_json, table
 from tensonde.version import __version__
 
@@ -47,15 +48,21 @@ def examine() -> dict[str, Any]:
             "The C kernel is missing, so digests are slow. Install a C compiler and install Tensonde again."
         )
     frameworks: dict[str, Any] = {}
-    for name in ADAPTERS:
-        if find_spec(name) is None:
-            continue
+    for name in installed():
         try:
             seen = adapter_of(name).examine()
         except Exception as problem:
             problems.append(f"{name} is installed but cannot be watched: {type(problem).__name__}: {problem}")
             continue
-        frameworks[name] = {"version": seen.version, "missing": seen.missing, "replaced": seen.replaced}
+        frameworks[name] = {
+            "version": seen.version,
+            "missing": seen.missing,
+            "lacks": dict(lacks(name)),
+            "replaced": seen.replaced,
+            "device": seen.device,
+            "not_there": devices.lacks(seen.device) if seen.device else [],
+            "untested_there": devices.lacks(seen.device, "untested") if seen.device else [],
+        }
         problems += [f"{name} {seen.version} has no {gone}: {then}." for gone, then in seen.missing.items()]
     if not frameworks and not problems:
         problems.append(f"No framework is installed. Tensonde watches {', '.join(ADAPTERS)}.")
@@ -85,6 +92,12 @@ def _show(found: dict[str, Any], *, seams: bool) -> None:
         rows.append(
             (name, f"{seen['version']}, {len(seen['replaced'])} attributes replaced while a training is watched")
         )
+        rows += [("", f"not for {name}: {text}") for text in seen["lacks"].values()]
+        if seen["device"]:
+            there = devices.NAMES[seen["device"]]
+            rows.append(("", f"device: {there}"))
+            rows += [("", f"not on {there}: {text}") for text in seen["not_there"]]
+            rows += [("", f"has not run on {there} yet: {text}") for text in seen["untested_there"]]
     for name, value in rows:
         screen.print(f"{name:<10}{value}", markup=False)
     for name, seen in found["frameworks"].items() if seams else ():

@@ -20,6 +20,7 @@ from tensonde.diagnose.diagnose import diagnose
 from tensonde.diagnose.report import report
 from tensonde.errors import UsageError
 from tensonde.launch.supervise import supervise
+from tensonde.model.documents import version_of
 from tensonde.session.options import Options
 from tensonde.store.bundles import DOCUMENT, bundles_in, read_bundle
 from tensonde.store.claim import create_run
@@ -75,7 +76,7 @@ def replay(
         findings = diagnose(recording)
         if as_json:
             whole = report(recording, findings, exit_code=None)
-            result = {"bundle": str(bundle), "step": document["step"], "trigger": document["trigger"], **outcome, "changed": list(plan.changed), "findings": whole["findings"], "recording": str(folder) if output else None}  # fmt: skip
+            result = {"schema": version_of("replay"), "bundle": str(bundle), "step": document["step"], "trigger": document["trigger"], **outcome, "changed": list(plan.changed), "findings": whole["findings"], "recording": str(folder) if output else None}  # fmt: skip
             print_json(result)
         else:
             show_replay(console(), document, outcome, recording, findings, ops)

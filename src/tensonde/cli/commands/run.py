@@ -10,17 +10,17 @@ from typing import Any
 
 import click
 
+from tensonde.cli.annotations import annotate, check_writable
 from tensonde.cli.configuration import FILE, chosen_action, from_file, watches
 from tensonde.cli.options import training_options
-from tensonde.cli.show.dumped import show_dump
 from tensonde.cli.show.echo import echo
-from tensonde.cli.show.outcome import finish
+from tensonde.cli.show.untrained import finish_untrained, get_ready, trained
 from tensonde.errors import UsageError
 from tensonde.launch.dumping import check_dump, dump_of
 from tensonde.launch.supervise import supervise
 from tensonde.launch.target import command_line
 from tensonde.session.dump.iterations import parse_iterations
-from tensonde.session.options import GraphMode, Options, parse_budget, parse_size
+from tensonde.session.options import SECONDS, GraphMode, Options, parse_budget, parse_size
 from tensonde.store.claim import create_run
 from tensonde.store.resolve import RUNS
 
@@ -54,17 +54,67 @@ def run(target: tuple[str, ...], **chosen: Any) -> None:
 def run_target(
     target: tuple[str, ...],
     *,
+    record: Path | None = None,
+    report_file: str | None = None,
+    sarif_file: Path | None = None,
+    github: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
+    blocking: bool = False,
+    ui: bool = False,
+    **chosen: Any,
+) -> int:
+    """`chosen` goes to `session_options`."""
+    command, script = command_line(target)
+    session_options(None, **chosen)  # wrong use is heard before anything is made
+    if report_file not in (None, "-"):
+        check_writable(Path(report_file))
+    if sarif_file is not None:
+        check_writable(sarif_file, "SARIF file")
+    folder = new_run(record, {"script": script, "argv": list(target[1:])})
+    hub = None
+    if ui:
+        from tensonde.launch.companion import CompanionHub
+
+        hub = CompanionHub(folder.parent, lambda text: echo(text, err=True))
+        if hub.address is not None:
+            echo(f"tensonde: the UI is at {hub.address.link}", err=True)
+    link = hub.address.link if hub is not None and hub.address is not None else ""
+    options = session_options(folder, quiet=quiet, hub=link, **chosen)
+    get_ready(folder)
+    code = supervise(command, options, extra=BLOCKING if blocking else None, faithful=True)
+    if trained(folder):
+        from tensonde.cli.show.outcome import finish
+
+        outcome = finish(folder, code, quiet=quiet, verbose=verbose)
+    else:
+        outcome = finish_untrained(folder, code, quiet=quiet)
+    if options.dump is not None and not quiet:
+        from tensonde.cli.show.dumped import show_dump
+
+        show_dump(options.dump)
+    if report_file == "-":
+        json.dump(outcome, sys.stdout, indent=2)
+        sys.stdout.write("\n")
+    elif report_file is not None:
+        Path(report_file).write_text(json.dumps(outcome, indent=2) + "\n")
+    annotate(outcome, sarif_file, github)
+    if hub is not None:
+        hub.stay()
+    return code
+
+
+def session_options(
+    folder: Path | None,
+    *,
     watch_texts: tuple[str, ...] = (),
     on_hit: str | None = None,
     budget: str | None = None,
-    record: Path | None = None,
-    report_file: str | None = None,
     steps: int | None = None,
     recommended: bool = True,
     quiet: bool = False,
     debug: bool = False,
-    verbose: bool = False,
-    blocking: bool = False,
+    experiments: bool = True,
     save_steps: tuple[int, ...] = (),
     bundles: str = "1GB",
     graph: GraphMode = "auto",
@@ -72,28 +122,17 @@ def run_target(
     dump_sites: tuple[str, ...] = (),
     dump_steps: str | None = None,
     dump_config: Path | None = None,
-    ui: bool = False,
-) -> int:
-    command, script = command_line(target)
+    hub: str = "",
+) -> Options:
+    """From what a user has chosen, and tensonde.toml. Without a folder nothing is made, only checked. Raises UsageError."""
     content = from_file(Path(FILE))
     action = chosen_action(on_hit, content)
-    share = parse_budget(str(budget if budget is not None else content.get("budget", "5%")))
-    points = watches(watch_texts, content, action)
-    if report_file not in (None, "-"):
-        check_writable(Path(report_file))
-    verified = parse_iterations(verify_steps, key="--verify-steps") if verify_steps is not None else None
     check_dump(dump_sites, dump_steps, dump_config)
-    folder = new_run(record, {"script": script, "argv": list(target[1:])})
-    hub = None
-    if ui:
-        from tensonde.cli.hub import CompanionHub
-
-        hub = CompanionHub(folder.parent)
-    options = Options(
-        run=str(folder.absolute()),
-        watches=points,
+    return Options(
+        run=str(folder.absolute()) if folder is not None else "",
+        watches=watches(watch_texts, content, action),
         on_hit=action,
-        budget=share,
+        budget=parse_budget(str(budget if budget is not None else content.get("budget", "5%"))),
         steps=steps,
         recommended=recommended and bool(content.get("recommended", True)),
         debug=debug,
@@ -101,22 +140,11 @@ def run_target(
         bundle_bytes=parse_size(bundles),
         save_steps=save_steps,
         graph=graph,
-        verify_steps=verified,
-        dump=dump_of(dump_sites, dump_steps, dump_config, folder),
-        hub=hub.address.link if hub is not None and hub.address is not None else "",
+        verify_steps=parse_iterations(verify_steps, key="--verify-steps") if verify_steps is not None else None,
+        experiments=SECONDS if experiments else 0.0,
+        dump=dump_of(dump_sites, dump_steps, dump_config, folder) if folder is not None else None,
+        hub=hub,
     )
-    code = supervise(command, options, extra=BLOCKING if blocking else None, faithful=True)
-    outcome = finish(folder, code, quiet=quiet, verbose=verbose)
-    if options.dump is not None and not quiet:
-        show_dump(options.dump)
-    if report_file == "-":
-        json.dump(outcome, sys.stdout, indent=2)
-        sys.stdout.write("\n")
-    elif report_file is not None:
-        Path(report_file).write_text(json.dumps(outcome, indent=2) + "\n")
-    if hub is not None:
-        hub.stay()
-    return code
 
 
 def new_run(record: Path | None, manifest: dict[str, object]) -> Path:
@@ -136,11 +164,3 @@ def new_run(record: Path | None, manifest: dict[str, object]) -> Path:
         elsewhere = Path(tempfile.mkdtemp(prefix="tensonde-"))
         echo(f"tensonde: nothing can be recorded in {parent} ({why}); the recording goes to {elsewhere}", err=True)
         return create_run(elsewhere, None, manifest)
-
-
-def check_writable(path: Path) -> None:
-    """Better to hear it before a training of hours than after."""
-    if path.is_dir():
-        raise UsageError(f"the report cannot be written to {path}: it is a folder.")
-    if not path.parent.is_dir():
-        raise UsageError(f"the report cannot be written to {path}: the folder {path.parent} does not exist.")

@@ -26,6 +26,7 @@ FIELDS = ("norm", "absmax", "absmean", "mean", "std", "min", "max", "nan", "zero
 @click.option("--limit", type=click.IntRange(0), default=20, show_default=True, help="Rows per table; 0 is all.")
 @click.option("--plot/--no-plot", default=None, help="Plots, or sparklines (default: plots on a terminal).")
 @click.option("--graphs", is_flag=True, help="The compiled graphs, recompilations and graph breaks.")
+@click.option("--ranks", is_flag=True, help="The ranks side by side, and the collectives that they call.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 @click.option("--html", "page", metavar="FILE", help="Write one self-contained HTML report; - is standard output.")
 def show(
@@ -37,6 +38,7 @@ def show(
     limit: int,
     plot: bool | None,
     graphs: bool,
+    ranks: bool,
     as_json: bool,
     page: str | None,
 ) -> None:
@@ -51,6 +53,7 @@ def show(
       tensonde show demo 'fc1:out' --steps 10-20
       tensonde show demo '**:grad' --field absmax --plot
       tensonde show demo --graphs
+      tensonde show demo --ranks
       tensonde show demo --json | jq .findings
       tensonde show demo --html report.html
     """
@@ -67,6 +70,10 @@ def show(
         from tensonde.cli.show.graphs import show_graphs
 
         show_graphs(opened, as_json=as_json, limit=limit)
+    elif ranks:
+        from tensonde.cli.show.ranks import show_ranks
+
+        show_ranks(opened, as_json=as_json, limit=limit)
     elif site is None:
         _show_run(opened, steps, limit, plots, as_json)
     else:
@@ -126,7 +133,9 @@ def _show_run(recording: Recording, steps: tuple[int, int] | None, limit: int, p
 
     facts = overview(recording, steps, limit)
     if as_json:
-        print_json(facts)
+        from tensonde.model.documents import version_of
+
+        print_json({"schema": version_of("run"), **facts})
         return
     from tensonde.cli.show.summary import summary
 
@@ -152,7 +161,11 @@ def _show_site(
     for rank, sites in _matching(recording, text):
         rows += site_rows(rank, sites, steps)
     if as_json:
-        print_json({"run": recording.name, "rows": rows, "problems": recording.problems})
+        from tensonde.model.documents import version_of
+
+        print_json(
+            {"schema": version_of("history"), "run": recording.name, "rows": rows, "problems": recording.problems}
+        )
         return
     out = console()
     for part in history(

@@ -29,6 +29,11 @@ from tensonde.errors import UsageError
     "--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Certificate, to serve https."
 )
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its key.")
+@click.option(
+    "--allow-run",
+    is_flag=True,
+    help="Let agents that connect to /api/mcp start scripts of this folder (see `tensonde mcp`).",
+)
 @click.option("--open/--no-open", "show", default=None, help="Open a browser (default: where there is a display).")
 @click.option(
     "--companion",
@@ -43,6 +48,7 @@ def ui(
     token: str | None,
     tls_cert: Path | None,
     tls_key: Path | None,
+    allow_run: bool,
     show: bool | None,
     companion: bool,
     given: tuple[Path, ...],
@@ -58,14 +64,18 @@ def ui(
         raise UsageError("--tls-cert and --tls-key go together; give both, or none.")
     if token is not None and len(token) < 16:
         raise UsageError(f"a token of {len(token)} characters can be guessed; give at least 16, or none for a new one.")
-    from tensonde.protocol.address import Address, remove_note, write_note
+    from tensonde.mcp.mount import PATH, Mount
+    from tensonde.protocol.address import Address, read_note, remove_note, write_note
     from tensonde.server.serve import serve
 
     noted: list[Address] = []
+    agents = Mount(next((path for path in given if path.is_dir()), Path()), allow_run=allow_run)
 
     def ready(address: Address) -> None:
-        noted.append(address)
-        write_note(address)
+        agents.address = address
+        if not companion or read_note() is None:  # a hub that somebody has started stays the one that others find
+            noted.append(address)
+            write_note(address)
         if companion:
             print(json.dumps({"url": address.url, "token": address.token}), flush=True)
             return
@@ -90,8 +100,10 @@ def ui(
             key=tls_key,
             ready=ready,
             prepare=prepare,
+            mounts={PATH: agents},
         )
     finally:
+        agents.close()
         for address in noted:
             remove_note(address)
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tensonde.cli.show.covered import coverage_notes, modules_line
 from tensonde.cli.show.screen import error_console
+from tensonde.cli.show.untrained import finish_untrained, trained
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.diagnose.places import places_line
 from tensonde.diagnose.report import report
@@ -32,6 +33,8 @@ _MOST_FACTS = 8
 
 def finish(folder: Path, code: int, *, quiet: bool, verbose: bool = False) -> dict[str, Any]:
     """The report of a run that ended with this exit code."""
+    if not trained(folder):
+        return finish_untrained(folder, code, quiet=quiet)
     console = error_console()
     with contextlib.suppress(OSError, ValueError):
         note_exit(folder, code)
@@ -68,13 +71,6 @@ def findings_of(rank: Rank, recording: Recording, findings: list[Finding]) -> li
 
 def show(console: Console, recording: Recording, findings: list[Finding], *, verbose: bool = False) -> None:
     where = os.path.relpath(recording.path)
-    if not recording.ranks:
-        console.print(
-            "tensonde: no training was seen: no module was called and no optimizer stepped, or Python was started with -I, -E or -S, "
-            f"which keep Tensonde out. Recording: {where}",
-            markup=False,
-        )
-        return
     session = recording.ranks[0].session
     steps, overhead = session.get("steps"), session.get("overhead") or {}
     line = f"tensonde: {steps if steps is not None else '?'} steps watched"
@@ -212,7 +208,9 @@ def show_finding(console: Console, finding: Finding, *, indent: int = 0) -> None
         console.print(f"{margin}    {', '.join(facts[:_MOST_FACTS])}", style="dim", markup=False)
     if finding.places:
         console.print(
-            f"{margin}    the same {len(finding.places)} times: {places_line(finding)}", style="dim", markup=False
+            f"{margin}    the same {len(finding.places)} times: {places_line(finding)}".rstrip(": "),
+            style="dim",
+            markup=False,
         )
     console.print(f"{margin}    {finding.advice}", markup=False)
 

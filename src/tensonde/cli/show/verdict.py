@@ -24,6 +24,8 @@ def show_verdict(console: Console, verdict: Verdict, *, nested: bool = False) ->
         console.print(f"  A  {verdict.labels[0]}\n  B  {verdict.labels[1]}", style="dim", markup=False)
     if verdict.first is not None:
         _place(console, verdict.first)
+    if verdict.cause:
+        console.print(f"  {verdict.cause}", markup=False)
     if verdict.settings:
         table = Table("setting", "A", "B", box=None, padding=(0, 2), title_justify="left")
         for setting in verdict.settings[:_MOST]:

@@ -17,6 +17,8 @@ ORDER = (
     "exceptions.arrays",
     "exceptions.autograd",
     "exceptions.data_loading",
+    "exceptions.devices",
+    "exceptions.memory",
     "exceptions.domain",
     "exceptions.made",
     "exceptions.misuse",
@@ -39,6 +41,7 @@ ORDER = (
     "optimization.learning_rate",
     "gradients.linearity",
     "model.loading",
+    "model.copies",
     "optimization.losses",
     "model.membership",
     "model.memory",
@@ -60,6 +63,15 @@ ORDER = (
     "model.recurrent_states",
     "model.running_statistics",
     "data.targets",
+    "ranks.stuck",
+    "ranks.order",
+    "ranks.wrapping",
+    "ranks.drift",
+    "ranks.reductions",
+    "ranks.samples",
+    "experiments.fields",
+    "experiments.dependence",
+    "experiments.learning",
 )
 """Every module with rules. The order decides between findings of the same severity and step, and between families of exceptions:
 the first that recognises an event explains it."""

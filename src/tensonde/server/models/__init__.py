@@ -14,7 +14,7 @@ from tensonde.server.models.digests import Digests, Histograms, Latest, ScalarNa
 from tensonde.server.models.graphs import Graph, GraphEdges, GraphNodes, GraphScopes, GraphSource, Node, Port
 from tensonde.server.models.live import LiveMessage, LiveRequest, Subscription
 from tensonde.server.models.reports import Event, Events, Excerpt, Finding, Hits, Settings
-from tensonde.server.models.runs import Hit, RankState, Run, Stop
+from tensonde.server.models.runs import Frame, Hit, RankState, Run, Stop
 from tensonde.server.models.tensors import Against, Assign, TensorAtHand, TensorHistogram, Tile
 from tensonde.server.models.watchpoints import (
     Action,
@@ -57,6 +57,7 @@ __all__ = [
     "Excerpt",
     "FieldMeaning",
     "Finding",
+    "Frame",
     "Graph",
     "GraphEdges",
     "GraphNodes",

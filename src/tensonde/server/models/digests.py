@@ -20,12 +20,13 @@ class Site(Model):
 
 
 class Status(Model):
-    """The latest digest of each site at or before `step`."""
+    """The latest digest of each site at or before `step`; `seen` is when each was made."""
 
     step: int
     sites: list[int]
     value: list[Number]
     status: list[Health]
+    seen: list[int] = []
 
 
 class Digests(Model):

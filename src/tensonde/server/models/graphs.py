@@ -52,13 +52,19 @@ class Graph(Model):
 
 
 class Port(Model):
-    """A tensor that goes into or comes out of a node. `from` is the node that made it."""
+    """A tensor that goes into or comes out of a node. `from` is the node that made it.
+
+    `step` is that of the digest; `live` says that it was made from the tensor as it is now, in the stopped training.
+    """
 
     address: str | None = None
     shape: list[int] = []
     dtype: str = ""
     digest: dict[str, Number] | None = None
     from_: str | None = Field(default=None, alias="from")
+    step: int | None = None
+    live: bool = False
+    note: str = ""
 
 
 class Node(Model):
@@ -75,3 +81,5 @@ class Node(Model):
     parameters: list[Port] = []
     before: list[str] = []
     after: list[str] = []
+    around: dict[str, Port] = {}
+    """What the neighbours give, by their names."""

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import ConfigDict
 
 from tensonde.server.models.common import Health, Model, Number
+from tensonde.server.models.digests import Site
 from tensonde.server.models.reports import Event, Finding
 from tensonde.server.models.runs import Hit, RankState, Run, Stop
 
@@ -27,7 +28,9 @@ class LiveMessage(Model):
     """What the hub sends on /api/live: one JSON text frame each, told apart by `type`."""
 
     model_config = ConfigDict(extra="allow")
-    type: Literal["runs", "state", "stop", "hit", "finding", "event", "digests", "scalars", "sites", "lagged", "error"]
+    type: Literal[
+        "runs", "state", "stop", "hit", "finding", "event", "digests", "scalars", "sites", "graph", "lagged", "error"
+    ]
     run: str | None = None
     rank: str | None = None
     runs: list[Run] | None = None
@@ -44,3 +47,5 @@ class LiveMessage(Model):
     dropped: int | None = None
     values: dict[str, Number] | None = None
     count: int | None = None
+    new: list[Site] | None = None
+    error: str | None = None

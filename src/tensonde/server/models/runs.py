@@ -22,8 +22,22 @@ class Hit(Model):
     source: Source | None = None
 
 
+class Frame(Model):
+    """A frame of the user's own code. `path` is the absolute one of `file`, on the training's machine."""
+
+    file: str
+    line: int
+    function: str = ""
+    code: str = ""
+    path: str = ""
+
+
 class Stop(Model):
-    """One pause of the training. `site` is an address, `modules` the stack of module names, outermost first."""
+    """One pause of the training. `site` is an address, `modules` the stack of module names, outermost first;
+    `stack` the frames of the user's code, innermost first.
+
+    `number` tells it from all other stops of the session.
+    """
 
     reason: str
     step: int
@@ -34,16 +48,23 @@ class Stop(Model):
     modules: list[str] = []
     hits: list[Hit] = []
     breakpoint: int | None = None
+    number: int = 0
+    stack: list[Frame] = []
 
 
 class RankState(Model):
-    """`connected`: an agent speaks for it now. `dropped` counts live digests that were left out, never hits."""
+    """`connected`: an agent speaks for it now. `dropped` counts live digests that were left out, never hits.
+
+    Of two states, the one of the hub that was started later (`hub`, in ms) is newer; of one hub, the one with the larger `version`.
+    """
 
     name: str
     rank: int
     live: bool
     connected: bool = False
-    state: Literal["running", "stopped", "finished", "killed", "lost"]
+    state: Literal["running", "stopped", "finished", "failed", "terminated", "killed", "lost"]
+    ended: str | None = None
+    """Why, where it did not end by itself."""
     stop: Stop | None = None
     step: int = 0
     steps: int | None = None
@@ -57,10 +78,18 @@ class RankState(Model):
     host: str | None = None
     pid: int | None = None
     hits: int = 0
-    findings: int = 0
+    findings: int | None = None
+    """None: no diagnosis was made so far."""
+    onlookers: int = 0
+    """Browsers and terminals that look at it now."""
+    seconds: float | None = None
+    loss: list[Number] = []
+    """A few values of the loss, from the first step to the last."""
     dropped: int = 0
     last_step_at: str | None = None
     capabilities: list[str] = []
+    version: int = 0
+    hub: int = 0
 
 
 class Run(Model):
@@ -69,6 +98,8 @@ class Run(Model):
     script: str | None = None
     framework: str | None = None
     started: str | None = None
-    state: Literal["live", "finished", "killed", "empty"]
+    state: Literal["live", "finished", "failed", "terminated", "killed", "empty"]
+    command: list[str] = []
+    """The script and its arguments."""
     path: str | None = None
     ranks: list[RankState] = []

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from tensonde.errors import UsageError
-from tensonde.server import models, reading
+from tensonde.server import atstop, models, reading
 from tensonde.server.conditions import catalogue
 from tensonde.server.graph import graph
 from tensonde.server.hub import Hub
@@ -135,8 +135,9 @@ def source(at: At, file: str, line: int = 0, around: Annotated[int, Query(ge=0, 
 
 @router.get(PLACE + "/node", response_model=models.Node)
 def the_node(at: At, name: str, step: Step = None) -> Any:
-    """One node of the graph, with what went in and came out."""
-    return Json(node(at, name, step))
+    """One node of the graph, with what went in and came out: as it is now, where the training is stopped and the tensors are at hand."""
+    found = node(at, name, step)
+    return Json(atstop.refresh(at, found) if step is None else found)
 
 
 @router.get(PLACE + "/settings", response_model=models.Settings)

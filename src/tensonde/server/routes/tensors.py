@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -28,9 +29,9 @@ def find(place: Place, address: str, step: int | None, *, before: bool = False) 
     if live is not None and live.connected and live.stop is not None:
         try:
             return at_stop(live, address, step, before=before)
-        except Refusal:
+        except Refusal as refused:
             if before or tensor.stored(place, address, step) is None:
-                raise
+                raise (tensor.not_kept(place, address) or refused) from None
     found = tensor.stored(place, address, step)
     if found is None:
         raise tensor.missing(place, address, step)
@@ -53,10 +54,7 @@ def second(hub: Hub, place: Place, first: Tensor, against: str, address: str) ->
     name = address or first.address
     kind, _, rest = against.partition(":")
     if kind == "previous":
-        steps = [step for step in tensor.steps_of(place, name) if first.step is None or step < first.step]
-        if steps:
-            return f"step {steps[-1]}", find(place, name, steps[-1])
-        return "the step before", find(place, name, None if first.step is None else first.step - 1, before=True)
+        return previous(place, first, name)
     if kind == "step" and rest.isdecimal():
         return f"step {rest}", find(place, name, int(rest))
     parts = rest.split("/")
@@ -64,6 +62,19 @@ def second(hub: Hub, place: Place, first: Tensor, against: str, address: str) ->
         step = int(parts[2]) if len(parts) == 3 and parts[2].isdecimal() else None
         return rest, find(hub.place(parts[0], parts[1]), name, step)
     raise UsageError(f"against is {against!r}; it may be previous, step:N, or run:RUN/RANK/STEP.")
+
+
+def previous(place: Place, first: Tensor, name: str) -> tuple[str, Tensor]:
+    """The step before; where that was not kept, the last one that was, which its label says."""
+    steps = [step for step in tensor.steps_of(place, name) if first.step is None or step < first.step]
+    if steps and first.step is not None and steps[-1] == first.step - 1:
+        return f"step {steps[-1]}, the step before", find(place, name, steps[-1])
+    try:
+        return "the step before", find(place, name, None if first.step is None else first.step - 1, before=True)
+    except Refusal:
+        if not steps:
+            raise
+    return f"step {steps[-1]}, the last one kept before step {first.step}", find(place, name, steps[-1])
 
 
 @router.get(PLACE + "/tensor", response_model=models.Tile)
@@ -106,16 +117,19 @@ def npy(at: At, address: str, step: Step = None, index: str = "") -> StreamingRe
 
 
 @router.get(PLACE + "/tensors", response_model=list[models.TensorAtHand])
-def tensors(at: At) -> Any:
-    """What is at hand: captured values and, while the training is stopped, everything that is alive."""
+def tensors(at: At, name: str = "") -> Any:
+    """What is at hand, of all nodes or of one: kept and dumped values and, while the training is stopped, everything that is alive."""
     found: dict[str, dict[str, Any]] = {}
-    for value in at.values:
+    kept = [(value.site, value.moment.step, value.shape, value.dtype) for value in at.values]
+    if at.recorded is not None:
+        for entries in at.recorded.dump.all().values():
+            kept += [(entry.site, entry.step, entry.shape, entry.dtype) for entry in entries]
+    for address, step, shape, dtype in kept:
         entry = found.setdefault(
-            value.site,
-            {"address": value.site, "steps": [], "live": False, "shape": list(value.shape), "dtype": value.dtype},
+            address, {"address": address, "steps": [], "live": False, "shape": list(shape), "dtype": dtype}
         )
-        if value.moment.step not in entry["steps"]:
-            entry["steps"].append(value.moment.step)
+        if step not in entry["steps"]:
+            bisect.insort(entry["steps"], step)
     live = at.live
     if live is not None and live.connected and live.stop is not None:
         known = at.addresses
@@ -123,4 +137,5 @@ def tensors(at: At) -> Any:
             site = known.get(address)
             facts = {"shape": list(site.shape), "dtype": site.dtype} if site is not None else {"shape": [], "dtype": ""}
             found.setdefault(address, {"address": address, "steps": [], **facts})["live"] = True
-    return Json(list(found.values()))
+    shown = [entry for entry in found.values() if not name or entry["address"].rpartition(":")[0] == name]
+    return Json(shown)

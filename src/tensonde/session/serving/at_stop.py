@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensonde.digest.reference import digest_array
 from tensonde.errors import UsageError
 from tensonde.model.stop import Resume
 from tensonde.protocol.messages import Request
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from tensonde.session.serving.service import Service
 
 LARGEST_PART = 8 << 20
+LARGEST_DIGEST = 32 << 20
+MOST_DIGESTS = 64
 KINDS = {"continue", "step", "next", "nextop", "until", "finish", "quit"}
 
 
@@ -105,6 +109,40 @@ def tensor(service: Service, request: Request) -> Answer:
         "note": value.note, "step": stop.moment.step if value.step is None else value.step,
     }  # fmt: skip
     return Answer(facts, array.tobytes())
+
+
+def digests(service: Service, request: Request) -> Answer:
+    """Of those that are at hand; large ones are left out, so that a look costs no more than a moment."""
+    stop, found, rows = service.desk.stop, [], []
+    assert stop is not None
+    for address in list(request.arguments.get("addresses") or [])[:MOST_DIGESTS]:
+        try:
+            shape, _ = service.inspector.shape(str(address))
+            if math.prod(shape) > LARGEST_DIGEST:
+                continue
+            value = service.inspector.value(str(address))
+        except UsageError:
+            continue
+        if value.array.dtype.kind not in "biuf":
+            continue
+        rows.append(digest_array(value.array).tobytes())
+        found.append(
+            {
+                "address": value.address, "shape": list(value.shape), "dtype": value.dtype, "note": value.note,
+                "step": stop.moment.step if value.step is None else value.step,
+            }
+        )  # fmt: skip
+    return Answer(found, b"".join(rows))
+
+
+def model(service: Service, request: Request) -> Answer:
+    inspector = service.inspector
+    modules = [
+        {"name": node.name, "type": node.type, "training": node.training, "root": node.is_root}
+        for node in inspector.modules()
+    ]
+    values = [address.removesuffix(":value") for address in inspector.addresses() if address.endswith(":value")]
+    return Answer({"modules": modules, "parameters": values})
 
 
 def assign(service: Service, request: Request) -> Answer:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,25 @@ import numpy as np
 from tensonde.model.site import Site
 from tensonde.model.stop import Stop
 from tensonde.model.watchpoint import Hit
+from tensonde.program.frames import user_frames
+from tensonde.program.lines import code_at, display_path
 from tensonde.protocol import messages
 from tensonde.protocol.outbox import Outbox
 from tensonde.store.codec import hit_out, site_out
 from tensonde.store.files import plain
+
+MOST_FRAMES = 50
+
+
+def stack(frame: FrameType | None) -> list[dict[str, Any]]:
+    """The user's own frames, innermost first."""
+    return [
+        {
+            "file": display_path(one.f_code.co_filename), "line": one.f_lineno, "function": one.f_code.co_name,
+            "code": code_at(one.f_code.co_filename, one.f_lineno), "path": os.path.abspath(one.f_code.co_filename),
+        }
+        for one in user_frames(frame)[:MOST_FRAMES]
+    ]  # fmt: skip
 
 
 class Feed:
@@ -49,7 +66,7 @@ class Feed:
             "reason": stop.reason, "step": stop.moment.step, "phase": str(stop.moment.phase), "call": stop.moment.call,
             "site": stop.site.address if stop.site is not None else None,
             "source": asdict(stop.source) if stop.source is not None else None, "modules": list(stop.modules),
-            "hits": [{**plain(hit_out(hit)), "ord": ords.get(id(hit), -1)} for hit in stop.hits], "breakpoint": stop.breakpoint,
+            "hits": [{**plain(hit_out(hit)), "ord": ords.get(id(hit), -1)} for hit in stop.hits], "breakpoint": stop.breakpoint, "stack": stack(stop.frame),
         }  # fmt: skip
         self._outbox.keep(messages.Stopped, stop=shown)
 

@@ -15,12 +15,14 @@ class Progress:
     def __init__(self, session: Session, epoch: Callable[[], int]) -> None:
         self._session, self._epoch = session, epoch
         self._moved = (0, time.monotonic(), "")
+        self.stopped = 0.0
+        """Seconds spent at stops, which say nothing about the speed."""
         self.speed: float | None = None
         """Steps a second, smoothed."""
 
     def look(self) -> State:
         session = self._session
-        step, now = session.steps.step, time.monotonic()
+        step, now = session.steps.step, time.monotonic() - self.stopped
         last, since, at = self._moved
         if step != last:
             if now - since > 0:

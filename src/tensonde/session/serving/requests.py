@@ -61,6 +61,8 @@ REQUESTS: dict[RequestKind, Row] = {
     "tensors": Row(_STOP, at_stop.tensors, "lists the tensors that can be read", ("tensors",)),
     "shape": Row(_STOP, at_stop.shape, "shape and type of the tensor at `address`", status=409),
     "tensor": Row(_STOP, at_stop.tensor, "a part of the tensor at `address`", status=409),
+    "digests": Row(_STOP, at_stop.digests, "statistics of the tensors at `addresses`, as they are now", ("digests",)),
+    "model": Row(_STOP, at_stop.model, "modules and parameters, also before the first step", ("model",)),
     "assign": Row(_STOP, at_stop.assign, "sets elements of the tensor at `address` to `value`", ("assign",)),
     "command": Row(_STOP, at_stop.command, "runs a `line` of the terminal debugger", ("command",)),
     "complete": Row(_STOP, at_stop.complete, "completes the beginning of such a line"),

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tensonde.adapters.torch import seams
-from tensonde.adapters.torch.compiled import asked
-from tensonde.adapters.torch.compiled.graphs import Graphs
 from tensonde.adapters.torch.compiled.left_out import leave_out
 
-Current = Callable[[], Graphs | None]
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.compiled.graphs import Graphs
+
+Current = Callable[[], "Graphs | None"]
 
 
 def install(current: Current) -> None:
@@ -36,8 +37,11 @@ def _wrap(module: Any, current: Current) -> None:
         graphs = current()
         if graphs is None:
             return original(mod, args, fw_compiler, bw_compiler, **kwargs)
+        from tensonde.adapters.torch.compiled import asked, given
+
         try:
             region = graphs.region(_backend(fw_compiler))
+            region.given = given.of_dynamo(mod, region.names)
             beside = graphs.beside(region, mod)
         except Exception as problem:  # the compiler's inside is not what it was: it goes on without us
             graphs.guard.contain("looking at compiled code", problem)

@@ -19,7 +19,8 @@ from tensonde.adapters.torch.compiled.watched import CompiledGraph
 from tensonde.model.graph import GraphCheck
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.compiled.graphs import Graphs, Region
+    from tensonde.adapters.torch.compiled.graphs import Graphs
+    from tensonde.adapters.torch.compiled.region import Region
 
 log = logging.getLogger("tensonde.graph")
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._guards import TracingContext
@@ -25,19 +25,21 @@ from tensonde.adapters.torch.compiled import asked, compiling, interpret, record
 from tensonde.adapters.torch.compiled.comparison import Comparison
 from tensonde.adapters.torch.compiled.latehooks import CompiledModules
 from tensonde.adapters.torch.compiled.names import Names, NodeName
-from tensonde.adapters.torch.compiled.overwritten import Overwritten
+from tensonde.adapters.torch.compiled.region import Region
 from tensonde.adapters.torch.compiled.retrace import Retrace
 from tensonde.adapters.torch.compiled.stepping import Stepping, Walked
 from tensonde.adapters.torch.compiled.uncompiled import Uncompiled
 from tensonde.adapters.torch.compiled.watched import CompiledGraph
 from tensonde.adapters.torch.compiled.watching import Column, Depth, instrument, watchable
-from tensonde.model.site import Kind, Role, Site, SourceLine
+from tensonde.adapters.torch.debugging.stops import Stops
+from tensonde.adapters.torch.digests.tensors import Digests
+from tensonde.adapters.torch.dumping.dump import Dump
+from tensonde.adapters.torch.run.state import RunState
+from tensonde.adapters.torch.seams.current import observed
+from tensonde.model.site import Kind, Role, Site
 from tensonde.model.trace import Trace
 from tensonde.program.frames import foreign_frames, user_line
 from tensonde.session.dump.iterations import wanted
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
 
 log = logging.getLogger("tensonde.graph")
 
@@ -45,31 +47,16 @@ _LARGEST = frozenset({"nan", "inf", "nonfinite", "absmax", "step"})
 """What is known of a node of whose digest only the largest magnitude was computed."""
 
 
-class Region:
-    """One piece of code that was compiled: its forward (or only) graph, and its backward one."""
-
-    def __init__(self, number: int, names: Names, source: SourceLine | None, backend: str, home: str) -> None:
-        self.number, self.names, self.source, self.backend = number, names, source, backend
-        self.home = home
-        """The module whose own code this is; "" for that of a function, and of the module that was compiled."""
-        self.guards: list[str] = []
-        self.reason = ""
-        """Why this code was compiled once more."""
-        self.uncompiled: Uncompiled | None = None
-        self.asked: GraphModule | None = None
-        """The forward graph before the backend's own passes, where it has such."""
-        self.forward: CompiledGraph | None = None
-        self.backward: CompiledGraph | None = None
-        self.overwritten = Overwritten()
-
-
 class Graphs:
     """Belongs to the training thread; graphs that other threads call pass through."""
 
-    def __init__(self, eager: Eager) -> None:
-        self.eager = eager
-        self.session = eager.session
-        self.guard = eager.session.guard
+    def __init__(self, state: RunState, digests: Digests, stops: Stops) -> None:
+        self.state = state
+        self.digests = digests
+        self._stops = stops
+        self.dump: Dump | None = None
+        self.session = state.session
+        self.guard = state.session.guard
         self.regions: list[Region] = []
         self.count = 0
         self.active = True
@@ -82,7 +69,7 @@ class Graphs:
         self._breaks = record.Breaks()
         self.comparison = Comparison(self)
         self._compared = verify.Tally()
-        self._stepping = Stepping(eager)
+        self._stepping = Stepping(state, stops)
         self._first: list[Any] | None = None
         self._expected: Any = None
         self._written: list[Any] = []
@@ -92,33 +79,35 @@ class Graphs:
 
     def region(self, backend: str) -> Region:
         """A region is about to be compiled."""
-        stack = self.eager.stack
+        stack = self.state.stack
         entry = stack[-1] if stack else None
         compiled = entry.ref() if entry is not None else None
         self.compiled.add(compiled)
-        inner = self.eager.entries.get(id(getattr(compiled, "_orig_mod", None)))
+        inner = self.state.roster.entries.get(id(getattr(compiled, "_orig_mod", None)))
         if inner is not None:
             self.modules.add(inner.name)
-            if inner.name in self.eager.roots:  # it is also called uncompiled, and has its names from there
+            if inner.name in self.state.roster.roots:  # it is also called uncompiled, and has its names from there
                 entry = inner
 
         def owner(variable: str) -> str:
             if entry is not None:
                 return (
-                    self.eager.parameters.prefix_of(entry.name) if entry.name in self.eager.roots else f"{entry.name}."
+                    self.state.parameters.prefix_of(entry.name)
+                    if entry.name in self.state.roster.roots
+                    else f"{entry.name}."
                 )
             own = self._meet(variable)
-            return self.eager.parameters.prefix_of(own) if own else ""
+            return self.state.parameters.prefix_of(own) if own else ""
 
         def own(variable: str) -> str:
             return entry.name if entry is not None else self._meet(variable) or variable
 
         def known(id: int) -> str | None:
-            met = self.eager.entries.get(id)
+            met = self.state.roster.entries.get(id)
             return met.name if met is not None else None
 
         home = self._home()
-        part = home if home not in self.eager.roots else ""
+        part = home if home not in self.state.roster.roots else ""
         made = Region(len(self.regions), Names(owner, own, known, part), user_line(), backend, home)
         made.guards = record.guards_now()
         same = [region for region in self.regions if region.source is not None and region.source == made.source]
@@ -137,24 +126,24 @@ class Graphs:
         return None
 
     def _name_of(self, module: torch.nn.Module) -> str:
-        if id(module) not in self.eager.entries:
-            self.eager.meet_root(module)
-        return self.eager.entries[id(module)].name
+        if id(module) not in self.state.roster.entries:
+            self.state.roster.meet_root(module)
+        return self.state.roster.entries[id(module)].name
 
     def _home(self) -> str:
         """The module whose own code is being compiled, where it is not the one that was called: after a graph break."""
         first = compiling.whose_forward()
         if first is None:
             return ""
-        called = self.eager.stack[-1].ref() if self.eager.stack else None
+        called = self.state.stack[-1].ref() if self.state.stack else None
         return "" if getattr(called, "_orig_mod", called) is first else self._name_of(first)
 
     def beside(self, region: Region, gm: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]] | None:
         """Where the training is dumped: what runs the region uncompiled, too, in steps that want it."""
-        if self.eager.dump is None or not isinstance(gm, GraphModule):
+        if self.dump is None or not isinstance(gm, GraphModule):
             return None
         try:
-            region.uncompiled = Uncompiled(self.eager, copy_of(gm), region.names, region.home)
+            region.uncompiled = Uncompiled(self.state, self.dumping, copy_of(gm), region.names, region.home)
             return region.uncompiled.beside
         except Exception as problem:
             self.guard.contain("looking at compiled code", problem)
@@ -245,14 +234,14 @@ class Graphs:
         try:
             self.session.writer.graph(
                 record.recorded(
-                    graph, graph.region.names.modules, step=self.eager.step, seconds=seconds,
+                    graph, graph.region.names.modules, step=self.state.step, seconds=seconds,
                     guards=graph.region.guards, dynamic=record.is_dynamic(inputs),
                 )
             )  # fmt: skip
         except Exception as problem:
             self.guard.contain("writing the recording", problem)
         self.session.note(
-            "graph_compiled", graph=graph.number, region=graph.region.number, backward=graph.backward, step=self.eager.step,
+            "graph_compiled", graph=graph.number, region=graph.region.number, backward=graph.backward, step=self.state.step,
             backend=graph.region.backend, nodes=len(graph.names), watched=len(graph.columns) + len(graph.leaving), seconds=round(seconds, 3),
         )  # fmt: skip
         self.session.uncounted()
@@ -265,7 +254,7 @@ class Graphs:
         self._points = points
         if any(self._lacking(graph) for graph in self._all()):
             log.warning("other nodes are watched now: compiled code is compiled again, once")
-            self.session.note("graphs_reset", step=self.eager.step, why="other nodes are watched")
+            self.session.note("graphs_reset", step=self.state.step, why="other nodes are watched")
             torch._dynamo.reset()
 
     def _all(self) -> list[CompiledGraph]:
@@ -280,20 +269,20 @@ class Graphs:
     # -- running ---------------------------------------------------------------------------------
 
     def observing(self) -> bool:
-        from tensonde.adapters.torch.seams import install
+        return self.active and observed(self.state) and self.state.thread == get_ident()
 
-        return self.active and install.watching() is self.eager and self.eager.thread == get_ident()
+    def dumping(self) -> Dump | None:
+        """The dump, where this step is dumped and observed."""
+        return self.dump if self.dump is not None and self.dump.on and self.observing() else None
 
     def before(self, graph: CompiledGraph, args: list[Any]) -> Walked | None:
         """Keeps what is needed to look closer. Not None: what the call gives instead of the compiled results."""
-        if self.eager.entry_pending:  # a compiled function is the first thing that runs
-            self.eager.entry_pending = False
-            self.eager.stops.stop("entry")
+        self._stops.at_entry()  # a compiled function may be the first thing that runs
         graph.keep(args)
         if not graph.backward:
             graph.region.overwritten.forward(graph, args)
         elif (found := graph.region.overwritten.backward(args)) is not None:
-            self.session.note("compiled_input_overwritten", step=self.eager.step, backend=graph.region.backend, **found)
+            self.session.note("compiled_input_overwritten", step=self.state.step, backend=graph.region.backend, **found)
         if self._stepping.wanted(graph):
             return self._stepping.walk(graph, args)
         if self._due(graph) and verify.affordable(graph.plain, random=graph.random):
@@ -304,7 +293,7 @@ class Graphs:
 
     def _due(self, graph: CompiledGraph) -> bool:
         options = self.session.options
-        if options.verify_steps is not None and wanted(options.verify_steps, self.eager.step):
+        if options.verify_steps is not None and wanted(options.verify_steps, self.state.step):
             return True
         return graph.calls == 1 and options.budget != 0
 
@@ -362,7 +351,7 @@ class Graphs:
         source = name.source if name is not None else None
         self.session.note(
             "compiled_departs", graph=graph.number, region=graph.region.number, backend=graph.region.backend,
-            backward=graph.backward, step=self.eager.step, node=node.name, target=str(node.target),
+            backward=graph.backward, step=self.state.step, node=node.name, target=str(node.target),
             site=name.address if name is not None else None, distance=found.distance, max_abs=found.max_abs,
             exact=found.exact, rewritten=found.rewritten, source=asdict(source) if source is not None else None,
         )  # fmt: skip
@@ -388,7 +377,7 @@ class Graphs:
         if not called:
             return None
         began = time.perf_counter()
-        again = Retrace({key: name for key, (name, _) in self.eager.parameters.names.items()})
+        again = Retrace({key: name for key, (name, _) in self.state.parameters.names.items()})
         self.active = False
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # a print of the program's own was seen already
@@ -398,9 +387,9 @@ class Graphs:
                         again.backward(region.backward, values)
         finally:
             self.active = True
-        trace = again.trace(self.eager.step)
+        trace = again.trace(self.state.step)
         self.session.note(
-            "replayed", step=self.eager.step, trigger=why, exact=trace.exact, ops=len(trace.ops), compiled=True,
+            "replayed", step=self.state.step, trigger=why, exact=trace.exact, ops=len(trace.ops), compiled=True,
             notes=list(trace.notes), seconds=round(time.perf_counter() - began, 4),
         )  # fmt: skip
         return trace
@@ -410,13 +399,13 @@ class Graphs:
         if not self.regions:
             return
         for kind, fields in self._breaks.news():
-            self.session.note(kind, step=self.eager.step, **fields)
+            self.session.note(kind, step=self.state.step, **fields)
         if self._compared.calls:
-            self.session.note("graphs_compared", step=self.eager.step, **asdict(self._compared))
+            self.session.note("graphs_compared", step=self.state.step, **asdict(self._compared))
             self._compared = verify.Tally()
             self.session.uncounted()  # how long it took says nothing about watching
         for graph in self._all():
-            graph.last = graph.kept if self.eager.stops.keeping else None
+            graph.last = graph.kept if self._stops.keeping else None
             graph.kept = None
 
 

@@ -52,6 +52,6 @@ def noted(graphs: Graphs, module: nn.Module, hook: Any, how: str, place: CodeLin
     path = graphs.compiled.path(module)
     if path is not None:
         graphs.session.note(
-            "hook_after_compiling", module=path, type=type(module).__name__, how=how, step=graphs.eager.step,
+            "hook_after_compiling", module=path, type=type(module).__name__, how=how, step=graphs.state.step,
             hook=getattr(hook, "__name__", type(hook).__name__), regions=len(graphs.regions), place=line_of(place),
         )  # fmt: skip

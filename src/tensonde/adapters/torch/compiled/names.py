@@ -132,6 +132,13 @@ class Names:
             for key, (path, kind) in held.items()
         ]
 
+    def member(self, path: str, name: str) -> str:
+        """A parameter or a buffer of the module that Dynamo knows as `path`."""
+        found = _ROOT.match(path)
+        if found is not None and found.end() == len(path.replace("._orig_mod", "")):
+            return self._owner(found.group(1)) + name
+        return f"{self._path(path)}.{name}"
+
     def _named(self, key: str, path: str) -> str:
         """Dynamo's key is the module's id, with the number of the call after an @."""
         if (key, path) not in self._keys:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch._guards import TracingContext
 from torch.fx import Node
 
+from tensonde.adapters.torch.compiled import given
 from tensonde.adapters.torch.compiled.watched import CompiledGraph
 from tensonde.model.graph import GraphRecord
 from tensonde.program.frames import USER, owner_of_file
@@ -25,24 +26,34 @@ def recorded(
     """`types` are those of the modules, by path."""
     scopes = _Scopes(types)
     nodes: dict[str, list[Any]] = {
-        name: [] for name in ("name", "kind", "type", "scope", "source", "phase", "op", "site", "shape", "dtype")
+        name: []
+        for name in ("name", "kind", "type", "scope", "source", "phase", "op", "site", "shape", "dtype", "given")
     }
     edges: dict[str, list[int]] = {"from": [], "to": []}
     place: dict[Node, int] = {}
     phase = "backward" if graph.backward else "forward"
+    forward = graph.region.forward if graph.backward else None
+    saved = {node.name: name.name for node, name in forward.names.items()} if forward is not None else {}
     for node in graph.plain.graph.nodes:
         place[node] = len(place)
         name = graph.names.get(node)
         value = node.meta.get("val")
         kind = {"placeholder": "input", "output": "output", "get_attr": "parameter"}.get(node.op, "op")
+        held = given.find(node, graph.region.given, saved)
+        if held is not None and held.kind != "input":
+            kind = "parameter"
         nodes["name"].append(node.name)
+        nodes["given"].append(held.name if held is not None else None)
         nodes["kind"].append(kind)
         nodes["type"].append(name.op if name else kind)
-        nodes["scope"].append(scopes.of(name.module) if name else -1)
+        owner = held.name.rpartition(".")[0] if held is not None and kind == "parameter" else ""
+        nodes["scope"].append(scopes.of(name.module if name else owner))
         nodes["source"].append(str(name.source) if name and name.source else None)
         nodes["phase"].append(phase)
         nodes["op"].append(name.aten if name else kind)
-        nodes["site"].append(name.address if name else None)
+        nodes["site"].append(
+            name.address if name else f"{held.name}:value" if held is not None and kind == "parameter" else None
+        )
         nodes["shape"].append([str(size) for size in value.shape] if isinstance(value, Tensor) else None)
         nodes["dtype"].append(str(value.dtype).removeprefix("torch.") if isinstance(value, Tensor) else None)
         for source in node.all_input_nodes:

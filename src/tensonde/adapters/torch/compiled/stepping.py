@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,12 +21,11 @@ from torch.fx import Node
 from tensonde.adapters.torch.compiled.interpret import NodeByNode, fresh
 from tensonde.adapters.torch.compiled.watched import CompiledGraph
 from tensonde.adapters.torch.compiled.watching import base
+from tensonde.adapters.torch.debugging.stops import Stops
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.tensors import version_of
 from tensonde.model.site import Kind, Role, Site
 from tensonde.watch.pattern import Pattern
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
 
 log = logging.getLogger("tensonde.graph")
 
@@ -62,13 +61,14 @@ def laid_out(value: Any, strides: tuple[int, ...] | None) -> Any:
 
 
 class Stepping:
-    def __init__(self, eager: Eager) -> None:
-        self.eager = eager
+    def __init__(self, state: RunState, stops: Stops) -> None:
+        self.state = state
+        self._stops = stops
         self._told = self._told_random = False
 
     def wanted(self, graph: CompiledGraph) -> bool:
         """Whether somebody may want to stop inside of this call."""
-        stops, gate = self.eager.stops, self.eager.stops.gate
+        stops, gate = self._stops, self._stops.gate
         if not stops.debugging or not (stops.attentive or gate.pausing):
             return False
         if gate.plan.kind in ("next", "nextop", "finish"):
@@ -82,7 +82,7 @@ class Stepping:
         """Goes through the graph and stops wherever somebody wants to."""
         self._tell(graph)
         given = args if graph.once else fresh(graph.plain, args)
-        stops = self.eager.stops
+        stops = self._stops
         changes, changed = stops.changes, False
 
         def visit(node: Node, value: Any) -> None:
@@ -125,7 +125,7 @@ class Stepping:
             if graph.names[node].modules:
                 return own
             return own[:1]
-        name, session = graph.names[node], self.eager.session
+        name, session = graph.names[node], self.state.session
         value: Any = node.meta["val"]
         shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)
         return [

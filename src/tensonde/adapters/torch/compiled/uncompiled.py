@@ -20,6 +20,8 @@ from torch.fx import GraphModule, Interpreter, Node
 from tensonde.adapters.torch.compiled.names import Names
 from tensonde.adapters.torch.debugging.ops import op_name
 from tensonde.adapters.torch.dumping.ops import of_the_program
+from tensonde.adapters.torch.run.state import RunState
+from tensonde.adapters.torch.seams.current import suspended
 from tensonde.adapters.torch.seams.hooks import hook
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.moment import Phase
@@ -27,7 +29,6 @@ from tensonde.model.site import Kind, Role, Site
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.dumping.dump import Dump
-    from tensonde.adapters.torch.run.eager import Eager
 
 _COMPUTES = ("call_function", "call_method", "call_module")
 _OF_A_MODULE = ("_modules_", "_parameters_", "_buffers_")
@@ -51,9 +52,12 @@ class Call:
 class Uncompiled:
     """Belongs to one region; made when that is compiled, and called in its place by `beside`."""
 
-    def __init__(self, eager: Eager, gm: GraphModule, names: Names, home: str) -> None:
+    def __init__(
+        self, state: RunState, dumping: Callable[[], Dump | None], gm: GraphModule, names: Names, home: str
+    ) -> None:
         """`home` is the module whose own code was compiled, "" where it is none's."""
-        self.eager, self.gm, self.home = eager, gm, home
+        self.state, self.gm, self.home = state, gm, home
+        self._dumping = dumping
         with contextlib.suppress(Exception):  # what cannot be opened up is seen from outside
             _open_checkpoints(gm)
         self.writes_weights = True
@@ -91,7 +95,7 @@ class Uncompiled:
             dump = self._dump()
             if dump is None:
                 return compiled(*args)
-            session = self.eager.session
+            session = self.state.session
             mark = session.clock()
             second: Second | None = None
             try:
@@ -114,10 +118,10 @@ class Uncompiled:
 
     def _dump(self) -> Dump | None:
         """The dump, where it wants something of this call."""
-        eager, dump = self.eager, self.eager.dump
-        if dump is None or not dump.on or not eager.graphs.observing() or eager.phase is Phase.BACKWARD:
+        state, dump = self.state, self._dumping()
+        if dump is None or state.phase is Phase.BACKWARD:
             return None
-        if dump.evaluating or (eager.session.steps.has_optimizer and not torch.is_grad_enabled()):
+        if dump.evaluating or (state.session.steps.has_optimizer and not torch.is_grad_enabled()):
             return None
         if dump.ops is not None:
             return dump
@@ -148,10 +152,10 @@ class Second(Interpreter):  # type: ignore[misc]
     def __init__(self, region: Uncompiled, dump: Dump) -> None:
         super().__init__(region.gm)
         self.extra_traceback = False
-        self.region, self.dump, self.eager = region, dump, region.eager
-        self.around = region.eager.stack[-1].name if region.eager.stack else ""
+        self.region, self.dump, self.state = region, dump, region.state
+        self.around = region.state.stack[-1].name if region.state.stack else ""
         """The module that was compiled: it is dumped from outside, as it ran."""
-        self._entries = {entry.name: entry for entry in region.eager.entries.values()}
+        self._entries = {entry.name: entry for entry in region.state.roster.entries.values()}
         self._open: list[tuple[Call, int, list[Any]]] = []
         self._passed = 0
         self._leaves: list[Tensor] = []
@@ -235,12 +239,12 @@ class Second(Interpreter):  # type: ignore[misc]
                 try:
                     self._backward(pending, leaves)
                 except Exception as problem:
-                    self.eager.session.guard.contain("dumping gradients inside compiled code", problem)
+                    self.state.session.guard.contain("dumping gradients inside compiled code", problem)
 
         start.register_prehook(begins)
 
     def _backward(self, arrived: list[tuple[Tensor, Tensor]], leaves: list[Tensor]) -> None:
-        session = self.eager.session
+        session = self.state.session
         mark = session.clock()
         with _apart():
             ends, gradients = zip(*arrived, strict=True)
@@ -251,10 +255,8 @@ class Second(Interpreter):  # type: ignore[misc]
 @contextlib.contextmanager
 def _apart() -> Iterator[None]:
     """Nothing that is observed, no random number that the training would miss."""
-    from tensonde.adapters.torch.seams import install
-
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices), install.suspended():
+    with torch.random.fork_rng(devices=devices), suspended():
         yield
 
 

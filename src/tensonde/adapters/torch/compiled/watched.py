@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,17 +16,34 @@ from torch.fx import GraphModule, Node
 
 from tensonde.adapters.torch.compiled.interpret import has_random, repeatable, written_inputs
 from tensonde.adapters.torch.compiled.names import NodeName
+from tensonde.adapters.torch.compiled.region import Region
 from tensonde.adapters.torch.compiled.watching import Column, Depth, base
+from tensonde.adapters.torch.digests.tensors import Digests
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.tensors import dtype_name, version_of
 from tensonde.digest.layout import DTYPES, PARTIAL, UNSIGNED
 from tensonde.model.site import Kind, Role
+from tensonde.session.guard import Guard
 from tensonde.session.policy import Level
-from tensonde.session.session import CAPACITY
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.compiled.graphs import Graphs, Region
+from tensonde.session.session import CAPACITY, Session
 
 _STATE_BYTES = 1 << 20
+
+
+class Owner(Protocol):
+    """Whom a graph tells about its calls. `Graphs` is one."""
+
+    state: RunState
+    session: Session
+    guard: Guard
+    digests: Digests
+
+    def observing(self) -> bool: ...
+
+    def before(self, graph: CompiledGraph, args: list[Any]) -> Any:
+        """Not None: what the call gives instead of the compiled results."""
+
+    def after(self, graph: CompiledGraph, made: list[Any]) -> None: ...
 
 
 class CompiledGraph:
@@ -34,7 +51,7 @@ class CompiledGraph:
 
     def __init__(
         self,
-        graphs: Graphs | None,
+        graphs: Owner | None,
         region: Region | None,
         number: int,
         plain: GraphModule,
@@ -43,7 +60,7 @@ class CompiledGraph:
         backward: bool,
     ) -> None:
         """Without `graphs` and `region` it can be looked at, not called."""
-        self.graphs: Graphs = graphs  # type: ignore[assignment]
+        self.graphs: Owner = graphs  # type: ignore[assignment]
         self.region: Region = region  # type: ignore[assignment]
         self.number, self.plain, self.names = number, plain, names
         self.backward = backward
@@ -102,12 +119,12 @@ class CompiledGraph:
             walked = None
         if walked is not None and walked.once:
             return walked.made
-        eager = graphs.eager
-        resting, eager.inside_idle = eager.inside_idle, True  # a backend may call the graph as a module
+        state = graphs.state
+        resting, state.inside_idle = state.inside_idle, True  # a backend may call the graph as a module
         try:
             given = self.run(args)
         finally:
-            eager.inside_idle = resting
+            state.inside_idle = resting
         made = self._strip(given)
         if walked is not None:
             return walked.results(made)
@@ -135,9 +152,9 @@ class CompiledGraph:
         return given[: len(self.outputs)] if self.columns else given
 
     def _observe(self, given: Any, made: Any) -> None:
-        eager = self.graphs.eager
-        if self._step != eager.step:
-            self._step, self._calls_in_step = eager.step, 0
+        state = self.graphs.state
+        if self._step != state.step:
+            self._step, self._calls_in_step = state.step, 0
         call = self._calls_in_step
         self._calls_in_step += 1
         if self.columns:
@@ -149,17 +166,17 @@ class CompiledGraph:
                 nodes = [(k, self.nodes[name]) for name, k in self.leaving.items()]
                 self._exits = [(k, site) for k, node in nodes for site in self.sites(node)]
             sites = [site for _, site in self._exits]
-            if eager.session.immediate.isdisjoint(sites):
-                eager.block.add_many(sites, [made[k] for k, _ in self._exits], call)
+            if state.session.immediate.isdisjoint(sites):
+                state.session.block.add_many(sites, [made[k] for k, _ in self._exits], call)
             else:
                 for k, site in self._exits:
-                    eager.add(site, made[k], call)
-        if eager.level == Level.FULL and not self.backward:
+                    self.graphs.digests.add(site, made[k], call)
+        if state.level == Level.FULL and not self.backward:
             if self._taps is None:
                 self._taps = self._tapped()
             for k, sites in self._taps:
                 for site in sites:
-                    eager.add(site, made[k].detach(), call)
+                    self.graphs.digests.add(site, made[k].detach(), call)
 
     def _tapped(self) -> list[tuple[int, list[int]]]:
         """The outputs (with what is kept for the backward pass) that the graph itself does not digest, and their sites."""

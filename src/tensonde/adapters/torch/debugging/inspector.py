@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.run.eager import Eager
+from tensonde.adapters.inspecting import changed, group_texts, no_site, no_value, resolved, run_facts
+from tensonde.adapters.torch.compiled.graphs import Graphs
+from tensonde.adapters.torch.debugging.stops import Stops
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.seams.optimizers import known_optimizers
 from tensonde.adapters.torch.tensors import array_of, dense_of, dtype_name, shape_of, version_of, without_values
@@ -16,22 +19,21 @@ from tensonde.errors import UsageError
 from tensonde.model.graph import GraphCheck
 from tensonde.model.site import Site
 from tensonde.session.inspector import ModuleNode, OptimizerNode, Value
-from tensonde.watch.suggest import nearest
 
 Found = tuple[Tensor, str, int | None]
 """A tensor, what is worth knowing about it, and the step when it was seen if that may not be now."""
 
 
 class TorchInspector:
-    def __init__(self, eager: Eager) -> None:
-        self.eager = eager
-        self.session = eager.session
+    def __init__(self, state: RunState, stops: Stops, graphs: Graphs) -> None:
+        self.state, self._stops, self._graphs = state, stops, graphs
+        self.session = state.session
 
     def modules(self) -> list[ModuleNode]:
         nodes = []
-        for own, root in list(self.eager.roots.items()):
+        for own, root in list(self.state.roster.roots.items()):
             for path, module in root.named_modules():
-                entry = self.eager.entries.get(id(module))
+                entry = self.state.roster.entries.get(id(module))
                 parameters = list(module.parameters())
                 nodes.append(
                     ModuleNode(
@@ -48,7 +50,7 @@ class TorchInspector:
 
     def addresses(self) -> list[str]:
         seen = {site.address for site in self.session.sites}
-        for name, parameter in self.eager.parameters.live():
+        for name, parameter in self.state.parameters.live():
             seen.add(f"{name}:value")
             if parameter.requires_grad:
                 seen.add(f"{name}:grad")
@@ -59,7 +61,7 @@ class TorchInspector:
             return self._value(address, before, index)
 
     def _value(self, address: str, before: bool, index: tuple[Any, ...]) -> Value:
-        address = self._resolve(address)
+        address = resolved(address, self.addresses())
         tensor, note, step = self._find(address, before)
         dense = dense_of(tensor)
         if dense is None:
@@ -75,11 +77,11 @@ class TorchInspector:
         return Value(address, array_of(host).copy(), name, tuple(part.shape), str(tensor.device), note, step)
 
     def shape(self, address: str, *, before: bool = False) -> tuple[tuple[int, ...], str]:
-        tensor, _, _ = self._find(self._resolve(address), before)
+        tensor, _, _ = self._find(resolved(address, self.addresses()), before)
         return shape_of(tensor), dtype_name(tensor)
 
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
-        address = self._resolve(address)
+        address = resolved(address, self.addresses())
         tensor, _, _ = self._find(address, before=False)
         with torch.no_grad():
             target = tensor.detach()
@@ -87,30 +89,20 @@ class TorchInspector:
                 target[index if index else ...] = value
             except (IndexError, TypeError, RuntimeError) as problem:
                 raise UsageError(f"{address} of shape {list(tensor.shape)} cannot be set so: {problem}.") from None
-        self.eager.stops.changes += 1
-        self.session.writer.event("assigned", address=address, index=str(index), value=value, step=self.eager.step)
-        return f"{address} was changed: from here on the training is no longer bit-identical to an undisturbed run"
+        self._stops.changes += 1
+        return changed(self.session, address, index, value, self.state.step)
 
     def verify(self) -> Iterator[GraphCheck]:
-        return self.eager.graphs.comparison.checks()
+        return self._graphs.comparison.checks()
 
     def facts(self) -> dict[str, str]:
-        policy = self.session.policy
-        speed = policy.counted / (policy.bare_ns * 1e-9) if policy.bare_ns else 0.0
-        return {
-            "step": str(self.eager.step),
-            "epoch": str(self.eager.epoch),
-            "phase": str(self.eager.phase),
-            "steps/s": f"{speed:.3g}",
-            "overhead": f"{(policy.ratio - 1) * 100:.1f} %",
-            "rank": str(self.session.rank),
-            "framework": f"torch {torch.__version__}",
-        }
+        state = self.state
+        return run_facts(self.session, state.step, state.epoch, state.phase, f"torch {torch.__version__}")
 
     def optimizers(self) -> list[OptimizerNode]:
         found = list(known_optimizers)
         taken = {id(p) for optimizer in found for group in optimizer.param_groups for p in group["params"]}
-        live = list(self.eager.parameters.live())
+        live = list(self.state.parameters.live())
         missing = tuple(name for name, p in live if p.requires_grad and id(p) not in taken)
         return [
             OptimizerNode(type(optimizer).__name__, tuple(map(_group, optimizer.param_groups)), missing)
@@ -119,22 +111,9 @@ class TorchInspector:
 
     # -- finding ---------------------------------------------------------------------------------
 
-    def _resolve(self, address: str) -> str:
-        """A bare name means its most telling role: a parameter's value, a module's output."""
-        if ":" in address:
-            return address
-        known = set(self.addresses())
-        for role in ("value", "out"):
-            if f"{address}:{role}" in known:
-                return f"{address}:{role}"
-        for role in ("out[0]", "grad", "in"):
-            if f"{address}:{role}" in known:
-                return f"{address}:{role}"
-        return f"{address}:out"
-
     def _find(self, address: str, before: bool) -> Found:
         name, _, role = address.rpartition(":")
-        live = dict(self.eager.parameters.live()).get(name)
+        live = dict(self.state.parameters.live()).get(name)
         if live is not None:
             found = self._parameter(name, role, live, before)
             if found is not None:
@@ -142,23 +121,18 @@ class TorchInspector:
         site = next((site for site in self.session.sites if site.address == address), None)
         if site is not None:
             return self._kept(site, before)
-        buffer = self.eager.parameters.buffers.get(name)
+        buffer = self.state.parameters.buffers.get(name)
         if buffer is not None and role == "value" and not before:
             module = buffer[0]()
             if module is not None:
                 return getattr(module, buffer[1]), "", None
-        close = nearest(address, self.addresses())
-        hint = f"; the nearest are {', '.join(close[:3])}" if close else ""
-        raise UsageError(f"there is no site {address!r} so far{hint}.")
+        raise no_site(address, self.addresses())
 
     def _kept(self, site: Site, before: bool) -> Found:
-        kept = self.eager.stops.kept
+        kept = self._stops.kept
         seen = kept.get(site.id, before=before)
-        if seen is None and before:
-            raise UsageError(f"no earlier value of {site.address} is at hand; run a step on and try again.")
         if seen is None:
-            address = site.address
-            raise UsageError(f"no value of {address} is at hand; run on to it with `until {address}`.")
+            raise no_value(site.address, before=before)
         notes = []
         if seen.step != kept.step and not before:
             notes.append(f"of step {seen.step}: the site did not run yet in step {kept.step}")
@@ -167,7 +141,7 @@ class TorchInspector:
         return seen.tensor, "; ".join(notes), seen.step
 
     def _parameter(self, name: str, role: str, live: Tensor, before: bool) -> Found | None:
-        kept = self.eager.stops.kept
+        kept = self._stops.kept
         old = kept.value_before(name)
         if role == "value":
             found = old if before else live
@@ -183,9 +157,4 @@ class TorchInspector:
 
 
 def _group(group: dict[str, Any]) -> dict[str, str]:
-    """What is set for a group of parameters, as text."""
-    sizes = [p.numel() for p in group["params"]]
-    shown = {"tensors": str(len(sizes)), "elements": str(sum(sizes))}
-    plain = {k: v for k, v in group.items() if isinstance(v, int | float | tuple) and v is not False}
-    texts = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in plain.items()}
-    return {**shown, **texts}
+    return group_texts(group, [p.numel() for p in group["params"]])

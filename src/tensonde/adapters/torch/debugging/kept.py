@@ -14,7 +14,7 @@ from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.tensors import bytes_of, shown, version_of
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.digests.parameters import Parameters
+    from tensonde.adapters.torch.run.parameters import ParameterNames
 
 LIMIT = 1 << 30
 
@@ -57,7 +57,7 @@ class Kept:
         seen = self._sites.get(site, ())
         return seen[int(before)] if len(seen) > int(before) else None
 
-    def turn(self, parameters: Parameters, step: int) -> None:
+    def turn(self, parameters: ParameterNames, step: int) -> None:
         """A step is over, and `step` begins."""
         self.step = step
         for site, seen in list(self._sites.items()):
@@ -66,11 +66,11 @@ class Kept:
                 del self._sites[site]
         self.snapshot(parameters)
 
-    def snapshot(self, parameters: Parameters) -> None:
+    def snapshot(self, parameters: ParameterNames) -> None:
         with unseen():
             self._snapshot(parameters)
 
-    def _snapshot(self, parameters: Parameters) -> None:
+    def _snapshot(self, parameters: ParameterNames) -> None:
         values: dict[str, Tensor] = {}
         gradients: dict[str, Tensor] = {}
         self._marks = {}

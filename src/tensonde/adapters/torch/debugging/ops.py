@@ -82,7 +82,7 @@ class OpMode(Looker):
     def _observe(self, func: Callable[..., Any], out: Any) -> None:
         name = op_name(func)
         if name is not None:
-            stack = self.stops.eager.stack
+            stack = self.stops.state.stack
             entry = stack[-1] if stack else None
             counter = self.counts.setdefault(id(entry) if entry else 0, Counter())
             key = f"{entry.calls}:{name}" if entry else name
@@ -91,7 +91,7 @@ class OpMode(Looker):
             try:
                 self.stops.op(f"{entry.name if entry else ''}/{name}#{count}", out)
             except Exception as problem:
-                self.stops.eager.session.guard.contain("observing an op", problem)
+                self.stops.state.session.guard.contain("observing an op", problem)
 
 
 def op_name(func: Callable[..., Any]) -> str | None:

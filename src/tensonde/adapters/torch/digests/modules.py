@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
-from tensonde.adapters.torch.run.entry import MOST_CALLS, Entry, Tap
+from tensonde.adapters.torch.debugging.stops import Stops
+from tensonde.adapters.torch.digests.tensors import Digests
+from tensonde.adapters.torch.run.record import MOST_CALLS, ModuleRecord, Tap
 from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.tensors import dtype_name, is_dense, is_plain, shape_of
 from tensonde.model.site import Kind, Role
 from tensonde.program.frames import user_line
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+from tensonde.session.session import Session
 
 
 class Taps:
-    def __init__(self, eager: Eager) -> None:
-        self._eager, self._session = eager, eager.session
+    def __init__(self, session: Session, digests: Digests, stops: Stops) -> None:
+        self._session, self._digests, self._stops = session, digests, stops
 
-    def grow(self, entry: Entry, call: int, tensors: Any) -> list[tuple[Tap | None, Tap | None]]:
+    def make_taps(self, entry: ModuleRecord, call: int, tensors: Any) -> list[tuple[Tap | None, Tap | None]]:
         """Registers the sites of a call that is seen for the first time, and makes its taps."""
         if call >= MOST_CALLS or call > len(entry.taps):
             return []
@@ -53,9 +53,9 @@ class Taps:
 
     def _tap(self, site: int, like: Tensor, call: int) -> Tap:
         """What digests a tensor at this site: the kernel itself where nobody needs to act at once."""
-        session, device = self._session, self._eager.device
-        if self._eager.stops.keeping or site in session.immediate:
-            return self._eager.stops.tap(site, call)
+        session, device = self._session, self._digests.device
+        if self._stops.keeping or site in session.immediate:
+            return self._stops.tap(site, call)
         if is_plain(like):
             return session.block.tap(site, call)
         if not is_dense(like):
@@ -69,10 +69,10 @@ class Taps:
 
     def _careful(self, site: int, call: int) -> Tap:
         """For kinds of tensors that the kernel cannot read as they are."""
-        eager = self._eager
+        digests = self._digests
 
         def tap(tensor: Any) -> None:
             with unseen():
-                eager.add(site, tensor, call)
+                digests.add(site, tensor, call)
 
         return tap

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.dumping.ops import DumpOps
 from tensonde.adapters.torch.dumping.staging import Staging
+from tensonde.adapters.torch.replay.replay import Replay
 from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.seams.hooks import hook
 from tensonde.adapters.torch.tensors import dense_of, dtype_name, tensors_in, values_of
@@ -33,7 +34,7 @@ from tensonde.store.dump.writer import DumpWriter, Seen
 from tensonde.watch.suggest import nearest
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.state import RunState
 
 log = logging.getLogger("tensonde.dump")
 
@@ -48,9 +49,9 @@ class Named(Protocol):
 class Dump:
     """Belongs to the training thread; only gradients may come from autograd's own threads."""
 
-    def __init__(self, eager: Eager, settings: DumpSettings, rank: int) -> None:
+    def __init__(self, state: RunState, replay: Replay, settings: DumpSettings, rank: int) -> None:
         """Raises OSError, KeyError, TypeError or ValueError."""
-        self.eager = eager
+        self.state, self.replay = state, replay
         self.settings = settings
         self.choice = Choice(settings)
         folder = claim_rank(Path(settings.folder), rank)
@@ -71,7 +72,7 @@ class Dump:
         self.ops = DumpOps(self) if self.choice.ops else None
         self._pid = os.getpid()
         self._end_on_termination()
-        self.new_step(eager.step)
+        self.new_step(state.step)
 
     # -- steps -----------------------------------------------------------------------------------
 
@@ -103,7 +104,7 @@ class Dump:
             self.writer.end_step()
             calls.clear()
         if self.on:
-            self.eager.session.uncounted()  # how long it took says nothing about watching
+            self.state.session.uncounted()  # how long it took says nothing about watching
         if self.on and over(self.settings.iterations, step):
             self._warn_of_idle_entries()
         self.new_step(step)
@@ -113,14 +114,14 @@ class Dump:
 
     def entering(self, entry: Named, args: Any, kwargs: Any) -> int:
         """A module is about to run. The number of its call in this step, or -1 where it is not dumped."""
-        eager = self.eager
-        if eager.opaque or eager.phase is Phase.BACKWARD or self.evaluating:
+        state = self.state
+        if state.opaque or state.phase is Phase.BACKWARD or self.evaluating:
             return -1
         call = self._calls[entry.name]
         self._calls[entry.name] = call + 1
         if self._roles[Role.IN] and not self.settings.overflow_only:
             self._inputs(entry, call, args, kwargs)
-        if self._roles[Role.GRAD_IN] and eager.grad_on:
+        if self._roles[Role.GRAD_IN] and state.grad_on:
             given = tensors_in((args, kwargs))
             for k, tensor in enumerate(given):
                 self.on_gradient(tensor, self._site(entry.name, Role.GRAD_IN, Kind.MODULE, entry.type, k, given), call)
@@ -134,7 +135,7 @@ class Dump:
         for k, tensor in enumerate(given):
             if self._roles[Role.OUT]:
                 self.put(tensor, self._site(entry.name, Role.OUT, Kind.MODULE, entry.type, k, given), call)
-            if self._roles[Role.GRAD] and self.eager.grad_on:
+            if self._roles[Role.GRAD] and self.state.grad_on:
                 self.on_gradient(tensor, self._site(entry.name, Role.GRAD, Kind.MODULE, entry.type, k, given), call)
 
     def hidden_from(self, module: nn.Module) -> bool:
@@ -155,7 +156,7 @@ class Dump:
     @property
     def evaluating(self) -> bool:
         """A pass without gradients in a script that trains: no part of the step."""
-        return not self.eager.grad_on and self.eager.session.steps.has_optimizer
+        return not self.state.grad_on and self.state.session.steps.has_optimizer
 
     def calls_of(self, name: str) -> int:
         """Which call of that module runs now."""
@@ -168,14 +169,14 @@ class Dump:
     def on_gradient(self, tensor: Tensor, site: Site, call: int) -> None:
         if not self.choice.wants(site) or not tensor.requires_grad or tensor.is_leaf:
             return
-        step = self.eager.step
+        step = self.state.step
 
         def arrived(gradient: Any) -> None:
             try:
-                if gradient is not None and self.on and self.eager.step == step:
+                if gradient is not None and self.on and self.state.step == step:
                     self.put(gradient, site, call)
             except Exception as problem:
-                self.eager.session.guard.contain("dumping a gradient", problem)
+                self.state.session.guard.contain("dumping a gradient", problem)
 
         hook(tensor, arrived)
 
@@ -208,16 +209,16 @@ class Dump:
 
     def gradients_alone(self) -> None:
         """A backward pass is over and no optimizer will come."""
-        for name, parameter in self.eager.parameters.live():
+        for name, parameter in self.state.parameters.live():
             self._gradient(name, parameter)
 
     def _rest(self) -> None:
         """What no optimizer showed in this step: frozen parameters and buffers."""
         if not self._roles[Role.VALUE]:
             return
-        for name, parameter in self.eager.parameters.live():
+        for name, parameter in self.state.parameters.live():
             self._value(name, parameter)
-        for name, (reference, attribute) in self.eager.parameters.buffers.items():
+        for name, (reference, attribute) in list(self.state.parameters.buffers.items()):
             buffer = getattr(reference(), attribute, None)
             if buffer is not None:
                 self.put(buffer, Site(-1, name, Role.VALUE, Kind.BUFFER), 0)
@@ -232,8 +233,8 @@ class Dump:
             self.put(parameter.grad, Site(-1, name, Role.GRAD, Kind.PARAMETER), 0, phase=Phase.BACKWARD)
 
     def _name(self, parameter: Tensor) -> str:
-        known = self.eager.parameters.names.get(id(parameter))
-        return known[0] if known is not None else f"parameter_{len(self.eager.parameters.names)}"
+        known = self.state.parameters.names.get(id(parameter))
+        return known[0] if known is not None else f"parameter_{len(self.state.parameters.names)}"
 
     # -- one tensor ------------------------------------------------------------------------------
 
@@ -253,7 +254,7 @@ class Dump:
             if plain.is_conj() or plain.is_neg():
                 plain = plain.resolve_conj().resolve_neg()
             seen = Seen(
-                site.address, self.eager.step, str(phase or self.eager.phase), call, str(site.kind), site.type,
+                site.address, self.state.step, str(phase or self.state.phase), call, str(site.kind), site.type,
                 dtype_name(plain), tuple(plain.shape),
             )  # fmt: skip
             self.staging.put(seen, plain)

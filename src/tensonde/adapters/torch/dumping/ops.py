@@ -18,7 +18,7 @@ from tensonde.model.site import Kind, Role, Site
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.dumping.dump import Dump
-    from tensonde.adapters.torch.run.entry import Entry
+    from tensonde.adapters.torch.run.record import ModuleRecord
 
 
 class DumpOps(Looker):
@@ -30,7 +30,7 @@ class DumpOps(Looker):
 
     def new_step(self, wanted: bool) -> None:
         self._counts.clear()
-        wanted = wanted and not self.dump.eager.replay.off
+        wanted = wanted and not self.dump.replay.off
         if wanted and not self._on:
             look(self)
         elif self._on and not wanted:
@@ -56,14 +56,14 @@ class DumpOps(Looker):
         run: Callable[..., Any],
         frame: FrameType,
     ) -> Any:
-        eager = self.dump.eager
+        state = self.dump.state
         name = op_name(func)
         if (
-            name is None or not self._on or eager.phase is not Phase.FORWARD or eager.thread != get_ident()
-            or eager.replay.active or eager.opaque or transforming() or self.dump.evaluating
+            name is None or not self._on or state.phase is not Phase.FORWARD or state.thread != get_ident()
+            or self.dump.replay.active or state.opaque or transforming() or self.dump.evaluating
         ):  # fmt: skip
             return run(*args, **kwargs)
-        entry = eager.stack[-1] if eager.stack else None
+        entry = state.stack[-1] if state.stack else None
         module = entry.name if entry is not None else ""
         given = (args, kwargs)
         if self.dump.choice.everything and not of_the_program(entry, given):
@@ -72,14 +72,14 @@ class DumpOps(Looker):
             with unseen():
                 address, call = self.begins(module, name, given)
         except Exception as problem:
-            eager.session.guard.contain("dumping an op", problem)
+            state.session.guard.contain("dumping an op", problem)
             return run(*args, **kwargs)
         out = run(*args, **kwargs)
         try:
             with unseen():
                 self.ends(address, name, call, given, out)
         except Exception as problem:
-            eager.session.guard.contain("dumping an op", problem)
+            state.session.guard.contain("dumping an op", problem)
         return out
 
     def begins(self, module: str, name: str, given: Any) -> tuple[str, int]:
@@ -103,11 +103,11 @@ class DumpOps(Looker):
         for k, tensor in enumerate(given):
             index = k if len(given) > 1 else None
             self.dump.put(tensor, Site(-1, name, role, Kind.OP, index, op), call, anyway=anyway)
-            if role is Role.OUT and self.dump.eager.grad_on:
+            if role is Role.OUT and self.dump.state.grad_on:
                 self.dump.on_gradient(tensor, Site(-1, name, Role.GRAD, Kind.OP, index, op), call)
 
 
-def of_the_program(entry: Entry | None, given: Any) -> bool:
+def of_the_program(entry: ModuleRecord | None, given: Any) -> bool:
     """Whether an op is written in the program, for a dump of everything: what torch's own layers do inside shows in the layer's
     outputs, and what is computed outside modules counts where it leads to a gradient."""
     tensors = tensors_in(given)

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from tensonde.adapters.torch.observers.making import shares, target_line
 from tensonde.adapters.torch.observers.origins import KNOWN
-from tensonde.adapters.torch.observers.samplers import weighted
+from tensonde.adapters.torch.observers.samplers import is_distributed, weighted
 from tensonde.adapters.torch.observers.samples import shared
 from tensonde.adapters.torch.run import batches
 from tensonde.adapters.torch.run.batches import sample_place
@@ -274,6 +274,8 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "batch_size": loader.batch_size,
         "sampler": type(loader.sampler).__name__,
         "weighted": weighted(loader),
+        "epochs": [] if is_distributed(loader.sampler) else None,
+        "shuffled": bool(getattr(loader.sampler, "shuffle", False)),
         "own_batch_sampler": type(loader.batch_sampler).__name__ != "BatchSampler",
         "drop_last": loader.drop_last,
         "seed": _seed(loader),

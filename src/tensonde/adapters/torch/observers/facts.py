@@ -7,8 +7,9 @@ exception ends the program, and at the end. The schema is `model/facts.py`. Ever
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +17,13 @@ from torch import Tensor, nn
 from tensonde.adapters.torch.observers import resumes
 from tensonde.adapters.torch.observers.batches import Batches
 from tensonde.adapters.torch.observers.clipping import Clipping
+from tensonde.adapters.torch.observers.collectives import Collectives
+from tensonde.adapters.torch.observers.copies import Copies, loaded_over
 from tensonde.adapters.torch.observers.divisions import divisions
 from tensonde.adapters.torch.observers.filters import filtered
 from tensonde.adapters.torch.observers.functions import careless
 from tensonde.adapters.torch.observers.graphs import Graphs
-from tensonde.adapters.torch.observers.holdings import Holdings, looked_at, optimizers
+from tensonde.adapters.torch.observers.held_parameters import Holdings, looked_at, optimizers
 from tensonde.adapters.torch.observers.hooks import HOOKS
 from tensonde.adapters.torch.observers.inside import Inside
 from tensonde.adapters.torch.observers.inventory import module_facts, optimizer_facts
@@ -31,15 +34,18 @@ from tensonde.adapters.torch.observers.norms import Norms
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.observers.probe import Probe, leaves
 from tensonde.adapters.torch.observers.rates import rates
+from tensonde.adapters.torch.observers.recreated_optimizers import Renewals
 from tensonde.adapters.torch.observers.refills import STEPS, refilled
-from tensonde.adapters.torch.observers.renewals import Renewals
 from tensonde.adapters.torch.observers.repeats import repeated
+from tensonde.adapters.torch.observers.replicas import Replicas
 from tensonde.adapters.torch.observers.scales import Scales
 from tensonde.adapters.torch.observers.schedules import STEPPED, scheduler_facts
 from tensonde.adapters.torch.observers.sequence import Sequence
-from tensonde.adapters.torch.observers.strangers import Strangers
+from tensonde.adapters.torch.observers.stale_statistics import Untouched
 from tensonde.adapters.torch.observers.tokens import Tokens
-from tensonde.adapters.torch.observers.untouched import Untouched
+from tensonde.adapters.torch.observers.unregistered import Strangers
+from tensonde.adapters.torch.run.by_hand import ByHand
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import transforming, unnoticed
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model import versions
@@ -50,16 +56,13 @@ from tensonde.program.lines import line_at, line_of
 from tensonde.program.reordering import apart
 from tensonde.program.syntax import loop_around, parse
 
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
-
 EVERY_BATCH = 128
 """So many first batches are looked at; of the later ones, some."""
 WRITE_AFTER = (50, 1000)
 MOST_OPTIMIZERS = 32
 LOOK_AFTER = (1, 20)
-SITES = 4096
-"""Steps in which it is noted where models are called from."""
+CALL_SITE_STEPS = 4096
+"""The first steps, in which the line that calls a model is noted."""
 NEVER = {"steps": 0, "before_optimizer": False, "line": None}
 _grad_enabled = torch.is_grad_enabled
 _jit_tracing = torch._C._get_tracing_state
@@ -67,8 +70,11 @@ _jit_tracing = torch._C._get_tracing_state
 
 
 class Facts:
-    def __init__(self, eager: Eager) -> None:
-        self.eager = eager
+    def __init__(self, state: RunState, by_hand: ByHand) -> None:
+        self.state = state
+        self._by_hand = by_hand
+        self.settle: Callable[[], None] = lambda: None
+        """Called before the facts are gathered: counts the optimizer steps of stretches that were not observed."""
         self.root_ids: set[int] = set()
         self.sequence = Sequence()
         self.graphs = Graphs()
@@ -76,13 +82,20 @@ class Facts:
         self.renewals = Renewals()
         self.batches = Batches()
         self.scales = Scales()
-        self.norms = Norms(eager.entries)
-        self.tokens = Tokens(eager.entries)
+        self.norms = Norms(state.roster.entries)
+        self.tokens = Tokens(state.roster.entries)
         self.untouched = Untouched()
-        self.holdings = Holdings(eager)
-        self.probe = Probe(eager)
+        self.copies = Copies()
+        self.memory: Callable[[], dict[str, Any] | None] = lambda: None
+        """What the first steps took of memory."""
+        self.answers: Callable[[], list[dict[str, Any]]] = list
+        """What experiments were told."""
+        self.holdings = Holdings(state)
+        self.probe = Probe(state)
         self.modes: dict[int, RootModes] = {}
-        self.inside = Inside(eager)
+        self.inside = Inside(state)
+        self.collectives = Collectives(state)
+        self.replicas = Replicas(state)
         self.reached: list[str] | None = None
         self.loss_leaves = 0
         self.leaf_loss: dict[str, Any] | None = None
@@ -104,67 +117,77 @@ class Facts:
 
     @unnoticed
     def root_called(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        eager = self.eager
-        if eager.phase is Phase.BACKWARD or eager.opaque or _jit_tracing() is not None:
+        state = self.state
+        if state.phase is Phase.BACKWARD or state.opaque or _jit_tracing() is not None:
             return
-        mark = eager.session.clock()
+        mark = state.session.clock()
         modes = self.modes.get(id(root))
         if modes is None or modes.ref() is not root:
             modes = self._meet(root)
         if _grad_enabled():
-            if (eager.step < EVERY_BATCH and root.training) or eager.step < 4 or eager.step % 16 == 0:
-                self.batches.given(modes.name, args, kwargs, eager.step)
+            if (state.step < EVERY_BATCH and root.training) or state.step < 4 or state.step % 16 == 0:
+                self.batches.given(modes.name, args, kwargs, state.step)
                 self.tokens.given(root, args, kwargs)
                 if root.training:
-                    self.scales.training(modes.name, args, kwargs, eager.step)
+                    self.replicas.root_called(root)
+                    self.scales.training(modes.name, args, kwargs, state.step)
         else:
-            modes.called_without_grad(eager.step)
+            modes.called_without_grad(state.step)
+            self._copy_evaluated(root)
             if not root.training:
-                self.scales.evaluation(modes.name, args, kwargs, eager.step)
+                self.scales.evaluation(modes.name, args, kwargs, state.step)
         if not root.training:
             modes.eval_mode_seen = True
-            if eager.step:
-                self.untouched.evaluated(root, modes.name, eager.step)
+            if state.step:
+                self.untouched.evaluated(root, modes.name, state.step)
             looked = self.evaluations.get(id(root), 0)
             if looked < 2 and not KNOWN.compiled and not _fast_path(root):
                 self.evaluations[id(root)] = looked + 1
-                eager.idle = False
+                state.idle = False
                 self.probe.start()
-        eager.session.spent_since(mark)
+        state.session.spent_since(mark)
 
     @unnoticed
     def stranger_evaluated(self, root: nn.Module) -> None:
         """A model that is only evaluated, between steps of which nothing else is noted."""
-        eager = self.eager
-        if eager.step and not transforming() and eager.thread == get_ident():
-            self.untouched.evaluated(root, type(root).__name__, eager.step)
+        state = self.state
+        if state.step and not transforming() and state.thread == get_ident():
+            if not root.training:
+                self.untouched.evaluated(root, type(root).__name__, state.step)
+            self._copy_evaluated(root)
+            if self.copies.follows(root):
+                self.untouched.parts.discard(id(root))
+
+    def _copy_evaluated(self, root: nn.Module) -> None:
+        place = next((track.step_place for track in self.sequence.tracks.values() if track.step_place), None)
+        self.copies.evaluated(root, self.state.step, sys._getframe(2), place[0] if place is not None else None)
 
     def _meet(self, root: nn.Module) -> RootModes:
         self.root_ids.add(id(root))
-        entry = self.eager.entries.get(id(root))
+        entry = self.state.roster.entries.get(id(root))
         modes = self.modes[id(root)] = RootModes(entry.name if entry else type(root).__name__, root)
         return modes
 
-    def root_left(self) -> None:
-        """A root has returned or raised."""
-        if self.probe.on:
-            self.probe.stop()
-            self.eager._idle()
+    def root_left(self) -> bool:
+        """A root has returned or raised. Whether its functions were looked at."""
+        looked = self.probe.on
+        self.probe.stop()
+        return looked
 
     @unnoticed
     def root_returned(self, root: nn.Module, out: Any) -> None:
-        eager = self.eager
-        if eager.phase is Phase.BACKWARD or eager.opaque or KNOWN.compiled or _jit_tracing() is not None:
+        state = self.state
+        if state.phase is Phase.BACKWARD or state.opaque or KNOWN.compiled or _jit_tracing() is not None:
             return
         if _grad_enabled():
-            mark = eager.session.clock()
+            mark = state.session.clock()
             modes = self.modes.get(id(root))
             site = None
-            if modes is not None and modes.sensitive and root.training and eager.step < SITES:
+            if modes is not None and modes.sensitive and root.training and state.step < CALL_SITE_STEPS:
                 place = user_place(sys._getframe(2))
                 site = (modes.name, *place) if place is not None else None
-            self.graphs.made(out, eager.step, site)
-            eager.session.spent_since(mark)
+            self.graphs.made(out, state.step, site)
+            state.session.spent_since(mark)
 
     # -- losses and optimizers -------------------------------------------------------------------
 
@@ -176,7 +199,7 @@ class Facts:
             return
         self.graphs.backward(losses)
         if self.sequence.steps < 8:
-            self.sequence.backward_place = self.eager.by_hand.backward_place = user_place(sys._getframe(2))
+            self.sequence.backward_place = self._by_hand.backward_place = user_place(sys._getframe(2))
         if self._walks < 3:
             self._walks += 1
             self._walk(losses)
@@ -184,12 +207,12 @@ class Facts:
 
     def _walk(self, losses: list[Tensor]) -> None:
         """Which parameters the loss depends on, as autograd sees it."""
-        names = self.eager.parameters.names
+        names = self.state.parameters.names
         found = leaves(losses)
         if self.leaf_loss is None and all(loss.grad_fn is None for loss in losses):
             self.leaf_loss = _made_line(user_place(sys._getframe(2)))
         self.loss_leaves = max(self.loss_leaves, len(found))
-        self.eager.by_hand.met(found)
+        self._by_hand.met(found)
         foreign = [leaf for leaf in found if not isinstance(leaf, nn.Parameter) and id(leaf) not in names]
         self.sequence.foreign_leaves |= bool(foreign)
         self.strangers.met(
@@ -209,6 +232,8 @@ class Facts:
         place = user_place(sys._getframe(2)) if count < 3 else None
         self.sequence.before_step(optimizer, closure, place)
         self.clipping.optimizer_steps(place)
+        if not count:
+            self.copies.begins(optimizer)
         if not closure and looked_at(count):
             self.holdings.before_step(optimizer, count)
 
@@ -218,14 +243,14 @@ class Facts:
         count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
         if looked_at(count):
             self.holdings.after_step(count)
-            self.norms.look(list(self.eager.roots.values()), self.eager.step)
+            self.norms.look(list(self.state.roster.roots.values()), self.state.step)
         self.optimizer_stepped(optimizer)
         if count in LOOK_AFTER:
             self.look()
         self._trained(optimizer)
 
     def _trained(self, holder: Any) -> None:
-        step = self.eager.step
+        step = self.state.step
         if step < 64 or step % 16 == 0:
             for modes in self.modes.values():
                 if modes.trained_by(holder):
@@ -235,7 +260,7 @@ class Facts:
     def updated_by_hand(self, holder: Any) -> None:
         """The script changed parameters itself; `holder` has them as an optimizer would."""
         self._trained(holder)
-        if self.eager.step in LOOK_AFTER:
+        if self.state.step in LOOK_AFTER:
             self.look()
 
     def optimizer_stepped(self, optimizer: torch.optim.Optimizer, steps: int = 1) -> None:
@@ -256,9 +281,9 @@ class Facts:
     def finished_step(self, step: int) -> None:
         if self._writes < len(WRITE_AFTER) and step >= WRITE_AFTER[self._writes]:
             self._writes += 1
-            mark = self.eager.session.clock()
+            mark = self.state.session.clock()
             self.write()
-            self.eager.session.spent_since(mark)
+            self.state.session.spent_since(mark)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -267,36 +292,37 @@ class Facts:
             if ended:
                 self.graphs.ended()
                 LOADERS.ended()
-            self.eager.session.writer.facts(self.gather())
+            self.state.session.writer.facts(self.gather())
         except Exception as problem:
-            self.eager.session.guard.contain("writing the facts", problem)
+            self.state.session.guard.contain("writing the facts", problem)
 
     def look(self) -> None:
         """Takes down what is known now: models and optimizers may be gone when the program ends."""
-        roots = list(self.eager.roots.values())
+        roots = list(self.state.roster.roots.values())
         for optimizer in optimizers()[:MOST_OPTIMIZERS]:
             self._optimizers[KNOWN.number(optimizer)] = optimizer_facts(optimizer, roots)
         for scheduler in sorted(KNOWN.schedulers, key=KNOWN.number)[:MOST_OPTIMIZERS]:
             self._schedulers[KNOWN.number(scheduler)] = scheduler_facts(scheduler)
         self.holdings.look()
-        self._strangers = self.strangers.facts(self.eager) or self._strangers
-        self._modules |= module_facts(list(self.eager.entries.values()), roots)
-        self._repeated = repeated(roots, self.eager.entries) or self._repeated
+        self.replicas.look()
+        self._strangers = self.strangers.facts(self.state) or self._strangers
+        self._modules |= module_facts(list(self.state.roster.entries.values()), roots)
+        self._repeated = repeated(roots, self.state.roster.entries) or self._repeated
 
     @unnoticed
     def gather(self) -> dict[str, Any]:
-        self.eager.rest.settle()
+        self.settle()
         self.look()
         places = {number: k for k, number in enumerate(self._optimizers)}
         return {
             "schema": versions.FACTS,
-            "steps": self.eager.step,
+            "steps": self.state.step,
             "compiled": KNOWN.compiled,
             "random": {"seed": torch.initial_seed(), "deterministic": torch.are_deterministic_algorithms_enabled()},
             "threads": torch.get_num_threads(),
             "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
             "optimizers": [self._optimizer_now(number, known) for number, known in self._optimizers.items()],
-            "by_hand": self.eager.by_hand.facts(),
+            "by_hand": self._by_hand.facts(),
             "renewed": self.renewals.facts(),
             "schedulers": [
                 {**known, "optimizer": places.get(known["optimizer"]), **STEPPED.get(number, NEVER)}
@@ -331,8 +357,14 @@ class Facts:
             "rates_set": rates(KNOWN.files()),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
+            "copies": self.copies.facts(self.state.step),
+            "loaded_over": loaded_over(),
+            "answers": self.answers(),
+            "memory": self.memory(),
             "made_in_forward": self.inside.made(),
-            "hooks": HOOKS.facts({key: entry.name for key, entry in self.eager.entries.items()}),
+            "collectives": self.collectives.facts(),
+            "replicas": self.replicas.facts(),
+            "hooks": HOOKS.facts({key: entry.name for key, entry in list(self.state.roster.entries.items())}),
         }
 
     def _optimizer_now(self, number: int, known: dict[str, Any]) -> dict[str, Any]:

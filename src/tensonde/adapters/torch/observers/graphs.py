@@ -56,7 +56,8 @@ class Graphs:
         self.lived: set[Site] = set()
         self._pending: list[tuple[weakref.ref[Token], Site | None]] = []
         self.spent_peak = 0
-        """Graphs alive at once that a backward pass had used in an earlier step, of those looked at."""
+        """Earlier steps whose graphs are alive at once though a backward pass has used them, of those looked at. Several graphs of one step
+        count once: a cycle of references may keep a step until the garbage collector comes."""
         self._backwards = 0
         self._searched = 0
         self._peak = 0
@@ -139,7 +140,7 @@ class Graphs:
             return
         past = [token for token in list(self.tokens) if token.step < step - 1]
         old = len(past)
-        self.spent_peak = max(self.spent_peak, sum(token.used for token in past))
+        self.spent_peak = max(self.spent_peak, len({token.step for token in past if token.used}))
         if len(self.old_counts) < 512:
             self.old_counts.append((step, old))
             self.rss.append((step, resident()))

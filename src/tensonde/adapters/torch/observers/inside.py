@@ -14,19 +14,19 @@ from tensonde.program.frames import user_place
 from tensonde.program.lines import line_at, line_of
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
-    from tensonde.adapters.torch.run.entry import Entry
+    from tensonde.adapters.torch.run.record import ModuleRecord
+    from tensonde.adapters.torch.run.state import RunState
 
 
 class Inside:
-    def __init__(self, eager: Eager) -> None:
-        self.eager = eager
+    def __init__(self, state: RunState) -> None:
+        self.state = state
         self.no_grad_calls: dict[str, dict[str, Any]] = {}
         self._made: dict[tuple[str, str, int], dict[str, Any]] = {}
 
-    def without_grad(self, entry: Entry) -> None:
+    def without_grad(self, entry: ModuleRecord) -> None:
         """In the first step, a part of a root runs without gradients though the root runs with them."""
-        if entry.name in self.no_grad_calls or len(self.no_grad_calls) >= 256 or self.eager.phase is Phase.BACKWARD:
+        if entry.name in self.no_grad_calls or len(self.no_grad_calls) >= 256 or self.state.phase is Phase.BACKWARD:
             return
         frame = sys._getframe(2)
         place = user_place(frame)
@@ -46,16 +46,16 @@ class Inside:
 
     def module_made(self, module: nn.Module, place: Any) -> None:
         """A module is made while another one runs."""
-        if place is None or len(self._made) >= 64 or self.eager.phase is Phase.BACKWARD:
+        if place is None or len(self._made) >= 64 or self.state.phase is Phase.BACKWARD:
             return
-        parent = self.eager.stack[-1].name
+        parent = self.state.stack[-1].name
         key = (parent, type(module).__name__, place[1])
         found = self._made.setdefault(
             key, {"count": 0, "last_step": -1, "steps": 0, "line": line_of(place), "parameters": False}
         )
         found["count"] += 1
-        if found["last_step"] != self.eager.step:
-            found["last_step"] = self.eager.step
+        if found["last_step"] != self.state.step:
+            found["last_step"] = self.state.step
             found["steps"] += 1
         found["ref"] = weakref.ref(module)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tensonde.adapters.torch.observers.defaults import unread
 from tensonde.adapters.torch.observers.divisions import divisions_of_step
 from tensonde.adapters.torch.observers.origins import KNOWN
-from tensonde.adapters.torch.run.entry import Entry
+from tensonde.adapters.torch.run.record import ModuleRecord
 from tensonde.program import queries
 from tensonde.program.frames import USER, owner_of
 from tensonde.program.lines import line_at, line_of
@@ -45,7 +45,7 @@ def _group(group: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def module_facts(entries: Iterable[Entry], roots: Iterable[nn.Module]) -> dict[str, dict[str, Any]]:
+def module_facts(entries: Iterable[ModuleRecord], roots: Iterable[nn.Module]) -> dict[str, dict[str, Any]]:
     """Of those that are alive, by their names."""
     inside = {id(m) for root in roots for m in root.modules()}
     found = {}

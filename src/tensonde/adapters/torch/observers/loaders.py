@@ -8,7 +8,8 @@ from typing import Any
 
 from tensonde.adapters.torch.observers.batches import loader_facts
 from tensonde.adapters.torch.observers.rewritten import Watched, own, watched
-from tensonde.program.lines import CodeLine, line_of
+from tensonde.program import queries
+from tensonde.program.lines import CodeLine, line_at, line_of
 
 MOST = 16
 
@@ -32,8 +33,14 @@ class Loaders:
                 return
             self._known[id(loader)] = (weakref.ref(loader), self._current)
         self._current["passes"] += 1
+        if self._current["epochs"] is not None and len(self._current["epochs"]) < MOST:
+            self._current["epochs"].append(loader.sampler.epoch)
         if self._current["iterated"] is None:
-            self._current["iterated"] = line_of(place_of())
+            place = place_of()
+            self._current["iterated"] = line_of(place)
+            if place is not None and self._current["epochs"] is not None:
+                number = queries.around_loop(place[0].co_filename, place[1])
+                self._current["loop"] = line_at(place[0].co_filename, number) if number else None
         if not loader.num_workers:  # a worker writes into a copy of its own
             self._current["rewritten"] = self._look(loader.dataset)
 

@@ -16,7 +16,7 @@ from tensonde.adapters.torch.tensors import is_plain
 from tensonde.program.origin import holding
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.entry import Entry
+    from tensonde.adapters.torch.run.record import ModuleRecord
 
 MOST_BRANCHES = 16
 SAMPLED = 16
@@ -50,7 +50,7 @@ class Branch:
 
 
 class Norms:
-    def __init__(self, entries: Mapping[int, Entry]) -> None:
+    def __init__(self, entries: Mapping[int, ModuleRecord]) -> None:
         self.entries = entries
         self.frozen: dict[int, Branch] = {}
         self._changing: set[int] = set()

@@ -31,6 +31,8 @@ class Known:
         self.evaluated = Births(Ref)
         """Modules, by the last call of `eval()`."""
         self.schedulers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.replicated: weakref.WeakSet[Any] = weakref.WeakSet()
+        """DistributedDataParallel modules."""
         self.loaders: weakref.WeakSet[Any] = weakref.WeakSet()
         self.scalers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -16,7 +16,7 @@ from tensonde.program.frames import user_place
 from tensonde.program.lines import CodeLine, line_of
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.state import RunState
 
 _DROPOUTS = frozenset(
     ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "feature_dropout")
@@ -25,8 +25,8 @@ MOST_NODES = 20_000
 
 
 class Probe(Looker):
-    def __init__(self, eager: Eager) -> None:
-        self.eager = eager
+    def __init__(self, state: RunState) -> None:
+        self.state = state
         self.on = False
         self.noise: list[dict[str, Any]] = []
         self._seen: set[CodeLine | None] = set()
@@ -54,7 +54,7 @@ class Probe(Looker):
             try:
                 self._dropout(name, args, kwargs, frame)
             except Exception as problem:
-                self.eager.session.guard.contain("looking at a function", problem)
+                self.state.session.guard.contain("looking at a function", problem)
         return run(*args, **kwargs)
 
     def _dropout(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
@@ -64,7 +64,7 @@ class Probe(Looker):
         else:
             p = kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0)
             active = True
-        entry = self.eager.stack[-1] if self.eager.stack else None
+        entry = self.state.stack[-1] if self.state.stack else None
         module = entry.ref() if entry is not None else None
         if not active or not p or module is None:
             return
@@ -72,7 +72,7 @@ class Probe(Looker):
         if place in self._seen:
             return
         self._seen.add(place)
-        root = self.eager.stack[0].ref()
+        root = self.state.stack[0].ref()
         self.noise.append(
             {
                 "op": name,

@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from tensonde.adapters.torch.observers.origins import KNOWN
-from tensonde.adapters.torch.run.entry import Entry
+from tensonde.adapters.torch.run.record import ModuleRecord
 from tensonde.program.habits import multiplied
 from tensonde.program.lines import line_at, line_of
 
@@ -21,7 +21,7 @@ MOST = 16
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
 
-def repeated(roots: Iterable[nn.Module], entries: Mapping[int, Entry]) -> list[dict[str, Any]]:
+def repeated(roots: Iterable[nn.Module], entries: Mapping[int, ModuleRecord]) -> list[dict[str, Any]]:
     """As it stands in the facts."""
     found: list[dict[str, Any]] = []
     for root in roots:
@@ -38,7 +38,9 @@ def repeated(roots: Iterable[nn.Module], entries: Mapping[int, Entry]) -> list[d
     return found
 
 
-def _fact(container: nn.Module, part: nn.Module, times: int, of: int, entries: Mapping[int, Entry]) -> dict[str, Any]:
+def _fact(
+    container: nn.Module, part: nn.Module, times: int, of: int, entries: Mapping[int, ModuleRecord]
+) -> dict[str, Any]:
     place = KNOWN.made.place(part)
     number = multiplied(place[0].co_filename, place[1]) if place is not None else None
     return {

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils.data import WeightedRandomSampler
+from torch.utils.data import DistributedSampler, WeightedRandomSampler
 
 from tensonde.adapters.torch.observers.origins import KNOWN
+
+
+def is_distributed(sampler: Any) -> bool:
+    """Gives each rank its share, in an order that its `epoch` decides."""
+    return isinstance(sampler, DistributedSampler) and isinstance(getattr(sampler, "epoch", None), int)
 
 
 def weighted(loader: Any) -> dict[str, Any] | None:

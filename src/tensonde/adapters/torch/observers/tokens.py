@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.run.entry import Entry
+from tensonde.adapters.torch.run.record import ModuleRecord
 from tensonde.adapters.torch.tensors import dense_in
 
 LOOKS = 12
@@ -19,7 +19,7 @@ ROWS = 256
 
 
 class Tokens:
-    def __init__(self, entries: Mapping[int, Entry]) -> None:
+    def __init__(self, entries: Mapping[int, ModuleRecord]) -> None:
         self.entries = entries
         self.tables: dict[int, dict[str, Any] | None] = {}
         """By the root's id: its only embedding with a padding index, and what was seen; None where there is no such one."""

@@ -34,7 +34,7 @@ def _made(module: nn.Module, failure: Failure, depth: int) -> Made | None:
 
 
 def roots(failure: Failure) -> list[nn.Module]:
-    found = list(failure.eager.roots.values())
+    found = list(failure.state.roster.roots.values())
     for frame in frames(failure):
         found += [held for held in frame.f_locals.values() if isinstance(held, nn.Module)]
     return list({id(module): module for module in found}.values())

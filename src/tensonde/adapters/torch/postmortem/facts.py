@@ -16,6 +16,9 @@ from tensonde.adapters.torch.postmortem.definition import definition, roots
 from tensonde.adapters.torch.postmortem.forward import forward_line
 from tensonde.adapters.torch.postmortem.graph import _frozen_by, differentiated, used_twice, without_gradient
 from tensonde.adapters.torch.postmortem.inplace import modified
+from tensonde.adapters.torch.postmortem.late import MESSAGES, late_error
+from tensonde.adapters.torch.postmortem.memory import MESSAGES as OUT_OF_MEMORY
+from tensonde.adapters.torch.postmortem.memory import memory
 from tensonde.adapters.torch.postmortem.misuse import (
     inference_block,
     not_a_tensor,
@@ -162,7 +165,7 @@ def _locals(failure: Failure) -> dict[str, Any]:
 
 def _input(tensor: Tensor, failure: Failure) -> dict[str, Any]:
     fact = tensor_fact(tensor)
-    known = failure.eager.parameters.names.get(id(tensor))
+    known = failure.state.parameters.names.get(id(tensor))
     if known is not None:
         return {**fact, "parameter": known[0]}
     for call in failure.calls[-1:]:
@@ -379,6 +382,8 @@ _PROBES: list[tuple[str, str, _Probe]] = [
     ("optimizer_state", r"loaded state dict (has a different|contains a parameter)", lambda f, t: optimizer_state(f)),
     ("raw_output", r"all elements of input should be between 0 and 1", lambda f, t: raw_output(f)),
     ("devices", r"same device|expected device|on device", devices),
+    ("late", MESSAGES, lambda f, t: late_error(f)),
+    ("memory", OUT_OF_MEMORY, lambda f, t: memory(f)),
     *MADE_ELSEWHERE,
 ]
 

@@ -9,23 +9,32 @@ from typing import Any
 
 from torch import nn
 
+from tensonde.adapters.torch.memory.history import History
 from tensonde.adapters.torch.postmortem.facts import facts_of
-from tensonde.adapters.torch.postmortem.traceback import Failure
-from tensonde.adapters.torch.run.eager import Eager
+from tensonde.adapters.torch.postmortem.latest import LatestCall
+from tensonde.adapters.torch.postmortem.traceback import FailedOp, Failure
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.install import _original_call
 from tensonde.program.frames import is_ours
 from tensonde.program.lines import to_json
 
 
-def describe(problem: BaseException, trace: TracebackType | None, eager: Eager) -> dict[str, Any]:
+def describe(
+    problem: BaseException,
+    trace: TracebackType | None,
+    state: RunState,
+    latest: LatestCall,
+    failed_op: FailedOp,
+    memory: History,
+) -> dict[str, Any]:
     """Facts for the event `exception`; plain JSON, which keeps nothing of the program alive."""
-    failure = Failure(problem, trace, eager)
+    failure = Failure(problem, trace, state, latest, failed_op, memory)
     return {
         "type": type(problem).__name__,
         "message": str(problem)[:2000],
         "source": to_json(failure.user[-1].source) if failure.user else None,
         "module": failure.calls[-1].name if failure.calls else None,
-        "step": eager.step,
+        "step": state.step,
         "phase": _phase(failure),
         **({} if isinstance(problem, KeyboardInterrupt) else facts_of(failure)),
     }

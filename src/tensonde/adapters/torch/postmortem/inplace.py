@@ -64,7 +64,7 @@ def _parameter(failure: Failure, shape: list[int] | None) -> dict[str, Any] | No
             for leaf, _ in near.next_functions:
                 held = getattr(leaf, "variable", None)
                 if held is not None and sorted(held.shape) == sorted(shape) and held._version > 1:
-                    known = failure.eager.parameters.names.get(id(held))
+                    known = failure.state.parameters.names.get(id(held))
                     name = known[0] if known else ""
                     found = _step_line(held, failure)
                     if found is not None:

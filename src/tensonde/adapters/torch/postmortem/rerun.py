@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from tensonde.adapters.torch.debugging.ops import op_name
 from tensonde.adapters.torch.replay.restore.before import Before
 from tensonde.adapters.torch.replay.undisturbed import restored, unheard
-from tensonde.adapters.torch.seams.install import suspended
+from tensonde.adapters.torch.seams.current import suspended
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.site import SourceLine
 from tensonde.program.frames import frame_line, user_frame

@@ -24,7 +24,7 @@ def root_call(failure: Failure) -> tuple[Call, SourceLine | None] | None:
         calls = [found for found in _calls(place) if found[1].line <= place.line]
         if calls:
             return calls[-1]
-    latest = failure.eager.latest.recall()
+    latest = failure.latest.recall()
     return None if latest is None else (Call(*latest, failure.name_of(latest[0])), None)
 
 

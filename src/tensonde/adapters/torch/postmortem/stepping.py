@@ -29,7 +29,7 @@ def stepping(failure: Failure) -> dict[str, Any] | None:
     if parameter is None:
         return None
     state = optimizer.state.get(parameter) or {}
-    known = failure.eager.parameters.names.get(id(parameter))
+    known = failure.state.parameters.names.get(id(parameter))
     return {
         "type": type(optimizer).__name__,
         "made": line_of(KNOWN.made.anywhere(optimizer)),

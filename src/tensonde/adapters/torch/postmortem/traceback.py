@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.run.eager import Eager
+from tensonde.adapters.torch.memory.history import History
+from tensonde.adapters.torch.postmortem.latest import LatestCall
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.tensors import dtype_name
+from tensonde.model.trace import OpRecord
 from tensonde.program.frames import is_ours
 from tensonde.program.values import FrameState
 
@@ -29,12 +32,27 @@ class Call:
     name: str
 
 
+FailedOp = Callable[[], tuple[OpRecord, int] | None]
+"""Runs the last steps again, waiting for every op: the op of a device that fails, and its step."""
+
+
 class Failure:
     """Made in the exception hook, dropped before it ends: it keeps the frames' values alive."""
 
-    def __init__(self, problem: BaseException, trace: TracebackType | None, eager: Eager) -> None:
+    def __init__(
+        self,
+        problem: BaseException,
+        trace: TracebackType | None,
+        state: RunState,
+        latest: LatestCall,
+        failed_op: FailedOp = lambda: None,
+        memory: History | None = None,
+    ) -> None:
         self.problem = problem
-        self.eager = eager
+        self.state = state
+        self.latest = latest
+        self.failed_op = failed_op
+        self.memory = memory or History()
         self.message = str(problem)
         self.places = self.places_of(trace)
         while len(self.places) > 1 and _INTERNAL.search(self.places[-1].path):
@@ -54,14 +72,18 @@ class Failure:
         return Call(module, tuple(held.get("args") or ()), dict(held.get("kwargs") or {}), self.name_of(module))
 
     def name_of(self, module: nn.Module) -> str:
-        entry = self.eager.entries.get(id(module))
+        entry = self.state.roster.entries.get(id(module))
         if entry is not None:
             return entry.name
-        for root in self.eager.roots.values():
+        for root in self.state.roster.roots.values():
             for path, found in root.named_modules():
                 if found is module:
                     return str(path)
         return type(module).__name__
+
+    def named(self, module: nn.Module) -> tuple[str, str]:
+        """Its name and its class."""
+        return self.name_of(module), type(module).__name__
 
     @property
     def last(self) -> FrameState | None:

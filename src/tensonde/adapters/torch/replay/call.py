@@ -14,7 +14,7 @@ from tensonde.program.frames import owner_of
 from tensonde.program.lines import source_line
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.state import RunState
 
 Place = tuple[SourceLine | None, str, str]
 """The user's line, and the name and type of the module whose method it is in ("" where it is in none)."""
@@ -27,7 +27,7 @@ class Slot(int):
     """Stands for a tensor that the tape can make again: the number of the value."""
 
 
-class Entry:
+class TapedCall:
     """`call` is a module or a function. `outputs` are the slots of what it gave, in the order of `tensors_in`.
 
     `code` and `instruction` tell the user's line, which is worked out only when it is wanted.
@@ -83,21 +83,21 @@ class Entry:
     def again(
         cls, call: Any, args: Any, kwargs: Any, *, random: Tensor | None, grad: bool, outputs: list[Slot],
         autocast: tuple[tuple[str, torch.dtype], ...], buffers: tuple[tuple[Tensor, Tensor], ...], place: Place,
-    ) -> Entry:  # fmt: skip
+    ) -> TapedCall:  # fmt: skip
         """A call that was on the tape of another process."""
         entry = cls(call, args, kwargs, random, None)
         entry.grad, entry.outputs, entry.autocast, entry.buffers = grad, outputs, autocast, buffers
         entry.place = place
         return entry
 
-    def where(self, eager: Eager) -> Place:
+    def where(self, state: RunState) -> Place:
         """Where the training ran it."""
         if self.place is None:
             source = None
             if self.code is not None:
                 source = source_line(self.code.co_filename, self.line)
             owner = self.owner
-            known = eager.entries.get(id(owner)) if owner is not None else None
+            known = state.roster.entries.get(id(owner)) if owner is not None else None
             self.place = (source, known.name if known else "", type(owner).__name__ if owner is not None else "")
         return self.place
 
@@ -114,6 +114,11 @@ _methods: dict[CodeType, bool] = {}
 
 
 def _autocast() -> tuple[tuple[str, torch.dtype], ...]:
-    return tuple(
-        (device, torch.get_autocast_dtype(device)) for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)
-    )
+    return tuple((device, torch.get_autocast_dtype(device)) for device in autocast_devices())
+
+
+def autocast_devices() -> list[str]:
+    """Types of devices that autocast is on for."""
+    found = torch.accelerator.current_accelerator()
+    types = ("cpu",) if found is None else ("cpu", found.type)
+    return [device for device in types if torch.is_autocast_enabled(device)]

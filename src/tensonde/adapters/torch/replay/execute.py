@@ -8,18 +8,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.replay.call import Entry, Slot
+from tensonde.adapters.torch.replay.call import Slot, TapedCall
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.tensors import tensors_in, values_of
 from tensonde.adapters.torch.tracing.tracer import Tracer
 from tensonde.model.moment import Phase
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
 
 Losses = list[tuple[Slot, Slot, Any]]
 
@@ -36,11 +34,11 @@ class Outcome:
 class Reenactment:
     """Runs once. Belongs to the training thread."""
 
-    def __init__(self, eager: Eager, entries: list[Entry], losses: Losses) -> None:
-        self.eager = eager
+    def __init__(self, state: RunState, entries: list[TapedCall], losses: Losses) -> None:
+        self.state = state
         self.entries = entries
         self.losses = losses
-        self.tracer = Tracer(eager, boundary=execute.__code__)
+        self.tracer = Tracer(state, boundary=execute.__code__)
 
     def run(self, wanted: Slot | None) -> Outcome:
         """Up to where the slot `wanted` has its value, or to the end. Raises whatever the user's code raises."""
@@ -48,7 +46,7 @@ class Reenactment:
         tracer.begin()
         try:
             for entry in self.entries:
-                tracer.outside = entry.where(self.eager)
+                tracer.outside = entry.where(self.state)
                 outcome.values |= execute(entry, outcome.values)
                 if wanted is not None and wanted in outcome.values:
                     break
@@ -67,14 +65,14 @@ class Reenactment:
         if not loss.requires_grad or not leaves:
             return
         seed = gradient if isinstance(gradient, Tensor) else None
-        self.eager.phase = Phase.BACKWARD
+        self.state.phase = Phase.BACKWARD
         try:
             found = torch.autograd.grad(loss, leaves, grad_outputs=seed, retain_graph=True, allow_unused=True)
         except RuntimeError as problem:  # reentrant checkpointing, for one, does not allow it
             self.tracer.notes.append(f"the backward pass could not be run again: {problem}"[:300])
             return
         finally:
-            self.eager.phase = Phase.FORWARD
+            self.state.phase = Phase.FORWARD
         pairs = [(leaf, made) for leaf, made in zip(leaves, found, strict=True) if made is not None]
         outcome.gradients.append(pairs)
         outcome.bad_gradient |= any(not bool(torch.isfinite(dense(made)).all()) for _, made in pairs)
@@ -96,7 +94,7 @@ def _plainly(call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 def execute(
-    entry: Entry, values: dict[Slot, Tensor], through: Callable[[Callable[..., Any], Any, Any], Any] = _plainly
+    entry: TapedCall, values: dict[Slot, Tensor], through: Callable[[Callable[..., Any], Any, Any], Any] = _plainly
 ) -> dict[Slot, Tensor]:
     """One call, with the values of this time in the place of those of then. A boundary in the stack: see `Tracer`."""
     if entry.random is not None:

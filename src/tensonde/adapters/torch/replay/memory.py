@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.replay.call import Entry, Slot
+from tensonde.adapters.torch.replay.call import Slot, TapedCall
 from tensonde.adapters.torch.replay.restore.writes import storage_of
 
 
@@ -20,12 +20,12 @@ class TapedMemory:
     def clear(self) -> None:
         self._foreign: set[int] = set()
         self._owned: set[int] = set()
-        self._readers: dict[int, list[Entry]] = {}
-        self._users: dict[Slot, list[Entry]] = {}
+        self._readers: dict[int, list[TapedCall]] = {}
+        self._users: dict[Slot, list[TapedCall]] = {}
         self._roots: set[int] = set()
         self._seen = 0
 
-    def look(self, entries: list[Entry]) -> None:
+    def look(self, entries: list[TapedCall]) -> None:
         for entry in entries[self._seen :]:
             for item in leaves((entry.args, entry.kwargs)):
                 if isinstance(item, Slot):
@@ -48,9 +48,9 @@ class TapedMemory:
         """By a module that was called."""
         return storage_of(tensor) in self._owned
 
-    def affected(self, tensor: Tensor) -> list[Entry]:
+    def affected(self, tensor: Tensor) -> list[TapedCall]:
         """The calls that read this memory, and those that used what came of it. They are not named again."""
-        found: dict[int, Entry] = {}
+        found: dict[int, TapedCall] = {}
         queue = self._readers.pop(storage_of(tensor), [])
         while queue:
             entry = queue.pop()

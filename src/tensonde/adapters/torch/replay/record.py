@@ -94,7 +94,7 @@ class TapeMode(Looker):
             elif name == "item" and type(out) is float and not isfinite(out):
                 _answered(tape, args[0])
         except Exception as problem:
-            tape.eager.session.guard.contain("taping an op", problem)
+            tape.state.session.guard.contain("taping an op", problem)
         return out
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.replay.call import Entry
+from tensonde.adapters.torch.replay.call import TapedCall
 
 MOST_BYTES = 1 << 20
 """Larger ones are not copied."""
@@ -20,7 +20,7 @@ class Stateful:
         self._paths: dict[int, list[str]] = {}
         self._watched: list[tuple[nn.Module, str, Tensor, int]] | None = None
 
-    def before(self, entry: Entry, module: nn.Module) -> None:
+    def before(self, entry: TapedCall, module: nn.Module) -> None:
         """Buffers that the forward both reads and writes are copied; that there are any shows in the first call."""
         names, self._watched = self._paths.get(id(module)), None
         if names is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.replay.call import Entry, Slot
+from tensonde.adapters.torch.replay.call import Slot, TapedCall
 from tensonde.adapters.torch.replay.memory import TapedMemory, in_place, leaves
 from tensonde.adapters.torch.replay.record import MOST_UNLEARNED, TapeMode
 from tensonde.adapters.torch.replay.restore.writes import version_of
@@ -27,7 +27,7 @@ from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.moment import Phase
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.state import RunState
 
 MOST_ENTRIES = 2000
 MOST_ROOTS = 256
@@ -59,8 +59,8 @@ class _Made(Ref[Tensor]):
 
 
 class Tape:
-    def __init__(self, eager: Eager) -> None:
-        self.eager = eager
+    def __init__(self, state: RunState) -> None:
+        self.state = state
         self.mode = TapeMode(self)
         self.recording = False
         self.live = False
@@ -73,12 +73,14 @@ class Tape:
         """May be recorded at all in this step."""
         self.trouble = ""
         """Why this step cannot be run again exactly, if it cannot."""
-        self._entries: list[Entry] = []
+        self._entries: list[TapedCall] = []
         self.losses: list[tuple[Slot, Slot, Any]] = []
         """What was differentiated so far, the same without loss scaling, and the gradients given."""
         self.asked: Callable[[Tensor], None] = lambda tensor: None
         """The script looks whether a value of the tape is finite, and it is not."""
-        self.before_root: Callable[[Entry, nn.Module], None] = lambda entry, module: None
+        self.forward_begins: Callable[[], None] = lambda: None
+        """A module is called and no other one runs, in no backward pass."""
+        self.before_root: Callable[[TapedCall, nn.Module], None] = lambda entry, module: None
         self.after_root: Callable[[nn.Module], None] = lambda module: None
         self._made: dict[int, _Made] = {}
         self._values: dict[Slot, _Made] = {}
@@ -95,7 +97,7 @@ class Tape:
         self._dead = forgetting(self._made)
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[TapedCall]:
         if self._dropped:
             kept = [entry for entry in self._entries if id(entry) not in self._dropped]
             self._memory.taken_off(len(self._entries) - len(kept))
@@ -173,13 +175,13 @@ class Tape:
     def root(self, call: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A module is called and no other one runs: calls it with the mode off."""
         began = perf_counter_ns()
-        entry: Entry | None = None
-        forward = self.eager.phase is not Phase.BACKWARD  # else a checkpoint is recomputed
+        entry: TapedCall | None = None
+        forward = self.state.phase is not Phase.BACKWARD  # else a checkpoint is recomputed
         if forward:
             try:
-                self.eager.forward_begins()  # of the next step, maybe, which this call is then a part of
+                self.forward_begins()  # of the next step, maybe, which this call is then a part of
             except Exception as problem:
-                self.eager.session.guard.contain("beginning a step", problem)
+                self.state.session.guard.contain("beginning a step", problem)
         was_recording = self.recording
         self.rest()
         self._within = self._afterwards = True
@@ -188,7 +190,7 @@ class Tape:
                 with unseen():
                     entry = self._root(module, args, kwargs)
             except Exception as problem:
-                self.eager.session.guard.contain("taping a module", problem)
+                self.state.session.guard.contain("taping a module", problem)
         cleared = self._times_cleared
         self.cost_ns += perf_counter_ns() - began
         try:
@@ -209,7 +211,7 @@ class Tape:
                     self._entries.append(entry)
                     entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
             except Exception as problem:
-                self.eager.session.guard.contain("taping a module", problem)
+                self.state.session.guard.contain("taping a module", problem)
             self.cost_ns += perf_counter_ns() - began
         return out
 
@@ -223,12 +225,12 @@ class Tape:
             self._forget()
         return self._unlearned < MOST_UNLEARNED
 
-    def _root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry | None:
+    def _root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TapedCall | None:
         self._roots += 1
         if self._roots > MOST_ROOTS:
             self.stop(f"the step calls modules more than {MOST_ROOTS} times")
             return None
-        entry = Entry(
+        entry = TapedCall(
             module, self._hold(args), self._hold(kwargs) if kwargs else kwargs, _generator.get_state(), sys._getframe(3)
         )
         self.before_root(entry, module)
@@ -260,7 +262,7 @@ class Tape:
         named = self._hold(kwargs) if kwargs else kwargs
         if (self._uses == some or name.endswith("_like") or name.startswith("new_")) and name not in _FRESH:
             return  # made from nothing, at random maybe: a value from outside
-        entry = Entry(func, held, named, random, frame)
+        entry = TapedCall(func, held, named, random, frame)
         self._entries.append(entry)
         if type(out) is Tensor:
             entry.outputs = (self._make(out),)

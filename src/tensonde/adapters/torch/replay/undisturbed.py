@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tensonde.adapters.restore.deeds import no_deeds
 from tensonde.adapters.torch.debugging.stops import OBSERVED_BY_NOBODY
-from tensonde.adapters.torch.replay.call import Entry
+from tensonde.adapters.torch.replay.call import TapedCall, autocast_devices
 from tensonde.adapters.torch.replay.restore.before import Before
-from tensonde.adapters.torch.replay.restore.deeds import no_deeds
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import alone, look, look_away
 from tensonde.adapters.torch.tracing.tracer import Tracer
 from tensonde.model.moment import Phase
 
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
 
-
-def roots_of(entries: list[Entry]) -> list[Any]:
+def roots_of(entries: list[TapedCall]) -> list[Any]:
     """What the calls of a tape begin with: their modules, and what these are given. Ops run no code of the user's."""
     return [
         root
@@ -35,12 +33,13 @@ def roots_of(entries: list[Entry]) -> list[Any]:
 
 
 @contextlib.contextmanager
-def undisturbed(eager: Eager, before: Before, tracer: Tracer) -> Iterator[list[str]]:
+def undisturbed(state: RunState, replay: Replay, before: Before, tracer: Tracer) -> Iterator[list[str]]:
     """Gives a list that afterwards holds what could not be put back."""
-    thread, strangers, phase, stack = eager.thread, eager.other_threads, eager.phase, eager.stack
-    replay, tape = eager.replay, eager.replay.tape
+    thread, strangers, phase, stack = state.thread, state.other_threads, state.phase, state.stack
+    tape, tracing = replay.tape, replay.tracing
     recording, tape.recording, replay.active = tape.recording, False, True
-    eager.thread, eager.phase, eager.stack, eager.tracer = OBSERVED_BY_NOBODY, Phase.FORWARD, [], tracer
+    state.replayed_by = get_ident()
+    state.thread, state.phase, state.stack, tracing.tracer = OBSERVED_BY_NOBODY, Phase.FORWARD, [], tracer
     hidden = look_away(tape.mode)
     lost: list[str] = []
     try:
@@ -49,8 +48,9 @@ def undisturbed(eager: Eager, before: Before, tracer: Tracer) -> Iterator[list[s
     finally:
         if hidden:
             look(tape.mode)
-        eager.tracer = None
-        eager.thread, eager.other_threads, eager.phase, eager.stack = thread, strangers, phase, stack
+        tracing.tracer = None
+        state.thread, state.other_threads, state.phase, state.stack = thread, strangers, phase, stack
+        state.replayed_by = 0
         replay.active, tape.recording = False, recording
 
 
@@ -59,7 +59,7 @@ def restored(before: Before, lost: list[str]) -> Iterator[None]:
     """`lost` gets what could not be put back."""
     try:
         with alone(), before.writes, no_deeds(before.writes.refuse), torch.enable_grad():
-            if any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
+            if autocast_devices():
                 torch.set_autocast_cache_enabled(False)  # casts of this run are not for the training
             yield
     finally:
@@ -78,6 +78,10 @@ def unheard() -> Iterator[None]:
     finally:
         sys.stdout, sys.stderr, warnings.showwarning = out, err, show
         logging.disable(disabled)
+
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.replay.replay import Replay
 
 
 class _Muted:

@@ -6,23 +6,23 @@ from typing import Any
 
 from torch import nn
 
-from tensonde.adapters.torch.run.eager import Eager
+from tensonde.adapters.torch.run.watcher import Watcher
 from tensonde.adapters.torch.seams.optimizers import note_optimizer
 from tensonde.adapters.torch.wrappers import optimizer_behind
 from tensonde.errors import UsageError
 
 
-def attach_all(eager: Eager, things: tuple[Any, ...], named: dict[str, Any]) -> None:
+def attach_all(watcher: Watcher, things: tuple[Any, ...], named: dict[str, Any]) -> None:
     modules = [thing for thing in things if isinstance(thing, nn.Module)]
     given = [*things, *named.values()]
     for thing in given:
         optimizer = None if isinstance(thing, nn.Module) else optimizer_behind(thing)
         if optimizer is not None:
-            note_optimizer(optimizer, eager)
+            note_optimizer(optimizer, watcher)
         elif not isinstance(thing, nn.Module):
             raise UsageError(f"tensonde.attach was given a {type(thing).__name__}; it takes modules and optimizers.")
     for module in modules:
-        eager.meet_root(module)
+        watcher.state.roster.meet_root(module)
     for name, thing in named.items():
         if isinstance(thing, nn.Module):
-            eager.adopt(thing, name, f"{name}.")
+            watcher.state.roster.adopt(thing, name, f"{name}.")

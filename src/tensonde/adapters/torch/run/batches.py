@@ -1,32 +1,18 @@
-"""Which samples of the dataset the current batch is made of, so that a bad one can be named.
-
-The indices are noted as the sampler gives them and matched to the batches in the order that those come out, which is
-the
-same (unless the loader was told `in_order=False`). Loading is no part of the step: the tape rests meanwhile.
-"""
+"""Which samples of the dataset the current batch is made of, so that a bad one can be named."""
 
 from __future__ import annotations
 
-import functools
 import weakref
-from collections import deque
-from collections.abc import Callable
-from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.utils.data import Subset, dataloader
+from torch.utils.data import Subset
 
-from tensonde.adapters.torch import seams
-from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.tensors import array_of, is_dense
 from tensonde.program.classes import returned_part, written_last
 from tensonde.program.frames import is_user
 from tensonde.program.lines import line_at
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
 
 MOST = 4096
 """Indices of one batch that are kept."""
@@ -95,38 +81,6 @@ def sample_place(dataset: Any) -> tuple[str, int] | None:
             return None
         dataset = inner
     return None
-
-
-def watch_batches(current: Callable[[], Eager | None]) -> None:
-    """Wraps the loaders' iterators. `current` is the session of this process, if there is one."""
-    base = dataloader._BaseDataLoaderIter
-    next_index, step = base._next_index, base.__next__
-
-    @functools.wraps(next_index)
-    def noted_index(self: Any) -> Any:
-        index = next_index(self)
-        if isinstance(index, list) and all(isinstance(item, int) for item in index[:1]):
-            waiting = self.__dict__.setdefault("_tensonde_indices", deque(maxlen=1024))
-            waiting.append(index[:MOST])
-        return index
-
-    @functools.wraps(step)
-    def observed_next(self: Any) -> Any:
-        global latest
-        eager = current()
-        if eager is None or eager.thread != get_ident():
-            batch = step(self)
-        else:
-            with eager.replay.loading():
-                batch = step(self)
-        waiting = self.__dict__.get("_tensonde_indices")
-        if waiting:
-            with unseen():
-                latest = Batch(self._dataset, waiting.popleft(), batch)
-        return batch
-
-    seams.put(base, "_next_index", noted_index, "know which samples a batch is made of")
-    seams.put(base, "__next__", observed_next, "know which samples a batch is made of")
 
 
 def _held(dataset: Any, index: int) -> dict[str, Any] | None:

@@ -8,19 +8,19 @@ witness: its value after a backward pass is compared with its value when the nex
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.digests.parameters import ParameterDigests
 from tensonde.adapters.torch.observers.sequence import STEPS, nonzero
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.vanishing import Ref
 from tensonde.model.moment import Phase
 from tensonde.program.lines import CodeLine, line_of
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
 
 MOST_PASSES = 64
 """Backward passes of one step: where more add up and nothing is updated, they are no micro-batches."""
@@ -30,8 +30,15 @@ _WITNESS = 1 << 16
 class ByHand:
     """Asked only while no optimizer is heard of. For `Parameters`, it is one: it has `param_groups`."""
 
-    def __init__(self, eager: Eager) -> None:
-        self.eager = eager
+    def __init__(self, state: RunState, parameters: ParameterDigests) -> None:
+        self.state = state
+        self._digests = parameters
+        self.step_ended: Callable[[bool], None] = lambda behind: None
+        """Called where a step ends. True: it ended at the mark."""
+        self.marked: Callable[[], None] = lambda: None
+        """Called where a step may turn out to have ended."""
+        self.updated: Callable[[Any], None] = lambda holder: None
+        """The script changed parameters. It is given something that has them as an optimizer would."""
         self.param_groups: list[dict[str, Any]] = [{"params": []}]
         self.updates = 0
         """Steps after which the witness had changed."""
@@ -67,14 +74,14 @@ class ByHand:
 
     def pass_begins(self) -> None:
         """The forward before may have gone by unnoticed: where modules rest, or there are none."""
-        eager = self.eager
-        if eager.session.steps.before_forward():
+        state = self.state
+        if state.session.steps.before_forward():
             if self._marked and self._state() == "cleared":  # after the forward, which was that of the next step
                 self.finish()
-                eager.finish_step(behind=True)
+                self.step_ended(True)
             elif not self._called and self._over():
                 self.finish()
-                eager.finish_step()
+                self.step_ended(False)
         witness = self._witness() if self._witness is not None else None
         gradient = witness.grad if witness is not None else None
         self._before = (id(gradient), gradient._version) if gradient is not None else None
@@ -82,7 +89,7 @@ class ByHand:
             self._gradient = self._before if nonzero(gradient) else None
 
     def pass_ends(self) -> None:
-        eager = self.eager
+        state = self.state
         self._passes += 1
         self._marked = self._called = False
         witness = self._witness() if self._witness is not None else None
@@ -100,19 +107,19 @@ class ByHand:
         )
         self._fed = gradient is not None
         self._value = witness.detach().clone()
-        if not eager.light:
+        if not state.light:
             self._gather()
-            mark = eager.session.clock()
-            eager.parameters.before(self, closure=False)
-            eager.set_phase(Phase.FORWARD)
-            eager.session.spent_since(mark)
+            mark = state.session.clock()
+            self._digests.before(self, closure=False)
+            state.set_phase(Phase.FORWARD)
+            state.session.spent_since(mark)
 
     def _choose(self) -> Tensor | None:
         """The smallest that has a gradient; another one where that has never changed."""
-        names = self.eager.parameters.names
+        names = self.state.parameters.names
         held = {
             id(parameter): (parameter, weakref.ref(module), name)
-            for root in self.eager.roots.values()
+            for root in self.state.roster.roots.values()
             for module in root.modules()
             for name, parameter in module._parameters.items()
             if parameter is not None
@@ -132,17 +139,17 @@ class ByHand:
 
     def _forget(self) -> None:
         """Parameters that only Tensonde still holds are gone after this; those that stand in their place get names."""
-        parameters = self.eager.parameters
+        parameters = self.state.parameters
         self.param_groups, self._named, self._value = [{"params": []}], -1, None
-        parameters.plans.pop(id(self), None)
-        for name, root in list(self.eager.roots.items()):
+        self._digests.plans.pop(id(self), None)
+        for name, root in list(self.state.roster.roots.items()):
             parameters.adopt(root, parameters.prefix_of(name))
 
     def _gather(self) -> None:
-        names = self.eager.parameters.names
+        names = self.state.parameters.names
         if self._named != len(names):
             self._named = len(names)
-            self.param_groups = [{"params": [p for _, p in self.eager.parameters.live() if p.requires_grad]}]
+            self.param_groups = [{"params": [p for _, p in self.state.parameters.live() if p.requires_grad]}]
 
     # -- the end of a step -----------------------------------------------------------------------
 
@@ -152,10 +159,10 @@ class ByHand:
         self._called = True
         if self._over():
             self.finish()
-            self.eager.finish_step()
+            self.step_ended(False)
         elif not self._marked:
             self._marked = True
-            self.eager.mark()
+            self.marked()
 
     def _over(self) -> bool:
         return self._passes >= MOST_PASSES or self._state() != "same"
@@ -174,7 +181,7 @@ class ByHand:
 
     def finish(self) -> None:
         """The step is over: what became of the parameters."""
-        eager, changed = self.eager, self._state()
+        state, changed = self.state, self._state()
         self.updates += changed == "changed"
         if changed in ("same", "cleared") and not self.updates:
             self._tried += 1
@@ -185,14 +192,14 @@ class ByHand:
             self.uncleared += changed == "changed" and self._added
         self._passes, self._added, self._value, self._gradient = 0, False, None, None
         self._marked = False
-        if eager.light or not self.param_groups[0]["params"]:
+        if state.light or not self.param_groups[0]["params"]:
             return
-        if self.updates or not eager.step:
-            mark = eager.session.clock()
-            eager.parameters.after(self, closure=False)
-            eager.session.spent_since(mark)
+        if self.updates or not state.step:
+            mark = state.session.clock()
+            self._digests.after(self, closure=False)
+            state.session.spent_since(mark)
         if changed == "changed":
-            eager.facts.updated_by_hand(SimpleNamespace(param_groups=self._each()))
+            self.updated(SimpleNamespace(param_groups=self._each()))
 
     def _each(self) -> list[dict[str, Any]]:
         return [{"params": [parameter]} for parameter in self.param_groups[0]["params"]]

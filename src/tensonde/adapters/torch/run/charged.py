@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from tensonde.adapters.torch.seams.function_mode import unseen
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.session.session import Session
 
 
-def charged(eager: Eager, what: str, act: Callable[..., Any], *args: Any) -> Any:
+def charged(session: Session, what: str, act: Callable[..., Any], *args: Any) -> Any:
     """`what` it is, for the note of a failure; None is given then."""
-    mark = eager.session.clock()
+    mark = session.clock()
     try:
         with unseen():
             return act(*args)
     except Exception as problem:
-        eager.session.guard.contain(what, problem)
+        session.guard.contain(what, problem)
         return None
     finally:
-        eager.session.spent_since(mark)
+        session.spent_since(mark)

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from tensonde.adapters.torch.seams.function_mode import unseen
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.watcher import Watcher
 
 
 def has_closure(args: Any, kwargs: Any) -> bool:
@@ -20,49 +20,49 @@ def has_closure(args: Any, kwargs: Any) -> bool:
     return kwargs.get("closure") is not None or any(callable(value) for value in given)
 
 
-def observed_closure(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any]:
+def observed_closure(watcher: Watcher, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """What `step` is to be called with instead, so that the closure is seen as the part of the step that it is."""
     return (
         tuple(
-            _observed(eager, optimizer, value) if callable(value) and not isinstance(value, Optimizer) else value
+            _observed(watcher, optimizer, value) if callable(value) and not isinstance(value, Optimizer) else value
             for value in args
         ),
         {
-            name: _observed(eager, optimizer, value) if name == "closure" and callable(value) else value
+            name: _observed(watcher, optimizer, value) if name == "closure" and callable(value) else value
             for name, value in kwargs.items()
         },
     )
 
 
-def _observed(eager: Eager, optimizer: Optimizer, closure: Callable[..., Any]) -> Callable[..., Any]:
+def _observed(watcher: Watcher, optimizer: Optimizer, closure: Callable[..., Any]) -> Callable[..., Any]:
     calls = 0
 
     def observed(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
         calls += 1
-        _contained(eager, "beginning a closure", lambda: eager.replay.closure_begins(again=calls > 1))
+        _contained(watcher, "beginning a closure", lambda: watcher.replay.closure_begins(again=calls > 1))
         try:
             result = closure(*args, **kwargs)
         finally:
-            _contained(eager, "ending a closure", eager.replay.closure_ends)
+            _contained(watcher, "ending a closure", watcher.replay.closure_ends)
         if calls == 1:  # those of the parameters that the step began with
-            _contained(eager, "observing gradients", lambda: _gradients(eager, optimizer))
+            _contained(watcher, "observing gradients", lambda: _gradients(watcher, optimizer))
         return result
 
     functools.update_wrapper(observed, closure)
     return observed
 
 
-def _gradients(eager: Eager, optimizer: Optimizer) -> None:
-    mark = eager.session.clock()
+def _gradients(watcher: Watcher, optimizer: Optimizer) -> None:
+    mark = watcher.session.clock()
     with unseen():
-        eager.parameters.closure_ended(optimizer)
-        eager.replay.gradients()
-    eager.session.spent_since(mark)
+        watcher.parameters.closure_ended(optimizer)
+        watcher.replay.gradients()
+    watcher.session.spent_since(mark)
 
 
-def _contained(eager: Eager, doing: str, do: Callable[[], None]) -> None:
+def _contained(watcher: Watcher, doing: str, do: Callable[[], None]) -> None:
     try:
         do()
     except Exception as problem:
-        eager.session.guard.contain(doing, problem)
+        watcher.session.guard.contain(doing, problem)

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 from tensonde.session.policy import Level
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.watcher import Watcher
 
 
-def coverage(eager: Eager) -> dict[str, Any]:
-    named = eager.roster.names
+def coverage(watcher: Watcher) -> dict[str, Any]:
+    named = watcher.state.roster.names
     seen = (
-        {entry.name for entry in eager.entries.values() if entry.looked_at} | eager.roster.gone | eager.graphs.modules
+        {entry.name for entry in list(watcher.state.roster.entries.values()) if entry.looked_at}
+        | watcher.state.roster.gone
+        | (watcher.compiled.modules if watcher.compiled is not None else set())
     )
-    why = {name: reason for name, reason in eager.unsupported.items() if name not in seen}
-    taken = eager.session.policy.taken
+    why = {name: reason for name, reason in watcher.state.unsupported.items() if name not in seen}
+    taken = watcher.session.policy.taken
     missing: dict[str, str] = {}
     if taken[Level.FULL] or taken[Level.WATCHED]:
         missing = {name: why.get(name, "was never called") for name in sorted(named - seen)}
@@ -27,8 +29,8 @@ def coverage(eager: Eager) -> dict[str, Any]:
     return {
         "modules": len(named),
         "modules_watched": len(named & seen),
-        "parameters": len(eager.parameters.names),
+        "parameters": len(watcher.state.parameters.names),
         "not_watched": {**dict(list(missing.items())[:50]), **why},
-        "calls_from_other_threads": eager.other_threads,
-        "rows_dropped": eager.block.dropped,
+        "calls_from_other_threads": watcher.state.other_threads,
+        "rows_dropped": watcher.session.block.dropped,
     }

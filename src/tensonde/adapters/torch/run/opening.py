@@ -11,20 +11,21 @@ from typing import Any
 
 import torch
 
-from tensonde.adapters.torch.dumping.dump import Dump
-from tensonde.adapters.torch.run.eager import Eager
+from tensonde.adapters.torch.run.watcher import Watcher
+from tensonde.adapters.torch.script import blocking
 from tensonde.digest import kernel_name
 from tensonde.program.lines import display_path, working_directory
 from tensonde.session.dump.settings import DumpSettings
 from tensonde.session.ending import prepare_for_the_end
 from tensonde.session.options import Options
 from tensonde.session.session import Session
+from tensonde.session.stillness import Stillness
 from tensonde.store.claim import claim_rank
 
 log = logging.getLogger("tensonde.dump")
 
 
-def open_eager(options: Options) -> Eager:
+def open_watcher(options: Options) -> Watcher:
     rank, world = rank_of_process()
     folder = claim_rank(Path(options.run), rank)
     facts = {
@@ -43,19 +44,23 @@ def open_eager(options: Options) -> Eager:
     }
     session = Session(options, folder, facts, rank=rank)
     prepare_for_the_end(folder, session.whereabouts)
-    eager = Eager(session)
+    blocking.training_begins()
+    watcher = Watcher(session)
+    if world > 1:
+        watcher.stillness = Stillness(session.whereabouts, watcher.state.thread)
     if options.dump is not None:
-        open_dump(eager, options.dump, rank)
-    return eager
+        open_dump(watcher, options.dump, rank)
+    return watcher
 
 
-def open_dump(eager: Eager, content: dict[str, Any], rank: int) -> None:
+def open_dump(watcher: Watcher, content: dict[str, Any], rank: int) -> None:
     """A dump that cannot be made is said and done without: the training is watched all the same."""
+    from tensonde.adapters.torch.dumping.dump import Dump
+
     try:
         settings = DumpSettings.from_json(content)
         if settings.ranks is None or rank in settings.ranks:
-            eager.dump = Dump(eager, settings, rank)
-            eager.refresh()
+            watcher.dump_into(Dump(watcher.state, watcher.replay, settings, rank))
     except Exception as problem:
         if os.environ.get("TENSONDE_STRICT") == "1":
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from tensonde.adapters.torch.observers.making import made_line
 from tensonde.program.habits import may_overflow
+from tensonde.program.lines import Json, line_at
+from tensonde.program.writes import spoiled_later
 
 
 def makers(tensors: list[tuple[int, Tensor]]) -> list[dict[str, Any]]:
@@ -18,5 +21,12 @@ def makers(tensors: list[tuple[int, Tensor]]) -> list[dict[str, Any]]:
     for number, tensor in tensors[:4]:
         line = made_line(tensor, frame, may_overflow) or made_line(tensor, frame)
         if line is not None:
-            found.append({"tensor": number, "line": line})
+            found.append({"tensor": number, "line": _written(line)})
     return found
+
+
+def _written(made: Json) -> Json:
+    """Where NaN is written into what that line made, if the program says so."""
+    path = os.path.abspath(made["file"])
+    line = spoiled_later(path, made["line"])
+    return made if line is None else line_at(path, line)

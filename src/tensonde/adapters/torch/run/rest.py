@@ -7,18 +7,20 @@ where the stretch ends. A stretch ends early when somebody asks for a pause or c
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import is_grad_enabled
 from torch.optim import Optimizer
 
+from tensonde.adapters.torch.digests.parameters import ParameterDigests
+from tensonde.adapters.torch.digests.tensors import Digests
+from tensonde.adapters.torch.observers.facts import Facts
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.seams.lifted import PATCHES
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
 
 MOST_EVALUATED = 64
 """Calls of models that are looked at in an evaluation amid a rest."""
@@ -27,10 +29,16 @@ MOST_EVALUATED = 64
 class Rest:
     """Belongs to the training thread."""
 
-    def __init__(self, eager: Eager) -> None:
-        self._eager = eager
-        self._steps = eager.session.steps
-        self._gate = eager.session.gate
+    def __init__(self, state: RunState, digests: Digests, parameters: ParameterDigests, facts: Facts) -> None:
+        self._state, self._digests, self._parameters, self._facts = state, digests, parameters, facts
+        self.ended: Callable[[], None] = lambda: None
+        """Called where a stretch ends: the next step is looked at, or another stretch begins."""
+        self.woken: Callable[[], None] = lambda: None
+        """Called where a stretch ends amid a step: everything is put back at once."""
+        self.enough: Callable[[], None] = lambda: None
+        """Called where enough of an evaluation was seen."""
+        self._steps = state.session.steps
+        self._gate = state.session.gate
         self._thread = get_ident()
         self.asleep = False
         self._only: int | None = None
@@ -50,15 +58,15 @@ class Rest:
 
     def begin(self, steps: int, cold: int) -> None:
         """Out of the way for so many steps, of which the first are timed apart."""
-        if not self._eager.session.policy.counter_ns:
-            self._eager.session.policy.counter_ns = _calibrated()
+        if not self._state.session.policy.counter_ns:
+            self._state.session.policy.counter_ns = _calibrated()
         self._first = self._steps.step
         self._last = self._first + steps
         self._due = self._first + cold if 0 < cold < steps else self._last
         self._only = self._steps.only
         self.asleep = PATCHES.asleep = True
         PATCHES.count = self._count
-        self._eager.session.rest_begins()
+        self._state.session.rest_begins()
 
     def _count(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped, in any thread."""
@@ -66,55 +74,64 @@ class Rest:
             if id(optimizer) != self._only:
                 self.stepped(optimizer)
                 return
-            eager, steps = self._eager, self._steps
-            eager.optimizer_steps += 1
+            state, steps = self._state, self._steps
+            state.optimizer_steps += 1
             self._alone += 1
             self._stepper = optimizer
-            eager.step = steps.step = step = steps.step + 1
+            state.step = steps.step = step = steps.step + 1
+            if self._digests.device.pending:
+                self._listen()
             if step >= self._due or self._gate.asked:
                 self._end()
 
+    def _listen(self) -> None:
+        """A device has yet to tell what came of the last look."""
+        try:
+            self._digests.poll()
+        except Exception as problem:
+            self._state.session.guard.contain("waiting for digests", problem)
+
     def stepped(self, optimizer: Optimizer, *, skipped: bool = False) -> None:
         """The same where there are several optimizers. `skipped`: by its scaler."""
-        eager, steps, key = self._eager, self._steps, id(optimizer)
+        state, steps, key = self._state, self._steps, id(optimizer)
         if not skipped:
-            eager.optimizer_steps += 1
+            state.optimizer_steps += 1
             known = self._tally.get(key)
             self._tally[key] = (optimizer, known[1] + 1 if known is not None else 1)
         if steps.before_optimizer(key):
             steps.advance()
         if steps.after_optimizer(key):
             steps.advance()
-            eager.step = step = steps.step
+            state.step = step = steps.step
             if step >= self._due or self._gate.asked:
                 self._end()
 
     def _end(self) -> None:
-        eager = self._eager
+        state = self._state
         if self._due < min(self._last, self._steps.step + 1) and not self._gate.asked and self._due:
-            eager.session.settled(self._steps.step - self._first)
+            state.session.settled(self._steps.step - self._first)
             self._due = self._last
             return
         self.asleep = PATCHES.asleep = False
         try:
             with unseen():
-                eager.session.rested(self._steps.step - self._first)
-                eager.session.on_step()
-                eager.choose()
+                state.session.rested(self._steps.step - self._first)
+                state.session.on_step()
+                self.ended()
         except Exception as problem:
-            eager.session.guard.contain("ending a rest", problem)
-            eager.wake()
+            state.session.guard.contain("ending a rest", problem)
+            self.woken()
 
     def end(self) -> None:
         """At once, wherever the step is; the rest of it is seen."""
-        eager = self._eager
+        state = self._state
         if self.asleep:
             self.asleep = PATCHES.asleep = False
-            eager.session.rested(self._steps.step - self._first)
-        if eager.light:
-            eager.session.uncounted()
-            eager.facts.sequence.blind = True
-            eager.wake()
+            state.session.rested(self._steps.step - self._first)
+        if state.light:
+            state.session.uncounted()
+            self._facts.sequence.blind = True
+            self.woken()
 
     def soon(self) -> None:
         """With the step that runs now."""
@@ -125,9 +142,9 @@ class Rest:
         stepper, alone = self._stepper, self._alone
         tally, self._tally, self._stepper, self._alone = self._tally, {}, None, 0
         if stepper is not None:
-            self._eager.facts.optimizer_stepped(stepper, alone)
+            self._facts.optimizer_stepped(stepper, alone)
         for optimizer, steps in tally.values():
-            self._eager.facts.optimizer_stepped(optimizer, steps)
+            self._facts.optimizer_stepped(optimizer, steps)
 
     def tally(self, optimizer: Optimizer) -> None:
         """It has stepped, in a step that was glanced at."""
@@ -138,8 +155,8 @@ class Rest:
 
     def evaluation_begins(self) -> None:
         """A model is put into eval mode, or another loader is iterated."""
-        eager = self._eager
-        if eager.light and not eager.stack and eager.session.policy.may_wake():
+        state = self._state
+        if state.light and not state.stack and state.session.policy.may_wake():
             self.end()
             self._to_evaluate = MOST_EVALUATED
 
@@ -147,29 +164,30 @@ class Rest:
         """Of a long evaluation that a stretch was ended for, the first calls are enough."""
         if self._to_evaluate:
             self._to_evaluate -= 1
-            if not self._to_evaluate and not is_grad_enabled() and self._eager.tracer is None:
-                self._eager.doze()
+            if not self._to_evaluate and not is_grad_enabled():
+                self.enough()
 
     # -- what was not seen -----------------------------------------------------------------------
 
-    def tell(self, step: int) -> None:
+    def tell(self, step: int, looked_at: int | None = None) -> None:
         """A value of this step is not finite: says which steps were not looked at before, once."""
         if not self._told:
             self._told = True
-            if self.looked_at < step:
-                self._eager.session.note("unseen", step=step, first=self.looked_at, last=step - 1)
+            first = self.looked_at if looked_at is None else looked_at
+            if first < step:
+                self._state.session.note("unseen", step=step, first=first, last=step - 1)
 
     def last_look(self) -> None:
         """The program ends amid a stretch: what its steps have left in the parameters is looked at."""
-        eager = self._eager
+        state = self._state
         if not self.asleep or self._steps.step <= self.looked_at:
             return
         self.asleep = PATCHES.asleep = False
-        eager.step = eager.block.step = self._steps.step - 1
+        state.step = state.session.block.step = self._steps.step - 1
         for optimizer in KNOWN.mine():
-            eager.parameters.before(optimizer, closure=False)
-            eager.parameters.after(optimizer, closure=False)
-        eager.step = eager.block.step = self._steps.step
+            self._parameters.before(optimizer, closure=False)
+            self._parameters.after(optimizer, closure=False)
+        state.step = state.session.block.step = self._steps.step
 
 
 def _calibrated() -> float:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
-from tensonde.adapters.torch.run.entry import Entry, is_container
 from tensonde.adapters.torch.run.naming import clean, name_inside, name_root
+from tensonde.adapters.torch.run.parameters import ParameterNames
+from tensonde.adapters.torch.run.record import ModuleRecord, is_container
 from tensonde.adapters.torch.seams.vanishing import forgetting_key
 from tensonde.model.site import Role
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+from tensonde.session.session import Session
 
 
 class Roster:
     """Nothing is kept alive: an entry goes when its module does."""
 
-    def __init__(self, eager: Eager) -> None:
-        self._eager = eager
-        self.entries: dict[int, Entry] = {}
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.entries: dict[int, ModuleRecord] = {}
         """By the module's id."""
         self.roots: weakref.WeakValueDictionary[str, nn.Module] = weakref.WeakValueDictionary()
         self.names: set[str] = set()
@@ -30,12 +29,13 @@ class Roster:
         self.gone: set[str] = set()
         """Those among them that were looked at and are gone."""
         self._replaced: set[str] = set()
+        self.parameters = ParameterNames(self.entries)
 
     def meet_root(self, module: nn.Module) -> None:
         named = name_root(module, sys._getframe(2), self.roots)
         known = next((own for own, root in self.roots.items() if root is named.owner), None)
         if known is not None:  # a part that was added to a root since it was named
-            self.adopt(named.owner, known, self._eager.parameters.prefix_of(known))
+            self.adopt(named.owner, known, self.parameters.prefix_of(known))
         else:
             self.adopt(named.owner, named.own, named.prefix)
         if id(module) not in self.entries:
@@ -49,9 +49,9 @@ class Roster:
             if not is_container(module):
                 self.names.add(name)
             self.entries.setdefault(id(module), self._entry(name, module))
-        self._eager.parameters.adopt(root, prefix)
+        self.parameters.adopt(root, prefix)
 
-    def _entry(self, name: str, module: nn.Module) -> Entry:
+    def _entry(self, name: str, module: nn.Module) -> ModuleRecord:
         forget, gone = forgetting_key(id(module), self.entries), self.gone
         key, entries = id(module), self.entries
 
@@ -61,20 +61,20 @@ class Roster:
                 gone.add(entry.name)
             forget(reference)
 
-        return Entry(name, module, vanished)
+        return ModuleRecord(name, module, vanished)
 
-    def meet(self, module: nn.Module) -> Entry:
+    def meet(self, module: nn.Module, stack: list[ModuleRecord], step: int) -> ModuleRecord:
         """A module is called that was not there when its root was named: made, replaced or hidden in a list."""
-        if self._eager.stack:
-            parent = self._eager.stack[-1]
+        if stack:
+            parent = stack[-1]
             holder = parent.ref()
             inside = name_inside(holder, module) if holder is not None else type(module).__name__
             is_root = parent.name in self.roots
-            prefix = self._eager.parameters.prefix_of(parent.name) if is_root else f"{parent.name}."
+            prefix = self.parameters.prefix_of(parent.name) if is_root else f"{parent.name}."
             name = prefix + inside
-            if name not in self._replaced and (name, Role.OUT, None) in self._eager.session.site_ids:
+            if name not in self._replaced and (name, Role.OUT, None) in self._session.site_ids:
                 self._replaced.add(name)  # told once: some are made anew in every call
-                self._eager.session.note("module_replaced", module=name, step=self._eager.step)
+                self._session.note("module_replaced", module=name, step=step)
             self.adopt(module, name, f"{name}.")
             self.roots.pop(name, None)
         else:

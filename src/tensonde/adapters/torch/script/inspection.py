@@ -17,10 +17,10 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import _disable_current_modes
 
 from tensonde.adapters.torch.compiled.inspection import Capture, difference, original_of
-from tensonde.adapters.torch.run.entry import Entry
 from tensonde.adapters.torch.run.naming import RootName, clean, name_inside, name_root
+from tensonde.adapters.torch.run.record import ModuleRecord
 from tensonde.adapters.torch.script.inspected import Inspection
-from tensonde.adapters.torch.seams import install
+from tensonde.adapters.torch.seams.current import suspended
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.tracing.gradients import Draft
 from tensonde.adapters.torch.tracing.tracer import Tracer
@@ -28,6 +28,7 @@ from tensonde.errors import UsageError
 from tensonde.model.moment import Phase
 from tensonde.model.site import Role
 from tensonde.session.guard import Guard
+from tensonde.session.options import Options
 
 KEPT_BYTES = 256 << 20
 """Values of one call that are kept."""
@@ -63,7 +64,7 @@ def _called(
     tracer.notes += notes
     if isinstance(fn, nn.Module):
         scene.meet(fn)
-    with install.suspended():
+    with suspended():
         hooks = [
             register_module_forward_pre_hook(lambda module, given: scene.enter(module, tracer)),
             register_module_forward_hook(lambda module, given, out: scene.leave(), always_call=True),
@@ -89,7 +90,7 @@ def _compiled(
     if isinstance(original, nn.Module):
         scene.adopt_root(original, "self", prefix="")
     capture = Capture(scene)
-    with install.suspended():
+    with suspended():
         with torch.random.fork_rng(devices=[]):
             again = capture.call(original, args, kwargs)
             gradients = _differentiate(again, {**(wanted or {}), **scene.trained})
@@ -113,12 +114,12 @@ class Scene:
         """`restoring`: buffers are kept, because the call is made once more."""
         self.frame = frame
         self.phase = Phase.FORWARD
-        self.stack: list[Entry] = []
-        self.entries: dict[int, Entry] = {}
+        self.stack: list[ModuleRecord] = []
+        self.entries: dict[int, ModuleRecord] = {}
         self.roots: dict[str, nn.Module] = {}
+        self.roster = SimpleNamespace(entries=self.entries, roots=self.roots)
         self.parameters = _Parameters()
-        self.session = SimpleNamespace(guard=Guard(), options=SimpleNamespace(window=(0, 1)))
-        self.twin = None
+        self.session = SimpleNamespace(guard=Guard(), options=Options(run=""))
         self.trained: dict[str, Tensor] = {}
         self._state: list[tuple[Tensor, Tensor]] | None = [] if restoring else None
 
@@ -153,7 +154,7 @@ class Scene:
     def _adopt(self, root: nn.Module, own: str, prefix: str) -> None:
         for path, module in root.named_modules():
             name = own if not path else prefix + clean(path, root)
-            self.entries.setdefault(id(module), Entry(name, module, lambda _: None))
+            self.entries.setdefault(id(module), ModuleRecord(name, module, lambda _: None))
             base = prefix + (f"{clean(path, root)}." if path else "")
             for attribute, parameter in module.named_parameters(recurse=False):
                 self.parameters.names.setdefault(id(parameter), (base + attribute, None))

@@ -14,22 +14,22 @@ from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.seams.notes import loader_iterated
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.watcher import Watcher
 
 _iterated: weakref.WeakSet[Any] = weakref.WeakSet()
 """Before the training began."""
 
 
-def observe_epochs(current: Callable[[], Eager | None], pending: Callable[[], bool]) -> None:
+def observe_epochs(current: Callable[[], Watcher | None], pending: Callable[[], bool]) -> None:
     """Once in a process."""
     original = DataLoader.__iter__
 
     @functools.wraps(original)
     def iterate(self: Any) -> Any:
-        eager = current()
-        loader_iterated(self, sys._getframe(1), eager)
-        if eager is not None:
-            _begins(eager, self)
+        watcher = current()
+        loader_iterated(self, sys._getframe(1), watcher)
+        if watcher is not None:
+            _begins(watcher, self)
         elif pending():
             _iterated.add(self)
         return original(self)
@@ -37,14 +37,14 @@ def observe_epochs(current: Callable[[], Eager | None], pending: Callable[[], bo
     seams.put(DataLoader, "__iter__", iterate, "count epochs and know which loader trains")
 
 
-def catch_up(eager: Eager) -> None:
+def catch_up(watcher: Watcher) -> None:
     """The training begins: what was iterated before counts."""
     for loader in list(_iterated):
-        _begins(eager, loader)
+        _begins(watcher, loader)
 
 
-def _begins(eager: Eager, loader: Any) -> None:
+def _begins(watcher: Watcher, loader: Any) -> None:
     try:
-        eager.epoch_begins(loader)
+        watcher.epoch_begins(loader)
     except Exception as problem:
-        eager.session.guard.contain("counting epochs", problem)
+        watcher.session.guard.contain("counting epochs", problem)

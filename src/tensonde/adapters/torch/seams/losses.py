@@ -16,9 +16,9 @@ from tensonde.adapters.torch.seams.lifted import PATCHES, Patch
 from tensonde.model.moment import Phase
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.watcher import Watcher
 
-Current = Callable[[], "Eager | None"]
+Current = Callable[[], "Watcher | None"]
 
 
 def observe_backward(begun: Current) -> None:
@@ -36,34 +36,34 @@ def _observing(original: Callable[..., Any], begun: Current, *, losses: bool) ->
     def observed(*args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling() or traced_by_compiler():
             return original(*args, **kwargs)
-        eager = begun()
-        if eager is None or eager.rest.asleep:
+        watcher = begun()
+        if watcher is None or watcher.rest.asleep:
             return original(*args, **kwargs)
-        if eager.thread != get_ident():
+        if watcher.state.thread != get_ident():
             KNOWN.crowded = True
             return original(*args, **kwargs)
-        before = eager.phase
+        before = watcher.state.phase
         try:
             with unseen():
-                _begins(eager, before, args, kwargs, losses=losses)
+                _begins(watcher, before, args, kwargs, losses=losses)
         except Exception as problem:
-            eager.session.guard.contain("observing a loss", problem)
+            watcher.session.guard.contain("observing a loss", problem)
         try:
             return original(*args, **kwargs)
         finally:
             try:
                 with unseen():
-                    eager.backward_ends(before)
+                    watcher.backward_ends(before)
             except Exception as problem:
-                eager.session.guard.contain("ending a backward pass", problem)
+                watcher.session.guard.contain("ending a backward pass", problem)
 
     return observed
 
 
-def _begins(eager: Eager, before: Phase, args: Any, kwargs: Any, *, losses: bool) -> None:
+def _begins(watcher: Watcher, before: Phase, args: Any, kwargs: Any, *, losses: bool) -> None:
     given = args[0] if args and losses else kwargs.get("tensors") if losses else ()
-    eager.backward_begins(given)
+    watcher.backward_begins(given, accumulates=losses)
     if losses and before is not Phase.BACKWARD:
-        eager.set_phase(before)
-        eager.replay.loss(given, args[1] if len(args) > 1 else kwargs.get("grad_tensors"))
-        eager.set_phase(Phase.BACKWARD)
+        watcher.state.set_phase(before)
+        watcher.replay.loss(given, args[1] if len(args) > 1 else kwargs.get("grad_tensors"))
+        watcher.state.set_phase(Phase.BACKWARD)

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 
 from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.compiled import latehooks
-from tensonde.adapters.torch.observers import clones, defaults, filters, loads, refills, resumes
+from tensonde.adapters.torch.observers import clones, copies, defaults, filters, loads, refills, resumes
 from tensonde.adapters.torch.observers.hooks import HOOKS, KINDS
 from tensonde.adapters.torch.observers.loaders import LOADERS
 from tensonde.adapters.torch.observers.origins import KNOWN
@@ -35,9 +35,9 @@ from tensonde.program.lines import CodeLine
 from tensonde.session.guard import Guard
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.watcher import Watcher
 
-Current = Callable[[], "Eager | None"]
+Current = Callable[[], "Watcher | None"]
 
 
 def observe_facts(current: Current, watching: Current) -> None:
@@ -82,8 +82,8 @@ _BEFORE = Guard()
 
 
 def _contain(what: str, problem: Exception) -> None:
-    eager = _session()
-    (eager.session.guard if eager is not None else _BEFORE).contain(f"noting {what}", problem)
+    watcher = _session()
+    (watcher.session.guard if watcher is not None else _BEFORE).contain(f"noting {what}", problem)
 
 
 def _after(owner: Any, name: str, note: Callable[..., None], why: str, *, always: bool = True) -> None:
@@ -117,9 +117,11 @@ def _modules(current: Current) -> None:
         try:
             place = user_place(sys._getframe(1), making=self)
             KNOWN.made.note(self, place)
-            eager = current()
-            if eager is not None and eager.stack and eager.thread == get_ident():
-                eager.facts.inside.module_made(self, place)
+            if isinstance(self, nn.parallel.DistributedDataParallel):
+                KNOWN.replicated.add(self)
+            watcher = current()
+            if watcher is not None and watcher.state.stack and watcher.state.thread == get_ident():
+                watcher.facts.inside.module_made(self, place)
         except Exception as problem:
             _contain("a new module", problem)
 
@@ -132,6 +134,7 @@ def _modules(current: Current) -> None:
             return
         place = user_place(sys._getframe(2))
         loads.noted(self, state, result, place)
+        copies.loaded(self, state, place)
         if args[2] if len(args) > 2 else kwargs.get("assign"):
             return
         filters.noted(self, state, sys._getframe(2), place)
@@ -149,9 +152,12 @@ def _modules(current: Current) -> None:
 
     def evaluated(_: Any, self: nn.Module) -> None:
         KNOWN.evaluated.note(self, user_place(sys._getframe(2)))
-        eager = current()
-        if PATCHES.out and eager is not None and eager.thread == get_ident() and id(self) in eager.facts.root_ids:
-            eager.rest.evaluation_begins()
+        watcher = current()
+        if watcher is None or watcher.state.thread != get_ident():
+            return
+        watcher.facts.replicas.put_into_eval_mode(self)
+        if PATCHES.out and id(self) in watcher.facts.root_ids:
+            watcher.rest.evaluation_begins()
 
     _after(nn.Module, "load_state_dict", loaded, "know which weights were loaded, and which were not")
     _after(nn.Module, "eval", evaluated, "know where evaluations begin")
@@ -164,11 +170,12 @@ def _hooks(current: Current) -> None:
     for kind in KINDS:
 
         def registered(handle: Any, self: nn.Module, *args: Any, _kind: str = kind, **kwargs: Any) -> None:
-            eager = current()
-            if eager is not None and eager.thread == get_ident():
+            watcher = current()
+            if watcher is not None and watcher.state.thread == get_ident():
                 place = user_place(sys._getframe(2))
-                HOOKS.registered(_kind, self, handle, eager.step, place)
-                latehooks.noted(eager.graphs, self, args[0] if args else kwargs.get("hook"), _kind, place)
+                HOOKS.registered(_kind, self, handle, watcher.state.step, place)
+                if watcher.compiled is not None:
+                    latehooks.noted(watcher.compiled, self, args[0] if args else kwargs.get("hook"), _kind, place)
 
         _after(nn.Module, kind, registered, "count hooks, which may pile up")
 
@@ -270,28 +277,28 @@ def _loaders() -> None:
         _after(kind, "__init__", created, "know the line that makes it")
 
 
-def loader_iterated(loader: Any, frame: FrameType, eager: Eager | None) -> None:
+def loader_iterated(loader: Any, frame: FrameType, watcher: Watcher | None) -> None:
     """A pass begins, by the code in `frame`."""
-    if PATCHES.out and eager is not None and eager.thread == get_ident():
-        _quietly("the steps of a rest", eager.rest.settle)  # they belong to the loader that was iterated before
+    if PATCHES.out and watcher is not None and watcher.state.thread == get_ident():
+        _quietly("the steps of a rest", watcher.rest.settle)  # they belong to the loader that was iterated before
     _quietly("a loader's pass", lambda: LOADERS.iterated(loader, lambda: user_place(frame)))
 
 
-def gradients_cleared(eager: Eager, frame: FrameType) -> None:
+def gradients_cleared(watcher: Watcher, frame: FrameType) -> None:
     """By `zero_grad`, which the code in `frame` has called."""
-    if eager.facts.sequence.steps < 50:
-        _quietly("zero_grad", lambda: setattr(eager.facts.sequence, "clear_place", user_place(frame)))
+    if watcher.facts.sequence.steps < 50:
+        _quietly("zero_grad", lambda: setattr(watcher.facts.sequence, "clear_place", user_place(frame)))
 
 
-def loss_scaled(eager: Eager, scaler: Any) -> None:
-    _quietly("a scaled loss", lambda: eager.facts.clipping.scaled_loss(scaler))
+def loss_scaled(watcher: Watcher, scaler: Any) -> None:
+    _quietly("a scaled loss", lambda: watcher.facts.clipping.scaled_loss(scaler))
 
 
 def _clearing(current: Current) -> None:
     def cleared(_: Any, *args: Any, **kwargs: Any) -> None:
-        eager = current()
-        if eager is not None:
-            gradients_cleared(eager, sys._getframe(2))
+        watcher = current()
+        if watcher is not None:
+            gradients_cleared(watcher, sys._getframe(2))
 
     def resumed(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         place = user_place(sys._getframe(2))
@@ -306,12 +313,12 @@ def _clipping(current: Current) -> None:
     for name, limit in (("clip_grad_norm_", "max_norm"), ("clip_grad_value_", "clip_value")):
 
         def clipped(result: Any, *args: Any, _name: str = name, _limit: str = limit, **kwargs: Any) -> None:
-            eager = current()
-            if eager is not None and eager.thread == get_ident():
+            watcher = current()
+            if watcher is not None and watcher.state.thread == get_ident():
                 limit = args[1] if len(args) > 1 else kwargs.get(_limit)
-                busy = eager.facts.sequence.since_step > 0 or not eager.facts.sequence.attentive
+                busy = watcher.facts.sequence.since_step > 0 or not watcher.facts.sequence.attentive
                 place = user_place(sys._getframe(2))
-                eager.facts.clipping.clipped(_name, limit, result, place, backward_since_step=busy)
+                watcher.facts.clipping.clipped(_name, limit, result, place, backward_since_step=busy)
 
         why = "know how gradients are clipped"
         _after(torch.nn.utils.clip_grad, name, clipped, why, always=False)
@@ -325,9 +332,9 @@ def _scaling(current: Current) -> None:
         KNOWN.scalers.add(self)
 
     def updated(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-        eager = current()
-        if eager is not None:
-            eager.facts.clipping.updated()
+        watcher = current()
+        if watcher is not None:
+            watcher.facts.clipping.updated()
 
     _after(kind, "__init__", created, "know which scalers there are")
     _after(kind, "update", updated, "know whether the scale is ever updated")
@@ -335,17 +342,17 @@ def _scaling(current: Current) -> None:
 
 def _targets(current: Current) -> None:
     def targets(_: Any, *args: Any, **kwargs: Any) -> None:
-        eager = current()
-        if eager is not None and torch.is_grad_enabled() and eager.thread == get_ident():
+        watcher = current()
+        if watcher is not None and torch.is_grad_enabled() and watcher.state.thread == get_ident():
             given = args[0] if args else kwargs.get("input")
             if isinstance(given, torch.Tensor) and given.requires_grad:
                 frame = sys._getframe(2)
-                eager.facts.batches.targets(args[1] if len(args) > 1 else kwargs.get("target"), frame)
+                watcher.facts.batches.targets(args[1] if len(args) > 1 else kwargs.get("target"), frame)
 
     def values(_: Any, *args: Any, **kwargs: Any) -> None:
-        eager = current()
-        if eager is not None and torch.is_grad_enabled() and eager.thread == get_ident():
-            eager.facts.batches.value_targets(args[1] if len(args) > 1 else kwargs.get("target"))
+        watcher = current()
+        if watcher is not None and torch.is_grad_enabled() and watcher.state.thread == get_ident():
+            watcher.facts.batches.value_targets(args[1] if len(args) > 1 else kwargs.get("target"))
 
     for name in ("cross_entropy", "nll_loss"):
         _after(F, name, targets, "look at targets", always=False)

@@ -25,9 +25,9 @@ from tensonde.adapters.torch.wrappers import optimizer_behind
 from tensonde.model.moment import Phase
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.watcher import Watcher
 
-Current = Callable[[], "Eager | None"]
+Current = Callable[[], "Watcher | None"]
 
 known_optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()
 
@@ -39,15 +39,15 @@ def observe_optimizers(current: Current, begun: Current) -> None:
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         if is_dynamo_compiling() or PATCHES.asleep:
             return None
-        eager = begun()
-        if eager is None:
+        watcher = begun()
+        if watcher is None:
             return None
-        if eager.thread != get_ident():
+        if watcher.state.thread != get_ident():
             KNOWN.elsewhere.add(KNOWN.number(optimizer))
             return None
         with unseen():
-            _before(eager, optimizer, args, kwargs)
-        return observed_closure(eager, optimizer, args, kwargs) if has_closure(args, kwargs) else None
+            _before(watcher, optimizer, args, kwargs)
+        return observed_closure(watcher, optimizer, args, kwargs) if has_closure(args, kwargs) else None
 
     def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if is_dynamo_compiling():
@@ -55,10 +55,10 @@ def observe_optimizers(current: Current, begun: Current) -> None:
         if PATCHES.asleep:
             PATCHES.count(optimizer)
             return
-        eager = current()
-        if eager is not None and eager.thread == get_ident():
+        watcher = current()
+        if watcher is not None and watcher.state.thread == get_ident():
             with unseen():
-                _after(eager, optimizer, args, kwargs)
+                _after(watcher, optimizer, args, kwargs)
 
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
@@ -67,31 +67,31 @@ def observe_optimizers(current: Current, begun: Current) -> None:
     _wrap_scaler(current)
 
 
-def note_optimizer(optimizer: Optimizer, eager: Eager | None) -> None:
+def note_optimizer(optimizer: Optimizer, watcher: Watcher | None) -> None:
     """It was just made, or handed over by the script."""
     known_optimizers.add(optimizer)
     made(optimizer)
-    if eager is not None:
-        expect(eager, optimizer)
-        if eager.thread == get_ident():
-            eager.replay.tracing.stage_begins()
-            eager.rest.end()
+    if watcher is not None:
+        expect(watcher, optimizer)
+        if watcher.state.thread == get_ident():
+            watcher.replay.tracing.stage_begins()
+            watcher.rest.end()
 
 
-def catch_up(eager: Eager) -> None:
+def catch_up(watcher: Watcher) -> None:
     """The training begins: these optimizers were made before."""
     for optimizer in list(known_optimizers):
-        expect(eager, optimizer)
+        expect(watcher, optimizer)
 
 
-def expect(eager: Eager, optimizer: Optimizer) -> None:
+def expect(watcher: Watcher, optimizer: Optimizer) -> None:
     key = id(optimizer)
     try:
-        eager.session.steps.optimizer_exists(key)
+        watcher.session.steps.optimizer_exists(key)
     except Exception as problem:
-        eager.session.guard.contain("noticing an optimizer", problem)
+        watcher.session.guard.contain("noticing an optimizer", problem)
 
-    forget_step, forget_plan = eager.session.steps.optimizer_gone, eager.parameters.plans.pop
+    forget_step, forget_plan = watcher.session.steps.optimizer_gone, watcher.parameters.plans.pop
 
     def gone() -> None:  # see `vanishing.py`
         forget_step(key)
@@ -103,58 +103,65 @@ def expect(eager: Eager, optimizer: Optimizer) -> None:
 # -- its step --------------------------------------------------------------------------------------
 
 
-def _before(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-    mark = eager.session.clock()
+def _before(watcher: Watcher, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    mark = watcher.session.clock()
     try:
-        if eager.session.steps.before_optimizer(id(optimizer)):
-            eager.finish_step(behind=True)
-        if eager.light:
-            eager.parameters.before(optimizer, has_closure(args, kwargs))
+        if watcher.session.steps.before_optimizer(id(optimizer)):
+            watcher.finish_step(behind=True)
+        if watcher.state.light:
+            watcher.parameters.before(optimizer, has_closure(args, kwargs))
         else:
-            eager.replay.before_optimizer()
-            eager.parameters.before(optimizer, has_closure(args, kwargs))
-            eager.weigh("gradient")
-            eager.facts.before_optimizer(optimizer, has_closure(args, kwargs))
-        eager.replay.gradients()
+            watcher.replay.before_optimizer(optimizer)
+            watcher.parameters.before(optimizer, has_closure(args, kwargs))
+            watcher.weigh("gradient")
+            watcher.facts.before_optimizer(optimizer, has_closure(args, kwargs))
+        watcher.replay.gradients()
+        if watcher.laboratory.wants(watcher.state.step) and not has_closure(args, kwargs):
+            watcher.laboratory.ask(optimizer)
+        watcher.memory.before_optimizer()
     except Exception as problem:
-        eager.session.guard.contain("observing gradients", problem)
-    if eager.dump is not None and eager.dump.on:
-        charged(eager, "dumping gradients", eager.dump.before_optimizer, optimizer, has_closure(args, kwargs))
-    eager.session.spent_since(mark)
+        watcher.session.guard.contain("observing gradients", problem)
+    if watcher.dump is not None and watcher.dump.on:
+        charged(
+            watcher.session, "dumping gradients", watcher.dump.before_optimizer, optimizer, has_closure(args, kwargs)
+        )
+    watcher.session.spent_since(mark)
 
 
-def _after(eager: Eager, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-    mark = eager.session.clock()
+def _after(watcher: Watcher, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    mark = watcher.session.clock()
     try:
-        eager.optimizer_steps += 1
-        eager.parameters.after(optimizer, has_closure(args, kwargs))
-        if eager.light:
-            eager.rest.tally(optimizer)
+        watcher.state.optimizer_steps += 1
+        watcher.parameters.after(optimizer, has_closure(args, kwargs))
+        if watcher.state.light:
+            watcher.rest.tally(optimizer)
         else:
-            eager.weigh("after")
-            eager.facts.after_optimizer(optimizer)
+            watcher.weigh("after")
+            watcher.facts.after_optimizer(optimizer)
     except Exception as problem:
-        eager.session.guard.contain("observing parameters", problem)
-    if eager.dump is not None and eager.dump.on:
-        charged(eager, "dumping parameters", eager.dump.after_optimizer, optimizer, has_closure(args, kwargs))
-    eager.session.spent_since(mark)
-    _stepped(eager, optimizer)
-    if not eager.light:
-        eager.replay.after_optimizer()
+        watcher.session.guard.contain("observing parameters", problem)
+    if watcher.dump is not None and watcher.dump.on:
+        charged(
+            watcher.session, "dumping parameters", watcher.dump.after_optimizer, optimizer, has_closure(args, kwargs)
+        )
+    watcher.session.spent_since(mark)
+    _stepped(watcher, optimizer)
+    if not watcher.state.light:
+        watcher.replay.after_optimizer()
 
 
-def _stepped(eager: Eager, optimizer: Optimizer, *, skipped: bool = False) -> None:
+def _stepped(watcher: Watcher, optimizer: Optimizer, *, skipped: bool = False) -> None:
     try:
-        eager.set_phase(Phase.FORWARD)
-        if eager.session.steps.after_optimizer(id(optimizer)):
+        watcher.state.set_phase(Phase.FORWARD)
+        if watcher.session.steps.after_optimizer(id(optimizer)):
             scalars = {f"lr/{k}": float(g["lr"]) for k, g in enumerate(optimizer.param_groups) if _plain(g.get("lr"))}
             if skipped:
                 scalars["skipped"] = 1.0
-            eager.finish_step(scalars=scalars)
+            watcher.finish_step(scalars=scalars)
         else:
-            eager.mark()
+            watcher.mark()
     except Exception as problem:
-        eager.session.guard.contain("ending a step", problem)
+        watcher.session.guard.contain("ending a step", problem)
 
 
 def _plain(lr: Any) -> bool:
@@ -183,11 +190,11 @@ def _wrap_zero_grad(current: Current) -> None:
     def zero_grad(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling() or PATCHES.out:
             return original(self, *args, **kwargs)
-        eager = current()
-        if eager is None:
+        watcher = current()
+        if watcher is None:
             return original(self, *args, **kwargs)
-        tape = eager.replay.tape
-        if eager.thread != get_ident():
+        tape = watcher.replay.tape
+        if watcher.state.thread != get_ident():
             KNOWN.elsewhere.add(KNOWN.number(self))
             return original(self, *args, **kwargs)
         if not tape.live:
@@ -200,7 +207,7 @@ def _wrap_zero_grad(current: Current) -> None:
             finally:
                 tape.resume()
                 tape.recording = tape.recording and recording
-        gradients_cleared(eager, sys._getframe(1))
+        gradients_cleared(watcher, sys._getframe(1))
         return result
 
     seams.put(Optimizer, "zero_grad", zero_grad, "leave it out of a step that is run again")
@@ -213,22 +220,22 @@ def _wrap_scaler(current: Current) -> None:
 
     @functools.wraps(step)
     def observed_step(self: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        eager = None if is_dynamo_compiling() else current()
-        if eager is None or eager.thread != get_ident():
+        watcher = None if is_dynamo_compiling() else current()
+        if watcher is None or watcher.state.thread != get_ident():
             return step(self, optimizer, *args, **kwargs)
-        done = eager.optimizer_steps
-        eager.facts.clipping.in_scaler = True
+        done = watcher.state.optimizer_steps
+        watcher.facts.clipping.in_scaler = True
         try:
             result = step(self, optimizer, *args, **kwargs)
         finally:
-            eager.facts.clipping.in_scaler = False
-        if eager.optimizer_steps == done:
+            watcher.facts.clipping.in_scaler = False
+        if watcher.state.optimizer_steps == done:
             stepper = optimizer_behind(optimizer) or optimizer
-            if eager.rest.asleep:
-                eager.rest.stepped(stepper, skipped=True)
+            if watcher.rest.asleep:
+                watcher.rest.stepped(stepper, skipped=True)
             else:
                 with unseen():
-                    _stepped(eager, stepper, skipped=True)
+                    _stepped(watcher, stepper, skipped=True)
         return result
 
     @functools.wraps(scale)
@@ -236,10 +243,10 @@ def _wrap_scaler(current: Current) -> None:
         result = scale(self, outputs)
         if is_dynamo_compiling():
             return result
-        eager = current()
-        if eager is not None:
-            eager.session.engine.loss_scaling = self.is_enabled()
-            loss_scaled(eager, self)
+        watcher = current()
+        if watcher is not None:
+            watcher.session.engine.loss_scaling = self.is_enabled()
+            loss_scaled(watcher, self)
         if isinstance(result, torch.Tensor) and result is not outputs:
             result._tensonde_unscaled = outputs
         return result

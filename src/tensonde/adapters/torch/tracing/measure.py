@@ -9,18 +9,21 @@ the first dimension, which is mostly the sample), and `masked.D`, `masked_row.D`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.digests.device import DeviceDigests
-from tensonde.adapters.torch.tensors import shape_of, values_of
+from tensonde.adapters.torch.digests.device.digests import DeviceDigests
+from tensonde.adapters.torch.tensors import bytes_of, shape_of, values_of
 from tensonde.adapters.torch.tracing.sketch import Sketch
 from tensonde.digest import Block, rows_of
 from tensonde.digest.layout import COUNTS, STATS
 
 LARGEST = 1 << 26
 """Elements; larger tensors are not measured."""
+BROUGHT = 1 << 20
+"""Bytes of a device's tensor that are brought to the host and measured there: one copy, where the device would take dozens of launches."""
 _ROWS = 8
 
 
@@ -36,17 +39,12 @@ class Measure:
         if plain is None or plain.numel() > LARGEST:
             return {}
         plain = plain.detach()
+        if plain.device.type != "cpu" and bytes_of(plain) <= BROUGHT:
+            plain = plain.cpu()
         whole = tensor.layout is torch.strided and plain.shape == shape_of(tensor)
-        block = self._block
-        block.clear()
-        if plain.device.type == "cpu":
-            row = block.add(0, plain)
-        else:
-            row = self._device.add(block, 0, plain)
-            self._device.settle(rows_of(block))
-        if row < 0:
+        found = self._row(plain)
+        if found is None:
             return {}
-        found = rows_of(block)[row]
         stats = {name: float(found[name]) for name in COUNTS + STATS}
         if nonfinite(stats) and whole and not plain.is_complex():
             stats |= _places(plain)
@@ -55,6 +53,14 @@ class Measure:
         if self._sketch is not None and whole:
             stats |= self._sketch(plain)
         return stats
+
+    def _row(self, plain: Tensor) -> Any:
+        if plain.device.type != "cpu":
+            rows = self._device.at_once(plain)
+            return rows[0] if rows is not None else None
+        self._block.clear()
+        row = self._block.add(0, plain)
+        return rows_of(self._block)[row] if row >= 0 else None
 
 
 def _stored_places(tensor: Tensor) -> dict[str, float]:

@@ -36,13 +36,13 @@ class TraceMode(Looker):
         frame: FrameType,
     ) -> Any:
         tracer = self.tracer
-        eager = tracer.eager
+        state = tracer.state
         skipped = not tracer.room() or (tracer.sated and not is_grad_enabled())
         name = None if skipped else _traced_name(func)
-        if name is None or eager.phase is not Phase.FORWARD or transforming():
+        if name is None or state.phase is not Phase.FORWARD or transforming():
             return run(*args, **kwargs)
         inner = len(tracer.drafts)
-        guard = eager.session.guard
+        guard = state.session.guard
         inputs: tuple[TensorFact, ...] = ()
         try:
             with unseen():
@@ -50,12 +50,19 @@ class TraceMode(Looker):
         except Exception as problem:
             guard.contain("tracing an op", problem)
         draws: AbstractContextManager[None] = nullcontext()
-        twin = eager.twin
-        if twin is not None and twin.twin.seeded and name in RANDOM_OPS and (inputs or eager.stack):
+        twin = tracer.twin
+        if (
+            twin is not None
+            and twin.twin.seeded
+            and not twin.twin.across
+            and name in RANDOM_OPS
+            and (inputs or state.stack)
+        ):
             draws = twin.drawing(name, inputs[0].shape if inputs else ())
+        across = twin is not None and twin.twin.seeded and twin.twin.across and name in RANDOM_OPS
         try:
-            with draws:
-                out = run(*args, **kwargs)
+            with draws, unseen() if across else nullcontext():
+                out = twin.drawn(name, args, kwargs, run) if across and twin is not None else run(*args, **kwargs)
         except Exception as failure:
             try:
                 with unseen():

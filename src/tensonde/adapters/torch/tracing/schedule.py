@@ -6,19 +6,18 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from tensonde.adapters.torch.replay.tape import Tape
-from tensonde.adapters.torch.run.entry import is_compiled
+from tensonde.adapters.torch.run.record import is_compiled
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import transforming
 from tensonde.adapters.torch.tracing.tracer import Tracer
+from tensonde.adapters.torch.twins import TwinFeed
 from tensonde.model.trace import Trace
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
 
 MOST_STAGES = 3
 """Whole steps that are traced beside the first: of stages, whose loss is often another one."""
@@ -26,11 +25,14 @@ _DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub", "rsu
 
 
 class LiveTrace:
-    """`eager.tracer` is the trace that is under way. Nothing here is asked while a step is run again."""
+    """Nothing here is asked while a step is run again."""
 
-    def __init__(self, eager: Eager, tape: Tape) -> None:
-        self.eager = eager
+    def __init__(self, state: RunState, tape: Tape, twin: TwinFeed | None) -> None:
+        self.state = state
+        self.tracer: Tracer | None = None
+        """The trace that is under way, of this step or of one that is run again."""
         self._tape = tape
+        self._twin = twin
         self.follow = False
         """The next step is to be traced: this one went wrong and cannot be run again, or not all of it was seen."""
         self._stages = MOST_STAGES
@@ -47,22 +49,22 @@ class LiveTrace:
 
     def in_window(self, step: int) -> bool:
         """Whether the user wants this step traced: the first one, or those that a comparison asks for."""
-        options = self.eager.session.options
+        options = self.state.session.options
         first, last = options.window
         return options.budget != 0 and first <= step < last
 
     def begin(self, *, sketch: bool = True) -> None:
         self._tape.rest()
         self._tape.wanted = self.staged = False
-        self.eager.tracer = Tracer(self.eager, sketch=sketch)
-        self.eager.tracer.begin()
+        self.tracer = Tracer(self.state, twin=self._twin, sketch=sketch)
+        self.tracer.begin()
         self._began = time.perf_counter_ns()
 
     def stage_begins(self) -> None:
         """An optimizer was made amid the training: from now on another loss or model may be trained. Its first step is
         let pass, the second is traced."""
-        options = self.eager.session.options
-        if self._stages and options.budget != 0 and options.window == (0, 1) and self.eager.twin is None:
+        options = self.state.session.options
+        if self._stages and options.budget != 0 and options.window == (0, 1) and self._twin is None:
             self._stage = True
 
     def begin_next(self, step: int, *, behind: bool, stages: bool) -> bool:
@@ -84,49 +86,49 @@ class LiveTrace:
 
     def finish(self, step: int) -> Trace | None:
         """The step is over, and its trace, if it had one."""
-        eager, tracer = self.eager, self.eager.tracer
+        state, tracer = self.state, self.tracer
         if tracer is None:
             return None
-        eager.tracer = None
+        self.tracer = None
         tracer.pause()
-        if eager.twin is not None:
-            eager.twin.flush()
+        if self._twin is not None:
+            self._twin.flush()
         trace = tracer.finish(step, "first" if step == 0 else "stage" if self.staged else "following")
         self.staged = False
         if step == 0 and _from_before(trace):
             self.stage_begins()
         seconds = (time.perf_counter_ns() - self._began) * 1e-9
-        eager.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
+        state.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
         return trace
 
     def end(self) -> None:
-        if self.eager.tracer is not None:
-            self.eager.tracer.pause()
-            self.eager.tracer = None
+        if self.tracer is not None:
+            self.tracer.pause()
+            self.tracer = None
 
     def give_up(self, why: str) -> None:
-        if self.eager.tracer is not None:
-            self.eager.tracer.pause()
-            self.eager.tracer = None
-            self.eager.session.note("trace_skipped", step=self.eager.step, why=why)
+        if self.tracer is not None:
+            self.tracer.pause()
+            self.tracer = None
+            self.state.session.note("trace_skipped", step=self.state.step, why=why)
 
     # -- calls -----------------------------------------------------------------------------------
 
     def call(self, tracer: Tracer, observed: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any) -> Any:
         """A module is called; `observed` calls it and has it observed."""
-        eager = self.eager
-        if eager.thread != get_ident():
-            return observed(eager, module, args, kwargs)
-        evaluated = not eager.stack and not module.training and not torch.is_grad_enabled()
+        state = self.state
+        if state.thread != get_ident():
+            return observed(module, args, kwargs)
+        evaluated = not state.stack and not module.training and not torch.is_grad_enabled()
         if self.staged and (evaluated or tracer.paused):
             with self.paused(tracer):  # an evaluation, which may be long, between this step and the last
-                return observed(eager, module, args, kwargs)
+                return observed(module, args, kwargs)
         grad = torch.is_grad_enabled()
-        if not eager.stack and eager.twin is None:  # a comparison wants them all
+        if not state.stack and self._twin is None:  # a comparison wants them all
             tracer.root_called(grad=grad)
         if tracer.sated and not grad:
-            return observed(eager, module, args, kwargs)
-        known = eager.entries.get(id(module))
+            return observed(module, args, kwargs)
+        known = state.roster.entries.get(id(module))
         if known is not None:
             tracer.entered(known)
         compiled = is_compiled(module)
@@ -136,17 +138,17 @@ class LiveTrace:
         if note not in tracer.notes:
             tracer.notes.append(note)
         with self.paused(tracer):  # the compiler must not see it
-            return observed(eager, module, args, kwargs)
+            return observed(module, args, kwargs)
 
     def _recorded(self, tracer: Tracer, observed: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any) -> Any:
         begun, out = None, None
-        guard = self.eager.session.guard
+        guard = self.state.session.guard
         try:
             begun = tracer.call_begins(args, kwargs)
         except Exception as problem:
             guard.contain("tracing a module", problem)
         try:
-            out = observed(self.eager, module, args, kwargs)
+            out = observed(module, args, kwargs)
         finally:
             if begun is not None:
                 try:
@@ -164,7 +166,7 @@ class LiveTrace:
         try:
             yield
         finally:
-            if self.eager.tracer is tracer:
+            if self.tracer is tracer:
                 tracer.begin()
 
 

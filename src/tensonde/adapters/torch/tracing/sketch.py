@@ -8,13 +8,11 @@ Values that are not finite count as 0.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
-PROJECTIONS = 8
-_PERIOD = 1 << 15
-"""Signs of longer tensors are products of those of the place in the piece and those of the piece."""
+from tensonde.adapters.signs import PERIOD, PROJECTIONS, signs
+
 _CHUNK = 32
 """Pieces that are widened to float64 at once."""
 
@@ -30,25 +28,20 @@ class Sketch:
         return {f"sketch.{k}": value for k, value in enumerate(found)}
 
     def _products(self, tensor: Tensor) -> list[float]:
-        signs = self._signs.get(tensor.device)
-        if signs is None:
-            signs = self._signs[tensor.device] = _signs().to(tensor.device)
+        vectors = self._signs.get(tensor.device)
+        if vectors is None:
+            vectors = self._signs[tensor.device] = torch.from_numpy(signs()).to(tensor.device)
         flat = tensor.reshape(-1)
         total = torch.zeros(PROJECTIONS, dtype=torch.float64, device=tensor.device)
-        for begin in range(0, flat.numel(), _PERIOD * _CHUNK):
-            piece = flat[begin : begin + _PERIOD * _CHUNK].to(torch.float64)
+        for begin in range(0, flat.numel(), PERIOD * _CHUNK):
+            piece = flat[begin : begin + PERIOD * _CHUNK].to(torch.float64)
             piece = torch.nan_to_num(piece, nan=0.0, posinf=0.0, neginf=0.0)
-            whole = piece.numel() // _PERIOD
-            first = begin // _PERIOD
+            whole = piece.numel() // PERIOD
+            first = begin // PERIOD
             if whole:
-                products = piece[: whole * _PERIOD].view(whole, _PERIOD) @ signs
-                total += (products * signs[(torch.arange(first, first + whole) * 7 + 3) % _PERIOD]).sum(0)
-            rest = piece[whole * _PERIOD :]
+                products = piece[: whole * PERIOD].view(whole, PERIOD) @ vectors
+                total += (products * vectors[(torch.arange(first, first + whole) * 7 + 3) % PERIOD]).sum(0)
+            rest = piece[whole * PERIOD :]
             if rest.numel():
-                total += (rest @ signs[: rest.numel()]) * signs[((first + whole) * 7 + 3) % _PERIOD]
+                total += (rest @ vectors[: rest.numel()]) * vectors[((first + whole) * 7 + 3) % PERIOD]
         return total.tolist()  # type: ignore[no-any-return]
-
-
-def _signs() -> Tensor:
-    drawn = np.random.Generator(np.random.PCG64(20010)).integers(0, 2, (_PERIOD, PROJECTIONS))
-    return torch.from_numpy(drawn * 2.0 - 1.0)

@@ -5,18 +5,17 @@ Nothing here keeps a tensor alive.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.vanishing import Ref, forgetting
 from tensonde.adapters.torch.tensors import dtype_name, shape_of
 from tensonde.adapters.torch.tracing.measure import Measure, nonfinite
 from tensonde.adapters.torch.tracing.weights import Weights
+from tensonde.adapters.torch.twins import TwinFeed
 from tensonde.model.trace import TensorFact
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
 
 
 class Known(Ref[Tensor]):
@@ -31,8 +30,8 @@ class Known(Ref[Tensor]):
 
 
 class TracedTensors:
-    def __init__(self, eager: Eager, measure: Measure, weights: Weights) -> None:
-        self._eager, self._measure, self._weights = eager, measure, weights
+    def __init__(self, state: RunState, measure: Measure, weights: Weights, twin: TwinFeed | None) -> None:
+        self._state, self._measure, self._weights, self._twin = state, measure, weights, twin
         self._known: dict[int, Known] = {}
         self._dead = forgetting(self._known)
         self._numbers = 0
@@ -50,9 +49,9 @@ class TracedTensors:
             known.key, known.number, known.producer, known.version = key, self._numbers, producer, -1
             self._numbers += 1
             self._known[key] = known
-            outside = producer is None and not self._eager.stack
-            if outside and self._eager.twin is not None and not self._name(key):
-                self._eager.twin.met(tensor)
+            outside = producer is None and not self._state.stack
+            if outside and self._twin is not None and not self._name(key):
+                self._twin.met(tensor)
         elif producer is not None:
             known.producer = producer
         version = 0 if tensor.is_inference() else tensor._version
@@ -71,16 +70,18 @@ class TracedTensors:
 
     def _name(self, key: int) -> str:
         """Of a parameter or buffer; modules may become known in the course of the trace."""
-        parameters = self._eager.parameters
+        parameters = self._state.parameters
         if key in parameters.names:
             return parameters.names[key][0]
         if key in self._weights.gradients:
             return self._weights.gradients[key]
-        if len(self._eager.entries) != self._modules_known:
-            self._modules_known = len(self._eager.entries)
-            for entry in list(self._eager.entries.values()):
+        if len(self._state.roster.entries) != self._modules_known:
+            self._modules_known = len(self._state.roster.entries)
+            for entry in list(self._state.roster.entries.values()):
                 module = entry.ref()
-                prefix = parameters.prefix_of(entry.name) if entry.name in self._eager.roots else f"{entry.name}."
+                prefix = (
+                    parameters.prefix_of(entry.name) if entry.name in self._state.roster.roots else f"{entry.name}."
+                )
                 for attribute, held in (module._buffers if module is not None else {}).items():
                     if held is not None:
                         self._buffers.setdefault(id(held), prefix + attribute)

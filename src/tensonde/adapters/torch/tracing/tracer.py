@@ -11,12 +11,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.run.outside import makers
+from tensonde.adapters.torch.run.record import ModuleRecord
+from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import look, look_away, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.tracing.arguments import named
@@ -25,14 +27,12 @@ from tensonde.adapters.torch.tracing.measure import Measure, nonfinite
 from tensonde.adapters.torch.tracing.ops import TraceMode
 from tensonde.adapters.torch.tracing.tensors import TracedTensors, measurable
 from tensonde.adapters.torch.tracing.weights import Weights
+from tensonde.adapters.torch.twins import TwinFeed
 from tensonde.model.moment import Phase
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import CallRecord, OpRecord, TensorFact, Trace
 from tensonde.program.frames import frame_line, is_user, owner_of
-
-if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
-    from tensonde.adapters.torch.run.entry import Entry
+from tensonde.session.options import Twin
 
 MOST_OPS = 20_000
 MOST_WITHOUT_GRAD = 16
@@ -42,12 +42,20 @@ MOST_WITHOUT_GRAD = 16
 class Tracer:
     """One trace. Belongs to the training thread."""
 
-    def __init__(self, eager: Eager, *, boundary: CodeType | None = None, sketch: bool = False) -> None:
+    def __init__(
+        self,
+        state: RunState,
+        *,
+        twin: TwinFeed | None = None,
+        boundary: CodeType | None = None,
+        sketch: bool = False,
+    ) -> None:
         """`boundary`: frames from this code on are not the user's line, `outside` is (see `replay.py`).
 
         With `sketch`, tensors are also sketched, so that another run can be compared with this one.
         """
-        self.eager = eager
+        self.state = state
+        self.twin = twin
         self.boundary = boundary
         self.outside: tuple[SourceLine | None, str, str] | None = None
         """What is re-executed now: the line, the module's name and type where the training ran it."""
@@ -57,10 +65,11 @@ class Tracer:
         self.mode = TraceMode(self)
         self.paused = True
         measure = Measure(sketch=sketch)
-        self.weights = Weights(measure, thorough=eager.session.options.window != (0, 1))
-        self._tensors = TracedTensors(eager, measure, self.weights)
+        options = state.session.options
+        self.weights = Weights(measure, thorough=options.window != (0, 1), faint=(options.twin or Twin()).faint)
+        self._tensors = TracedTensors(state, measure, self.weights, twin)
         self.facts, self._fact = self._tensors.facts, self._tensors.fact
-        self.gradients = TracedGradients(measure, eager.session.guard)
+        self.gradients = TracedGradients(measure, state.session.guard)
         self._follow = self.gradients.follow
         self._calls: list[CallRecord] = []
         self._open: list[int] = []
@@ -72,7 +81,7 @@ class Tracer:
 
     # -- what the adapter tells ------------------------------------------------------------------
 
-    def entered(self, entry: Entry) -> None:
+    def entered(self, entry: ModuleRecord) -> None:
         """A module is called: its ops are counted from 0."""
         self._counts.pop(id(entry), None)
 
@@ -115,9 +124,9 @@ class Tracer:
     def _note_makers(self, step: int) -> None:
         try:
             for maker in makers(self._tensors.spoilt()):
-                self.eager.session.note("spoilt_outside", step=step, **maker)
+                self.state.session.note("spoilt_outside", step=step, **maker)
         except Exception as problem:
-            self.eager.session.guard.contain("following a value back", problem)
+            self.state.session.guard.contain("following a value back", problem)
 
     # -- module calls ----------------------------------------------------------------------------
 
@@ -135,7 +144,7 @@ class Tracer:
         """`out` is None where the call raised."""
         while self._open and self._open.pop() != begun["number"]:
             pass
-        entry = self.eager.entries.get(id(module))
+        entry = self.state.roster.entries.get(id(module))
         if entry is None or len(self._calls) >= MOST_OPS:
             return
         with unseen():
@@ -171,7 +180,7 @@ class Tracer:
         index = len(self.drafts)
         if index >= MOST_OPS:
             return
-        stack = self.eager.stack
+        stack = self.state.stack
         entry = stack[-1] if stack else None
         source, module, kind, training = self._place(entry, frame)
         counter = self._counts.setdefault(id(entry) if entry is not None else hash(module), Counter())
@@ -180,9 +189,9 @@ class Tracer:
         if name == "setitem" and args:  # gives nothing, and changes its first argument
             out = args[0]
         given = [tensor for tensor in tensors_in(out) if measurable(tensor)]
-        if self.eager.twin is not None and not inputs and entry is None:
+        if self.twin is not None and not inputs and entry is None:
             for tensor in given:
-                self.eager.twin.met(tensor)
+                self.twin.met(tensor)
         outputs = tuple(self._fact(tensor, index) for tensor in given)
         draft = Draft(
             {
@@ -208,7 +217,9 @@ class Tracer:
                 if tensor.requires_grad and tensor.grad_fn is not None:
                     self._follow(draft, index, tensor, (args, kwargs), first=k == 0)
 
-    def _place(self, entry: Entry | None, frame: FrameType | None) -> tuple[SourceLine | None, str, str, bool | None]:
+    def _place(
+        self, entry: ModuleRecord | None, frame: FrameType | None
+    ) -> tuple[SourceLine | None, str, str, bool | None]:
         """The user's line, and the module whose code it is."""
         found: FrameType | None = None
         walk = frame
@@ -235,7 +246,7 @@ class Tracer:
             return source, outside[1], outside[2], None
         owner = module_of(found)
         if owner is not None:
-            known = self.eager.entries.get(id(owner))
+            known = self.state.roster.entries.get(id(owner))
             return source, known.name if known else "", type(owner).__name__, owner.training
         return source, "", "", None
 

@@ -16,8 +16,6 @@ from tensonde.model.trace import WeightRecord
 KEPT_BYTES = 1 << 30
 SMALL = 1 << 20
 """Elements of a parameter whose update is looked at closely in any traced step; larger ones only for a comparison."""
-_NOISE = 1e-3
-"""A gradient of so small a share of the typical one may be rounding alone."""
 
 When = Literal["before", "raw", "gradient", "after"]
 
@@ -25,7 +23,9 @@ When = Literal["before", "raw", "gradient", "after"]
 class Weights:
     """Belongs to a `Tracer`."""
 
-    def __init__(self, measure: Callable[[Tensor], dict[str, float]], *, thorough: bool) -> None:
+    def __init__(self, measure: Callable[[Tensor], dict[str, float]], *, thorough: bool, faint: float) -> None:
+        """`faint`: a gradient of so small a share of the typical one may be rounding alone."""
+        self._faint = faint
         self._measure = measure
         self._thorough = thorough
         self._records: dict[str, dict[str, Any]] = {}
@@ -71,7 +71,7 @@ class Weights:
             return
         self._room -= size
         wide = gradient.double()
-        self._kept[name] = value.detach().clone(), wide.abs() >= _NOISE * wide.square().mean().sqrt()
+        self._kept[name] = value.detach().clone(), wide.abs() >= self._faint * wide.square().mean().sqrt()
 
     def _facts(self, name: str, parameter: Tensor) -> dict[str, Any]:
         return {

@@ -10,7 +10,10 @@ from tensonde.diagnose.exceptions import Cause, Event, family, innermost, messag
 from tensonde.model.ops import Trait, ops
 from tensonde.program.lines import from_json
 
-_DTYPE = re.compile(r"dtype|scalar type|same type|can't be cast|not implemented for '(\w+)'|Found dtype", re.IGNORECASE)
+_DTYPE = re.compile(
+    r"dtype|scalar type|same type|can't be cast|not implemented for '(\w+)'|Found dtype|type of '\w+' should be same",
+    re.IGNORECASE,
+)
 _LOSSES_WITH_CLASSES = ops(Trait.CLASS_LOSS)
 
 

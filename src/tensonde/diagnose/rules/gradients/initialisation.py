@@ -11,6 +11,7 @@ from tensonde.diagnose.told import gradient_rows, some
 from tensonde.model.facts import Alike
 from tensonde.model.finding import Finding
 from tensonde.model.ops import SLOPES
+from tensonde.model.site import SourceLine
 
 
 @rule("symmetric-initialisation", severity="error")
@@ -163,7 +164,7 @@ def not_normalised(case: Case) -> list[Finding]:
                         ),
                         "Normalise the inputs (subtract the mean, divide by the standard deviation).",
                         site=f"{row.root}:in",
-                        source=op.source,
+                        source=_made(case) or op.source,
                         evidence={
                             "absmax": row.absmax,
                             "mean": row.mean,
@@ -205,8 +206,13 @@ def feature_scales(case: Case) -> list[Finding]:
             ),
             "Standardise each feature (subtract its mean, divide by its standard deviation).",
             site=f"{op.module or row.root}:in",
-            source=case.facts.batches.call_line or op.source,
+            source=_made(case) or case.facts.batches.call_line or op.source,
             evidence={"feature": column.index, "absmax": column.absmax, "others": column.usual},
             confidence=0.8,
         )
     ]
+
+
+def _made(case: Case) -> SourceLine | None:
+    """The line that makes the inputs of the model, where an experiment has followed them."""
+    return next((a.line for a in case.facts.answers if a.experiment == "fields" and a.line and a.healthy), None)

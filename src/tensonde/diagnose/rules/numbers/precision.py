@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod, sqrt
+
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line
@@ -157,13 +159,19 @@ def skips(case: Case) -> list[Finding]:
 @rule("clip-limit-tiny", severity="warning", phase="optimizer")
 def clip_tiny(case: Case) -> list[Finding]:
     """Clipping cuts gradients to less than a thousandth of their norm at nearly every step, and the optimizer
-    (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale.
+    (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale, unless what is left of each value is no larger than
+    the eps that they add to its size.
     """
     clip = case.facts.clipping
     optimizer = next((o for o in case.facts.optimizers if o.steps), None)
     limit, norm = clip.limit, clip.median_norm
-    if not limit or not norm or optimizer is None or optimizer.type != "SGD" or clip.scaled or norm < 1000 * limit:
+    if not limit or not norm or optimizer is None or clip.scaled or norm < 1000 * limit:
         return []
+    if optimizer.type != "SGD":
+        count = sum(prod(fact.shape) for fact in case.facts.parameters.values() if fact.optimizers)
+        eps = min((float(group.get("eps") or 0) for group in optimizer.groups), default=0.0)
+        if not count or limit / sqrt(count) > eps:
+            return []
     return [
         case.finding(
             f"{clip.kind} cuts gradients of norm {norm:.3g} down to {limit:g}",

@@ -25,7 +25,8 @@ def another_scale(case: Case) -> list[Finding]:
     training's inputs are standardised. The normalisation was applied to one of the two only, so the evaluation says nothing.
 
     Where the training's inputs are of no particular scale, the distance must be larger still. The mean has to differ: a
-    wider range around the same one is how a sampler starts, or what a plot looks like. Single samples, single looks and other
+    wider range around the same one is how a sampler starts, or what a plot looks like. Or the features differ by factors of their own, and
+    only one side is standardised: no range that somebody chose looks like that. Single samples, single looks and other
     shapes are not meant.
     """
     found = []
@@ -90,12 +91,25 @@ def _away(trained: list[Spread], row: Spread) -> bool:
     ]
     if not told or 2 * len(told) < len(means):
         return False
+    if _by_feature(trained, row):
+        return True
     shifted = [shift for shift, _ in told if shift > SHIFT]
     apart = [pair for pair in told if pair[0] > SHIFT or pair[1] > RATIO]
     if 4 * len(shifted) < len(told) or 2 * len(apart) <= len(told):
         return False
     far = [pair for pair in told if max(pair) > FAR]
     return _standardised(means, spread) or _standardised(row.mean, row.std) or 2 * len(far) > len(told)
+
+
+def _by_feature(trained: list[Spread], row: Spread) -> bool:
+    """Only one of the two is standardised, and the features' spreads differ by factors that are far from each other, most of them large."""
+    means, spread = _usual(trained)
+    ratios = [std / width for std, width in zip(row.std, spread, strict=True) if std > 0 and width > 0]
+    if len(ratios) < 4 or 10 * len(ratios) < 9 * len(means):
+        return False
+    alone = _standardised(means, spread) != _standardised(row.mean, row.std)
+    apart = [ratio for ratio in ratios if max(ratio, 1 / ratio) > RATIO]
+    return alone and 2 * len(apart) > len(ratios) and max(ratios) > RATIO * min(ratios)
 
 
 def _standardised(means: list[float], spread: list[float]) -> bool:

@@ -165,7 +165,8 @@ def weight_decay(case: Case) -> list[Finding]:
     """Weight decay pulls harder than the gradient from the start, and the weights shrink towards zero.
 
     With decay coupled to the gradient (SGD, Adam) the two are compared as they are added, wd * |w| against |g|; with
-    decoupled decay (AdamW) a step shrinks weights by lr * wd, and more than 0.2 % a step is out of all custom.
+    decoupled decay (AdamW) a step shrinks weights by lr * wd, and more than 0.2 % a step is out of all custom. Where it is more than
+    5 %, nothing that a step learns outlasts the next dozen, whatever the weights do.
     """
     found = []
     for optimizer in case.stepping:
@@ -175,7 +176,9 @@ def weight_decay(case: Case) -> list[Finding]:
             if decay <= 0:
                 continue
             shrunk = _shrinking(case, decay)
-            if len(shrunk) < 1:
+            if not shrunk and decoupled and lr * decay > 0.05:
+                shrunk = [("", 0.0, float("inf"))]
+            if not shrunk:
                 continue
             if decoupled and lr * decay < 2e-3:
                 continue
@@ -192,15 +195,17 @@ def weight_decay(case: Case) -> list[Finding]:
                         if swapped
                         else "Use a far smaller weight decay (1e-4 to 1e-2 is usual)."
                     ),
-                    site=f"{name}:value",
+                    site=f"{name}:value" if name else None,
                     source=optimizer.made,
                     evidence={
                         "weight_decay": decay,
                         "lr": lr,
                         "momentum": momentum,
-                        "decay_over_gradient": ratio,
-                        "norm_left": shrink,
-                        "weights_shrinking": len(shrunk),
+                        **(
+                            {"decay_over_gradient": ratio, "norm_left": shrink, "weights_shrinking": len(shrunk)}
+                            if name
+                            else {}
+                        ),
                     },
                     confidence=0.9,
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from math import prod
 
+from tensonde.diagnose.analysis.answers import answers
 from tensonde.diagnose.analysis.flow import PASSING, made_by, parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
@@ -264,6 +265,8 @@ def target_is_input(case: Case) -> list[Finding]:
     trace = case.first
     if trace is None or copies.looked_at < 8 or copies.same < copies.looked_at:
         return []
+    if any(answer.part == "copied" and answer.healthy for answer in answers(case, "independence")):
+        return []  # it was tried: a token changes what is said of others as well
     for loss in trace.ops:
         if loss.op != "cross_entropy" or len(loss.inputs) < 2:
             continue

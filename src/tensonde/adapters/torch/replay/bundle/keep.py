@@ -14,14 +14,14 @@ from tensonde.adapters.torch.run import batches
 from tensonde.model.trace import Trace
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.state import RunState
 
 
 def keep(
-    eager: Eager, tape: Tape, act: Reenactment, outcome: Outcome, wanted: Slot | None, trace: Trace, why: str
+    state: RunState, tape: Tape, act: Reenactment, outcome: Outcome, wanted: Slot | None, trace: Trace, why: str
 ) -> None:
     """While everything that the step began with is still as it was."""
-    session = eager.session
+    session = state.session
     if not session.options.bundle_bytes:
         return
     began = time.perf_counter_ns()
@@ -29,7 +29,7 @@ def keep(
         if not tape.unchanged():
             raise Unsaveable("tensors that were changed since the step began")
         batch = batches.latest.facts() if batches.latest is not None else None
-        path, size = save(eager, act, outcome, wanted, trace, why, batch)
+        path, size = save(state, act, outcome, wanted, trace, why, batch)
     except (Unsaveable, OSError) as problem:
         reason = f"it has {problem}" if isinstance(problem, Unsaveable) else f"it could not be written: {problem}"
         session.note("bundle_declined", step=trace.step, why=reason)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.replay.call import Entry, Slot
+from tensonde.adapters.torch.replay.call import Slot, TapedCall
 from tensonde.adapters.torch.replay.execute import Losses, execute
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.watcher import Watcher
 
 
-def live(eager: Eager, entries: list[Entry], losses: Losses) -> None:
+def live(watcher: Watcher, entries: list[TapedCall], losses: Losses) -> None:
     """To the end of the step, or to where the user quits."""
     values: dict[Slot, Tensor] = {}
     waiting = list(losses)
@@ -33,12 +33,12 @@ def live(eager: Eager, entries: list[Entry], losses: Losses) -> None:
                     torch.autograd.backward(
                         values[scaled], seed if isinstance(seed, Tensor) else None, retain_graph=True
                     )
-        eager.finish_step()
+        watcher.finish_step()
     except SystemExit:
         pass
 
 
-def _at(entry: Entry) -> Callable[[Callable[..., Any], Any, Any], Any]:
+def _at(entry: TapedCall) -> Callable[[Callable[..., Any], Any, Any], Any]:
     source = entry.place[0] if entry.place is not None else None
     if source is None:
         return lambda call, args, kwargs: call(*args, **kwargs)

@@ -11,13 +11,13 @@ from tensonde.adapters.torch.replay.bundle.functions import function_of
 from tensonde.adapters.torch.replay.bundle.rebuild import Found
 from tensonde.adapters.torch.replay.bundle.tensors import Contents
 from tensonde.adapters.torch.replay.bundle.tree import Decoder
-from tensonde.adapters.torch.replay.call import Entry, Place, Slot
+from tensonde.adapters.torch.replay.call import Place, Slot, TapedCall
 from tensonde.adapters.torch.replay.execute import Losses
 from tensonde.errors import RecordingError
 from tensonde.program.lines import from_json
 
 
-def tape_of(document: Mapping[str, Any], contents: Contents, roots: Found) -> tuple[list[Entry], Losses]:
+def tape_of(document: Mapping[str, Any], contents: Contents, roots: Found) -> tuple[list[TapedCall], Losses]:
     """The calls with the modules of this process, and what is differentiated. Raises RecordingError."""
 
     def module(root: str, path: str) -> nn.Module:
@@ -44,7 +44,7 @@ def tape_of(document: Mapping[str, Any], contents: Contents, roots: Found) -> tu
     return entries, losses
 
 
-def _entry(call: Mapping[str, Any], decoder: Decoder) -> Entry:
+def _entry(call: Mapping[str, Any], decoder: Decoder) -> TapedCall:
     if "module" in call:
         root, path = call["module"]
         what: Any = decoder.module(str(root), str(path))
@@ -53,7 +53,7 @@ def _entry(call: Mapping[str, Any], decoder: Decoder) -> Entry:
         if what is None:
             raise RecordingError(f"this torch has no function {str(call.get('function'))[:80]!r}.")
     random = decoder.contents.plain(call["random"]) if call["random"] is not None else None
-    return Entry.again(
+    return TapedCall.again(
         what,
         [decoder.decode(value) for value in call["args"]],
         {str(name): decoder.decode(value) for name, value in call["kwargs"].items()},

@@ -36,7 +36,7 @@ from tensonde.store.bundles import read_bundle
 from tensonde.store.files import dump_json
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.watcher import Watcher
 
 RESULT = "replay.json"
 
@@ -44,7 +44,7 @@ RESULT = "replay.json"
 class Performance:
     """`attach` gives the session its debugger, where one is wanted."""
 
-    def __init__(self, options: Options, attach: Callable[[Eager], None] | None = None) -> None:
+    def __init__(self, options: Options, attach: Callable[[Watcher], None] | None = None) -> None:
         assert options.replay is not None
         self.options, self.attach = options, attach
         self.folder = Path(options.replay)
@@ -95,46 +95,46 @@ class Performance:
             self._end(outcome)
 
     def _run(self, roots: Found) -> dict[str, Any]:
-        from tensonde.adapters.torch.run.opening import open_eager
+        from tensonde.adapters.torch.run.opening import open_watcher
         from tensonde.adapters.torch.seams import install
 
         apply(self.document["settings"])
         for entry in self.document["roots"]:
             restore(entry, roots[entry["name"]], self.contents)
-        eager = open_eager(self.options)
-        install.install(lambda: eager)
+        watcher = open_watcher(self.options)
+        install.install(lambda: watcher)
         install.begin()
         for entry in self.document["roots"]:
-            eager.adopt(roots[entry["name"]], entry["name"], entry["prefix"])
-        eager.session.steps.step = eager.step = eager.block.step = int(self.document["step"])
+            watcher.state.roster.adopt(roots[entry["name"]], entry["name"], entry["prefix"])
+        watcher.session.steps.step = watcher.state.step = watcher.session.block.step = int(self.document["step"])
         entries, losses = tape_of(self.document, self.contents, roots)
         wanted = self.document.get("target")
         began = time.perf_counter_ns()
-        act = Reenactment(eager, entries, losses)
+        act = Reenactment(watcher.state, entries, losses)
         outcome, error = Outcome(), ""
-        with undisturbed(eager, Before(roots_of(entries)), act.tracer):
+        with undisturbed(watcher.state, watcher.replay, Before(roots_of(entries)), act.tracer):
             try:
                 outcome = act.run(Slot(wanted) if type(wanted) is int else None)
             except Exception as problem:
                 error = f"running the step failed: {type(problem).__name__}: {problem}"[:500]
                 act.tracer.notes.append(error)
-        _observe(eager, outcome, losses)
+        _observe(watcher, outcome, losses)
         verdict = self._compare(outcome, roots)
         exact = not error and not verdict["different"]
-        trace = act.tracer.finish(eager.step, "replay", exact=exact)
+        trace = act.tracer.finish(watcher.state.step, "replay", exact=exact)
         found, expected = failure(trace), self.document["results"].get("failure")
         same_failure = expected is not None and found is not None and _key(found) == _key(expected)
-        eager.session.writer.trace(trace)
+        watcher.session.writer.trace(trace)
         if isinstance(self.document.get("batch"), dict):
-            eager.session.note("batch", step=eager.step, **self.document["batch"])
+            watcher.session.note("batch", step=watcher.state.step, **self.document["batch"])
         seconds = round((time.perf_counter_ns() - began) * 1e-9, 4)
-        eager.session.note("replayed", step=eager.step, trigger=self.document["trigger"], exact=exact, ops=len(trace.ops), notes=list(trace.notes), seconds=seconds)  # fmt: skip
+        watcher.session.note("replayed", step=watcher.state.step, trigger=self.document["trigger"], exact=exact, ops=len(trace.ops), notes=list(trace.notes), seconds=seconds)  # fmt: skip
         if self.attach is not None:
             self._announce(exact, found)
-            self.attach(eager)
-            live(eager, entries, losses)
+            self.attach(watcher)
+            live(watcher, entries, losses)
         install.close()
-        eager.session.close(exit={"exception": None}, coverage={})
+        watcher.session.close(exit={"exception": None}, coverage={})
         return {
             "outcome": "performed",
             "exact": exact,
@@ -196,17 +196,19 @@ class Performance:
         os._exit(0)
 
 
-def _observe(eager: Eager, outcome: Outcome, losses: Losses) -> None:
+def _observe(watcher: Watcher, outcome: Outcome, losses: Losses) -> None:
     """The loss and the gradients go into the recording as in a training."""
     for scaled, plain, _ in losses:
         loss = outcome.values.get(plain, outcome.values.get(scaled))
         if loss is not None:
-            eager.add(eager.session.site("loss", Role.VALUE, Kind.LOSS, shape=tuple(loss.shape)), loss.detach())
+            watcher.digests.add(
+                watcher.session.site("loss", Role.VALUE, Kind.LOSS, shape=tuple(loss.shape)), loss.detach()
+            )
     for leaf, gradient in (pair for pairs in outcome.gradients for pair in pairs):
-        name = eager.parameters.names.get(id(leaf))
+        name = watcher.state.parameters.names.get(id(leaf))
         if name is not None:
             facts: dict[str, Any] = {"trainable": True, "shape": tuple(leaf.shape), "dtype": dtype_name(leaf)}
-            eager.add(eager.session.site(name[0], Role.GRAD, Kind.PARAMETER, **facts), gradient.detach())
+            watcher.digests.add(watcher.session.site(name[0], Role.GRAD, Kind.PARAMETER, **facts), gradient.detach())
 
 
 def _key(failure: dict[str, Any]) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from tensonde.adapters.torch.replay.bundle.program import program, settings
 from tensonde.adapters.torch.replay.bundle.roots import describe
 from tensonde.adapters.torch.replay.bundle.tensors import Gathered, Unsaveable
 from tensonde.adapters.torch.replay.bundle.tree import Encoder, Path
-from tensonde.adapters.torch.replay.call import Entry, Slot
+from tensonde.adapters.torch.replay.call import Slot, TapedCall
 from tensonde.adapters.torch.replay.execute import Outcome, Reenactment
 from tensonde.adapters.torch.replay.memory import in_place
 from tensonde.adapters.torch.seams.function_mode import unseen
@@ -26,7 +26,7 @@ from tensonde.program.lines import to_json
 from tensonde.version import __version__
 
 if TYPE_CHECKING:
-    from tensonde.adapters.torch.run.eager import Eager
+    from tensonde.adapters.torch.run.state import RunState
 
 LARGE = 1 << 20
 """Bytes of data from which on it matters whether all of it goes into the bundle."""
@@ -35,20 +35,20 @@ _SPARE = 2
 
 
 def save(
-    eager: Eager, act: Reenactment, outcome: Outcome, wanted: Slot | None, trace: Trace, trigger: str, batch: Any
+    run: RunState, act: Reenactment, outcome: Outcome, wanted: Slot | None, trace: Trace, trigger: str, batch: Any
 ) -> tuple[str, int]:
     """The bundle's place in the recording and its size. Raises Unsaveable, OSError."""
-    session = eager.session
-    modules, state = _addresses(eager)
+    session = run.session
+    modules, state = _addresses(run)
     tensors = Gathered()
     encoder = Encoder(tensors, modules, state)
     with unseen():
         settled = _settled(act, outcome, state)
         encoder.settled = {slot: outcome.values[slot] for entry in settled for slot in entry.outputs}
-        calls = _calls(eager, encoder, [entry for entry in act.entries if entry not in settled], act, wanted)
+        calls = _calls(run, encoder, [entry for entry in act.entries if entry not in settled], act, wanted)
         losses = [[int(scaled), int(plain), encoder.encode(seed)] for scaled, plain, seed in act.losses]
         roots = [
-            describe(name, eager.parameters.prefix_of(name), eager.roots[name], tensors)
+            describe(name, run.parameters.prefix_of(name), run.roster.roots[name], tensors)
             for name in sorted(encoder.used)
         ]
     limit = session.options.bundle_bytes
@@ -86,11 +86,11 @@ def save(
     return str(folder.relative_to(session.writer.folder)), size
 
 
-def _addresses(eager: Eager) -> tuple[dict[int, Path], dict[int, Path]]:
+def _addresses(run: RunState) -> tuple[dict[int, Path], dict[int, Path]]:
     """Of every module, and of every parameter and buffer, by id."""
     modules: dict[int, Path] = {}
     state: dict[int, Path] = {}
-    for name, root in list(eager.roots.items()):
+    for name, root in list(run.roster.roots.items()):
         for path, module in root.named_modules():
             modules.setdefault(id(module), (name, path))
         for path, tensor in (*root.named_parameters(), *root.named_buffers()):
@@ -98,7 +98,7 @@ def _addresses(eager: Eager) -> tuple[dict[int, Path], dict[int, Path]]:
     return modules, state
 
 
-def _settled(act: Reenactment, outcome: Outcome, state: dict[int, Path]) -> list[Entry]:
+def _settled(act: Reenactment, outcome: Outcome, state: dict[int, Path]) -> list[TapedCall]:
     """Calls that take a little out of something large, a batch out of a data set: the little is written instead.
 
     Not where something is changed in place, for the values are then no longer what these calls gave.
@@ -122,21 +122,21 @@ def _nbytes(tensor: Tensor) -> int:
 
 
 def _calls(
-    eager: Eager, encoder: Encoder, entries: list[Entry], act: Reenactment, wanted: Slot | None
+    run: RunState, encoder: Encoder, entries: list[TapedCall], act: Reenactment, wanted: Slot | None
 ) -> list[dict[str, Any]]:
     """What cannot be written is left out where nothing depends on it."""
     needed = _needed(entries, [slot for loss in act.losses for slot in loss[:2]], wanted)
     found = []
     for entry in entries:
         try:
-            found.append(_call(eager, encoder, entry))
+            found.append(_call(run, encoder, entry))
         except Unsaveable:
             if id(entry) in needed:
                 raise
     return found
 
 
-def _call(eager: Eager, encoder: Encoder, entry: Entry) -> dict[str, Any]:
+def _call(run: RunState, encoder: Encoder, entry: TapedCall) -> dict[str, Any]:
     if isinstance(entry.call, nn.Module):
         what: dict[str, Any] = {"module": encoder.address(entry.call)}
     else:
@@ -144,7 +144,7 @@ def _call(eager: Eager, encoder: Encoder, entry: Entry) -> dict[str, Any]:
         if name is None:
             raise Unsaveable(f"a call of {getattr(entry.call, '__name__', entry.call)}")
         what = {"function": name}
-    source, owner, kind = entry.where(eager)
+    source, owner, kind = entry.where(run)
     return {
         **what,
         "args": [encoder.encode(value) for value in entry.args],
@@ -159,7 +159,7 @@ def _call(eager: Eager, encoder: Encoder, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _needed(entries: Sequence[Entry], slots: list[Slot], wanted: Slot | None) -> set[int]:
+def _needed(entries: Sequence[TapedCall], slots: list[Slot], wanted: Slot | None) -> set[int]:
     """The calls that the losses and the wanted value come from, and all that change something in place."""
     wanted_slots = {*slots, *([wanted] if wanted is not None else [])}
     found: set[int] = set()

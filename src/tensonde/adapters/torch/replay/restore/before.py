@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.modules import module as hooks
 
+from tensonde.adapters.restore.holders import Holder, StateHolder
 from tensonde.adapters.torch.replay.restore.checks import memory_sum
-from tensonde.adapters.torch.replay.restore.holders import Holder, StateHolder
 from tensonde.adapters.torch.replay.restore.reach import Reach, position
 from tensonde.adapters.torch.replay.restore.writes import Writes, header, version_of
 from tensonde.adapters.torch.seams.function_mode import unseen
@@ -29,7 +29,8 @@ class Before:
 
     Nothing may run between that the training would notice. Belongs to the training thread."""
 
-    def __init__(self, roots: list[Any]) -> None:
+    def __init__(self, roots: list[Any], *, tensors: bool = True) -> None:
+        """`tensors`: without them, only what ops write to is put back, and nothing is checked: for runs that are given no values."""
         with unseen(), torch.no_grad():
             self.writes = Writes()
             self._settings = _settings()
@@ -37,7 +38,7 @@ class Before:
             self.trouble = self._reach.trouble
             """Why the run must not be, if so: it could not be undone."""
             if not self.trouble:
-                self._tensors = _states(self._reach.tensors)
+                self._tensors = _states(self._reach.tensors) if tensors else []
                 self._positions = [position(value) for _, value in self._reach.opaque]
 
     def restore(self) -> list[str]:

@@ -23,7 +23,7 @@ import torch
 import torch.utils.data
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.replay.restore.holders import (
+from tensonde.adapters.restore.holders import (
     AttributesHolder,
     CellHolder,
     DictHolder,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensonde.adapters.torch.replay.restore.holders import StateHolder
+from tensonde.adapters.restore.holders import StateHolder
 
 MOST_BYTES = 1 << 30
 """More is not copied: the run ends before such a write."""

@@ -1,0 +1,56 @@
+import os
+import socket
+import sys
+from datetime import timedelta
+import torch
+import torch.nn as nn
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def setup(rank, world, port):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=14))
+
+
+def net():
+    return nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 2))
+
+
+def data(seed, n=256):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=g)
+    return x, (x[:, 0] + x[:, 1] > 0).long()
+
+
+def worker(rank, world, port):
+    setup(rank, world, port)
+    torch.manual_seed(0)
+    ddp = DDP(net())
+    opt = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    x, y = data(10 + rank, 60 if rank else 64)
+    for start in range(0, 64, 16):
+        xb, yb = x[start : start + 16], y[start : start + 16]
+        out = ddp(xb)
+        loss = nn.functional.cross_entropy(out, yb)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        guesses = out.detach().argmax(1)
+        everyone = [torch.empty_like(guesses) for _ in range(world)]
+        dist.all_gather(everyone, guesses)
+        print(f"rank {rank} ones {sum(int(g.sum()) for g in everyone)}", flush=True)
+    dist.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+if __name__ == "__main__":
+    mp.start_processes(worker, args=(2, free_port()), nprocs=2, start_method="fork")

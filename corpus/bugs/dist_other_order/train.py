@@ -1,0 +1,61 @@
+import os
+import socket
+import sys
+from datetime import timedelta
+import torch
+import torch.nn as nn
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def setup(rank, world, port):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=14))
+
+
+def net():
+    return nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 2))
+
+
+def data(seed, n=256):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=g)
+    return x, (x[:, 0] + x[:, 1] > 0).long()
+
+
+def worker(rank, world, port):
+    setup(rank, world, port)
+    torch.manual_seed(0)
+    model = net()
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = data(10 + rank)
+    sizes = {"loss": torch.zeros(1), "seen": torch.zeros(3)}
+    names = list(reversed(sizes)) if rank else list(sizes)
+    for step in range(16):
+        idx = torch.arange(step * 8, step * 8 + 8) % len(x)
+        loss = nn.functional.cross_entropy(model(x[idx]), y[idx])
+        opt.zero_grad()
+        loss.backward()
+        for p in model.parameters():
+            dist.all_reduce(p.grad, op=dist.ReduceOp.SUM)
+            p.grad /= world
+        opt.step()
+        sizes["loss"].fill_(loss.item())
+        sizes["seen"].fill_(len(idx))
+        for name in names:
+            dist.all_reduce(sizes[name])
+    print(f"rank {rank} {sizes}", flush=True)
+    dist.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+if __name__ == "__main__":
+    mp.start_processes(worker, args=(2, free_port()), nprocs=2, start_method="fork")

@@ -1,0 +1,62 @@
+import os
+import socket
+import sys
+from datetime import timedelta
+import torch
+import torch.nn as nn
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def setup(rank, world, port):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=14))
+
+
+def net():
+    return nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 2))
+
+
+def data(seed, n=256):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=g)
+    return x, (x[:, 0] + x[:, 1] > 0).long()
+
+
+def worker(rank, world, port):
+    setup(rank, world, port)
+    torch.manual_seed(0)
+    stage = nn.Sequential(nn.Linear(6, 24), nn.ReLU()) if rank == 0 else nn.Linear(24, 2)
+    opt = torch.optim.SGD(stage.parameters(), lr=0.1)
+    x, y = data(3)
+    for step in range(24):
+        idx = torch.arange(step * 8, step * 8 + 8) % len(x)
+        opt.zero_grad()
+        if rank == 0:
+            h = stage(x[idx])
+            dist.send(h.detach(), dst=1)
+            back = torch.empty_like(h)
+            dist.recv(back, src=1)
+            h.backward(back)
+        else:
+            h = torch.empty(8, 24)
+            dist.recv(h, src=0)
+            h.requires_grad_()
+            loss = nn.functional.cross_entropy(stage(h), y[idx])
+            loss.backward()
+            dist.send(h.grad, dst=0)
+        opt.step()
+    dist.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+if __name__ == "__main__":
+    mp.start_processes(worker, args=(2, free_port()), nprocs=2, start_method="fork")

@@ -1,0 +1,88 @@
+import os
+import socket
+import sys
+from datetime import timedelta
+import torch
+import torch.nn as nn
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def setup(rank, world, port):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=14))
+
+
+def net():
+    return nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 2))
+
+
+def data(seed, n=256):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=g)
+    return x, (x[:, 0] + x[:, 1] > 0).long()
+
+
+class CopyIn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+class SumOut(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x = x.clone()
+        dist.all_reduce(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+class Block(nn.Module):
+    def __init__(self, rank, world):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first = nn.Linear(6, 8)
+        torch.manual_seed(7 + rank)
+        self.up = nn.Linear(8, 32 // world)
+        self.down = nn.Linear(32 // world, 2, bias=False)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        return SumOut.apply(self.down(torch.relu(self.up(CopyIn.apply(h)))))
+
+
+def worker(rank, world, port):
+    setup(rank, world, port)
+    torch.manual_seed(0)
+    model = Block(rank, world)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = data(3)
+    for step in range(24):
+        idx = torch.arange(step * 8, step * 8 + 8) % len(x)
+        loss = nn.functional.cross_entropy(model(x[idx]), y[idx])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    print(f"rank {rank} loss {loss.item():.4f}", flush=True)
+    dist.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+if __name__ == "__main__":
+    mp.start_processes(worker, args=(2, free_port()), nprocs=2, start_method="fork")

@@ -1,0 +1,55 @@
+import os
+import socket
+import torch
+import torch.nn as nn
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+
+def setup(rank, world, port):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+
+
+def net():
+    return nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 2))
+
+
+def data(seed, n=256):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=g)
+    return x, (x[:, 0] + x[:, 1] > 0).long()
+
+
+def worker(rank, world, port):
+    setup(rank, world, port)
+    torch.manual_seed(0)
+    ddp = DDP(net())
+    opt = torch.optim.SGD(ddp.parameters(), lr=0.2, momentum=0.9)
+    x, y = data(10 + rank, 512)
+    for step in range(24):
+        opt.zero_grad()
+        for part in range(3):
+            idx = torch.randint(len(x), (16,))
+            if part < 2:
+                with ddp.no_sync():
+                    (nn.functional.cross_entropy(ddp(x[idx]), y[idx]) / 3).backward()
+            else:
+                loss = nn.functional.cross_entropy(ddp(x[idx]), y[idx]) / 3
+                loss.backward()
+        opt.step()
+    print(f"rank {rank} loss {3 * loss.item():.4f}", flush=True)
+    dist.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+if __name__ == "__main__":
+    mp.spawn(worker, args=(2, free_port()), nprocs=2)

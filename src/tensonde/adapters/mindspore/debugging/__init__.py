@@ -1,0 +1,1 @@
+"""Where a training may stop, and what a debugger may ask of it then."""

@@ -1,0 +1,83 @@
+"""Notes where the program makes cells and optimizers, where it changes their mode, and when it begins a pass over data."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import weakref
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
+
+from mindspore import nn
+from mindspore.dataset.engine.iterators import Iterator
+from mindspore.train.dataset_helper import _DatasetIterNormal
+
+from tensonde.adapters.mindspore.observers.origins import KNOWN
+from tensonde.adapters.mindspore.run import naming
+from tensonde.adapters.mindspore.run.pynative import PyNative
+from tensonde.program.frames import birth_place, user_place
+
+Put = Callable[[Any, str, Any, str], None]
+_first_pass: weakref.ref[Any] | None = None
+"""The data set that was iterated last before the training began."""
+
+
+def first_pass() -> Any:
+    """That data set, if it is alive."""
+    return _first_pass() if _first_pass is not None else None
+
+
+def observe_making(put: Put, current: Callable[[], PyNative | None]) -> None:
+    """Once in a process."""
+    init, set_train = nn.Cell.__init__, nn.Cell.set_train
+
+    @functools.wraps(init)
+    def noted_init(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        try:
+            KNOWN.made.note(self, birth_place(sys._getframe(1), self))
+            if naming.is_optimizer(self):
+                KNOWN.optimizer_made(self)
+                training = current()
+                if training is not None:
+                    training.session.steps.optimizer_exists(id(self))
+        except Exception as problem:
+            logging.getLogger("tensonde.adapters").debug("a cell could not be noted: %s", problem)
+
+    @functools.wraps(set_train)
+    def noted_set_train(self: Any, mode: bool = True) -> Any:
+        if mode is False:
+            KNOWN.evaluated.note(self, user_place(sys._getframe(1)))
+        return set_train(self, mode)
+
+    passes, passed = Iterator.__iter__, _DatasetIterNormal.__iter__
+
+    @functools.wraps(passes)
+    def observed_iter(self: Any) -> Any:
+        _pass_begins(current(), getattr(self, "_Iterator__ori_dataset", None))
+        return passes(self)
+
+    @functools.wraps(passed)
+    def observed_normal_iter(self: Any) -> Any:
+        _pass_begins(current(), getattr(self, "dataset", None))
+        return passed(self)
+
+    put(Iterator, "__iter__", observed_iter, "see passes over data")
+    put(_DatasetIterNormal, "__iter__", observed_normal_iter, "see the epochs of Model.train")
+    put(nn.Cell, "__init__", noted_init, "know where cells and optimizers are made")
+    put(nn.Cell, "set_train", noted_set_train, "know where a cell is put into eval mode")
+
+
+def _pass_begins(training: PyNative | None, dataset: Any) -> None:
+    global _first_pass
+    try:
+        if dataset is None:
+            return
+        if training is None:
+            _first_pass = weakref.ref(dataset)
+        elif training.thread == get_ident():
+            training.epoch_begins(dataset)
+    except Exception as problem:
+        logging.getLogger("tensonde.adapters").debug("a pass over data could not be noted: %s", problem)

@@ -1,0 +1,1 @@
+"""What is known of a training beside its tensors: facts.json."""

@@ -1,0 +1,170 @@
+"""What is known of a training beside its tensors, gathered at next to no cost: facts.json of a recording.
+
+The schema is `model/facts.py`; what MindSpore does not show is left out, and rules take it for "not known". Every method is called
+by the training thread.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import mindspore
+
+from tensonde.adapters.mindspore.observers.holdings import Holdings, looked_at
+from tensonde.adapters.mindspore.observers.modes import RootModes
+from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
+from tensonde.adapters.mindspore.run.entry import Entry
+from tensonde.adapters.mindspore.run.naming import cells_in, parameters_in
+from tensonde.adapters.mindspore.tensors import is_tensor
+from tensonde.model import versions
+from tensonde.program.frames import USER, owner_of
+
+if TYPE_CHECKING:
+    from tensonde.adapters.mindspore.run.pynative import PyNative
+
+WRITE_AFTER = (50, 1000)
+LOOK_AFTER = (1, 20)
+MOST = 2000
+
+
+class Facts:
+    def __init__(self, training: PyNative) -> None:
+        self.training = training
+        self.holdings = Holdings(training)
+        self.modes: dict[int, RootModes] = {}
+        self._optimizers: dict[int, dict[str, Any]] = {}
+        self._steps: dict[int, int] = {}
+        self._had_gradients: set[int] = set()
+        self._modules: dict[str, dict[str, Any]] = {}
+        self._writes = 0
+
+    # -- what happens ----------------------------------------------------------------------------
+
+    def root_called(self, entry: Entry, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        modes = self.modes.get(id(root))
+        if modes is None or modes.ref() is not root:
+            modes = self.modes[id(root)] = RootModes(entry.name, root)
+        modes.called(root, self.training.step, grad=self.training.grad_on)
+
+    def before_optimizer(self, optimizer: Any, gradients: Sequence[Any]) -> None:
+        number = KNOWN.number(optimizer)
+        count = self._steps.get(number, 0)
+        if any(map(is_tensor, gradients)):
+            self._had_gradients.add(number)
+        if looked_at(count):
+            self.holdings.before_step(optimizer, gradients, count)
+
+    def after_optimizer(self, optimizer: Any) -> None:
+        number = KNOWN.number(optimizer)
+        count = self._steps.get(number, 0)
+        if looked_at(count):
+            self.holdings.after_step(count)
+        self.optimizer_stepped(optimizer)
+        if count in LOOK_AFTER:
+            self.look()
+        step = self.training.step
+        if step < 64 or step % 16 == 0:
+            for modes in self.modes.values():
+                if modes.trained_by(optimizer):
+                    modes.stepped(step)
+
+    def optimizer_stepped(self, optimizer: Any) -> None:
+        number = KNOWN.number(optimizer)
+        self._steps[number] = self._steps.get(number, 0) + 1
+
+    def finished_step(self, step: int) -> None:
+        if self._writes < len(WRITE_AFTER) and step >= WRITE_AFTER[self._writes]:
+            self._writes += 1
+            self.write()
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        try:
+            self.training.session.writer.facts(self.gather())
+        except Exception as problem:
+            self.training.contain("writing the facts", problem)
+
+    def look(self) -> None:
+        """Takes down what is known now: models and optimizers may be gone when the program ends."""
+        roots = list(self.training.roster.roots.values())
+        registered = {id(p) for root in roots for p in parameters_in(root)}
+        for optimizer in KNOWN.optimizers()[:32]:
+            self._optimizers[KNOWN.number(optimizer)] = _optimizer(optimizer, registered)
+        self.holdings.look()
+        inside = {id(cell) for root in roots for _, cell in cells_in(root)}
+        for entry in list(self.training.roster.entries.values())[:MOST]:
+            cell = entry.ref()
+            if cell is not None:
+                self._modules[entry.name] = _cell(entry, cell, hidden=id(cell) not in inside)
+
+    def gather(self) -> dict[str, Any]:
+        self.look()
+        places = {number: k for k, number in enumerate(self._optimizers)}
+        return {
+            "schema": versions.FACTS,
+            "steps": self.training.step,
+            "compiled": bool(self.training.compiled),
+            "random": {"seed": mindspore.get_seed(), "deterministic": False},
+            "dtype": "float32",
+            "optimizers": [
+                {
+                    **known,
+                    "steps": self._steps.get(number, 0),
+                    "looked_at": min(self._steps.get(number, 0), 200),
+                    "had_gradients": number in self._had_gradients,
+                }
+                for number, known in self._optimizers.items()
+            ],
+            "parameters": self.holdings.facts(places),
+            "modules": self._modules,
+            "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
+        }
+
+
+def _optimizer(optimizer: Any, registered: set[int]) -> dict[str, Any]:
+    groups = groups_of(optimizer)
+    held = [p for group in groups for p in group["params"]]
+    return {
+        "type": type(optimizer).__name__,
+        "made": KNOWN.made.line(optimizer),
+        "groups": [_group(group) for group in groups[:64]],
+        "parameters": len(held),
+        "unknown": [list(p.shape) for p in held if id(p) not in registered][:200],
+    }
+
+
+def _group(group: dict[str, Any]) -> dict[str, Any]:
+    plain = {
+        k: v for k, v in group.items() if isinstance(v, int | float | str) or (k == "betas" and isinstance(v, tuple))
+    }
+    return {"parameters": len(group["params"]), **plain}
+
+
+def _cell(entry: Entry, cell: Any, *, hidden: bool) -> dict[str, Any]:
+    code = getattr(inspect.unwrap(type(cell).construct), "__code__", None)
+    return {
+        "type": entry.type,
+        "library": type(cell).__module__.startswith("mindspore."),
+        "installed": code is not None and owner_of(code) != USER,
+        "made": KNOWN.made.line(cell),
+        "cast": KNOWN.cast.line(cell),
+        "training": bool(cell.training),
+        "hidden": hidden,
+        "settings": _settings(cell),
+    }
+
+
+def _settings(cell: Any) -> dict[str, Any]:
+    """The plain values among its attributes: p, eps, momentum, in_channels..."""
+    found: dict[str, Any] = {}
+    for name, value in vars(cell).items():
+        if name.startswith("_") or name in ("training", "cls_name", "requires_grad"):
+            continue
+        if isinstance(value, bool | int | float | str):
+            found[name] = value
+        elif isinstance(value, tuple | list) and len(value) <= 8 and all(isinstance(v, int | float) for v in value):
+            found[name] = list(value)
+    return dict(list(found.items())[:32])

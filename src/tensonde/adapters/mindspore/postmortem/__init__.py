@@ -1,0 +1,1 @@
+"""The exception that ends a program."""

@@ -1,0 +1,1 @@
+"""Cells, steps and phases of a training in PyNative mode."""

@@ -1,0 +1,68 @@
+"""What runs compiled: a cell in GRAPH_MODE, a function or cell under `jit`.
+
+Python sees nothing of the inside, so cells, ops and gradients there are not watched, and this is said once. Between two calls the
+parameters and the loss are at hand: they are digested, and a step ends where an optimizer has counted one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
+from tensonde.adapters.mindspore.run import optimizers
+from tensonde.adapters.mindspore.tensors import elements, is_floating, is_tensor, tensors_in, values_of
+from tensonde.model.moment import Phase
+
+if TYPE_CHECKING:
+    from tensonde.adapters.mindspore.run.pynative import PyNative
+
+log = logging.getLogger("tensonde.adapters")
+WHY = "runs compiled, where Python sees nothing: only the loss and the parameters between its calls are watched"
+
+
+class Compiled:
+    def __init__(self, training: PyNative) -> None:
+        self.training = training
+        self._counts: dict[int, Any] = {}
+        self._rates: dict[int, list[Any]] = {}
+
+    def note(self, name: str) -> None:
+        """Says once that it is compiled."""
+        if name not in self.training.compiled:
+            self.training.compiled[name] = WHY
+            log.warning("%s %s", name, WHY)
+
+    def calling(self) -> None:
+        """A compiled call begins: where the optimizers stand."""
+        self.training.forward_begins()
+        self.training.session.steps.begun = True
+        self._counts = {id(optimizer): _count(optimizer) for optimizer in KNOWN.optimizers()}
+        self._rates = {id(one): [group.get("lr") for group in groups_of(one)] for one in KNOWN.optimizers()}
+
+    def called(self, out: Any, *, gradients: bool) -> None:
+        """It gave `out`, the loss first if an optimizer has stepped meanwhile. `gradients`: it is a compiled `value_and_grad`."""
+        training = self.training
+        stepped = [one for one in KNOWN.optimizers() if _count(one) != self._counts.get(id(one))]
+        if not stepped and not gradients:
+            return
+        losses = [tensor for tensor in tensors_in(out) if is_floating(tensor) and elements(tensor) == 1]
+        if losses:
+            training.backward_ends(training.backward_begins(losses[0]))
+        for optimizer in stepped:
+            if training.session.steps.before_optimizer(id(optimizer)):
+                training.finish_step(behind=True)
+            training.rates = self._rates.get(id(optimizer), [])
+            optimizers.stepped(training, optimizer)
+        training.set_phase(Phase.FORWARD)
+
+
+def _count(optimizer: Any) -> Any:
+    """A number that changes with each step of the optimizer."""
+    for name in ("global_step", "state_step"):
+        held = getattr(optimizer, name, None)
+        values = values_of(held) if is_tensor(held) else None
+        if values is not None and values.size:
+            return values.reshape(-1)[0].item()
+    first = values_of(next(iter(optimizer.parameters)))
+    return first.reshape(-1)[:64].tobytes() if first is not None else None

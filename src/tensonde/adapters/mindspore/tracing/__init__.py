@@ -1,0 +1,1 @@
+"""A step op by op."""

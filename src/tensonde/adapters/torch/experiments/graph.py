@@ -1,0 +1,403 @@
+"""A recorded step that can be computed again with changes: `Step` of `experiments/step.py` for torch.
+
+Ops run again as they were recorded, one by one; no code of the user's runs. What they would write to is copied first, so the
+training's tensors are only read. The random numbers of an op are those of then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tensonde.adapters.torch.experiments.recorder import Node, Recorder, Ref, refs
+from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.replay.restore.writes import storage_of
+from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, Op, Trial, Value
+from tensonde.model.site import SourceLine
+from tensonde.program import queries
+from tensonde.program.lines import source_line
+
+ROUNDING = 1e-5
+"""Changes below this part of the largest value are rounding."""
+_NORMS = {"native_batch_norm": 5, "cudnn_batch_norm": 5, "_native_batch_norm_legit": 5, "_batch_norm_with_update": None}
+Env = dict[int, Tensor]
+
+
+class StepGraph:
+    def __init__(self, recorder: Recorder, loss: Ref, number: int, deadline: float) -> None:
+        self._nodes, self._tensors = recorder.nodes, recorder.tensors
+        self._maker = recorder.maker
+        self.number, self.loss = number, int(loss)
+        self.loss_source: SourceLine | None = None
+        self.optimizer = ""
+        self.optimizer_source: SourceLine | None = None
+        self.rates: tuple[float, ...] = ()
+        self.several = False
+        self.batch = 0
+        self.seconds_each = 0.0
+        self.idle: Sequence[Value] = ()
+        self.deadline = deadline
+        self.holder: Any = None
+        """The optimizer that is about to step."""
+        self._storage = [storage_of(tensor) for tensor in self._tensors]
+        self._writers: dict[int, list[int]] = {}
+        for index, node in enumerate(self._nodes):
+            for ref in node.writes:
+                self._writers.setdefault(self._storage[ref], []).append(index)
+        outside: dict[int, int] = {}
+        for number, storage in enumerate(self._storage):
+            if self._maker[number] < 0 and storage in self._writers:
+                outside[storage] = outside.get(storage, 0) + 1
+        if any(count > 1 for count in outside.values()):
+            raise NotPossible("the step writes to memory that several of its tensors share")
+        self.values: Sequence[Value] = ()
+        self.ops: Sequence[Op] = [
+            Op(
+                index,
+                node.func._opname,
+                tuple(dict.fromkeys(int(ref) for ref in refs((node.args, node.kwargs)))),
+                tuple(int(ref) for ref in node.outputs if ref is not None),
+                tuple(int(ref) for ref in node.writes),
+                node.module,
+                node.type,
+                node.source,
+                node.grad,
+                node.random is not None,
+            )
+            for index, node in enumerate(self._nodes)
+        ]
+        self.own_backward = any(
+            node.outputs
+            and not node.grad
+            and any(ref is not None and self._tensors[ref].requires_grad for ref in node.outputs)
+            for node in self._nodes
+        )
+        """A backward pass of the user's own is on the way: gradients of this graph are not those of the training."""
+        self._arrays: dict[int, Array] = {}
+        self._factors: dict[int, float] = {}
+        self._fresh = False
+        """Random numbers are drawn anew."""
+        self._orders: dict[tuple[Any, ...], list[Node]] = {}
+        self._outside = [
+            (ref, self._storage[ref] in self._writers) for ref, maker in enumerate(self._maker) if maker < 0
+        ]
+        self._tensors = [t if maker < 0 else t.detach() for t, maker in zip(self._tensors, self._maker, strict=True)]
+
+    # -- what others ask -------------------------------------------------------------------------
+
+    def seconds_left(self) -> float:
+        return self.deadline - time.thread_time()
+
+    def given_twice(self, names: Sequence[str]) -> SourceLine | None:
+        found = {(path, line) for path in KNOWN.files() for line in queries.given_twice(path, names)}
+        return source_line(*found.pop()) if len(found) == 1 else None
+
+    def array(self, value: int) -> Array:
+        found = self._arrays.get(value)
+        if found is None:
+            known = self._storage[value] not in self._writers
+            tensor = self._tensors[value] if known else self.compute({}, [value])[value]
+            found = self._arrays[value] = _array(tensor)
+        return found
+
+    def effects(self, changes: Sequence[Changes], *, still_norms: bool = False) -> list[dict[int, Effect]]:
+        self._in_time()
+        envs = [self._start({})] + [self._start(self._tensors_of(change)) for change in changes]
+        found: list[dict[int, Effect]] = [{} for _ in changes]
+        for effect, change in zip(found, changes, strict=True):
+            for ref in change:
+                if self._maker[ref] < 0:
+                    effect[ref] = _effect(self._tensors[ref].detach(), envs[1 + found.index(effect)][ref])
+        with torch.no_grad():
+            for node in self._order([self.loss], whole=True):
+                for k, env in enumerate(envs):
+                    self._run(node, env, changes[k - 1] if k else {}, still_norms=still_norms)
+                for made in node.outputs:
+                    if made is None or not all(_comparable(env.get(int(made))) for env in envs):
+                        continue
+                    for effect, env in zip(found, envs[1:], strict=True):
+                        effect[int(made)] = _effect(envs[0][made], env[made])
+        return found
+
+    def array_with(self, value: int, changes: Changes) -> Array:
+        with torch.no_grad():
+            return _array(self.compute(self._tensors_of(changes), [value])[value])
+
+    def loss_with(self, changes: Changes) -> float:
+        with torch.no_grad():
+            return float(self.compute(self._tensors_of(changes), [self.loss])[self.loss])
+
+    def fit(self, values: Mapping[int, int]) -> Fit:
+        start = {ref: self._tensors[ref].detach() for ref in values}
+        best: Fit | None = None
+        for begin in ("mean", "zero"):
+            found = self._fit(values, start, begin) if best is None or self.seconds_left() > 0 else None
+            if found is not None and (best is None or found.loss < best.loss):
+                best = found
+        if best is None:
+            raise NotPossible("no constant makes the loss smallest")
+        return best
+
+    @contextlib.contextmanager
+    def weighed(self, factors: Mapping[int, float]) -> Iterator[None]:
+        before, self._factors = self._factors, dict(factors)
+        try:
+            yield
+        finally:
+            self._factors = before
+
+    def trial(self, steps: int, *, rate: float = 1.0, fresh: bool = False) -> Trial:
+        if fresh:
+            torch.default_generator.manual_seed(1)
+        self._fresh = fresh
+        try:
+            return self._trial(steps, rate)
+        finally:
+            self._fresh = False
+
+    def _trial(self, steps: int, rate: float) -> Trial:
+        if self.holder is None:
+            raise NotPossible("there is no optimizer to copy")
+        memo: dict[int, Any] = {}
+        clone = copy.deepcopy(self.holder, memo)
+        for group in clone.param_groups:
+            group["lr"] = group["lr"] * rate
+        originals = [p for group in self.holder.param_groups for p in group["params"]]
+        places = {id(self._tensors[ref]): ref for ref in range(len(self._tensors))}
+        pairs = [(places.get(id(p)), p, memo[id(p)]) for p in originals if id(p) in memo]
+        env = {ref: copied for ref, _, copied in pairs if ref is not None}
+        if not env:
+            raise NotPossible("the optimizer holds nothing that the step computes with")
+        step = _bare_step(type(clone))
+        losses = []
+        predicted = moved = 0.0
+        leaves = [leaf for leaf in env.values() if leaf.requires_grad]
+        if not leaves:
+            raise NotPossible("no parameter of the optimizer wants a gradient")
+        for k in range(steps + 1):
+            with torch.enable_grad():
+                loss = self.compute(env, [self.loss], grad=True)[self.loss]
+            losses.append(float(loss.detach()))
+            if k == steps or not np.isfinite(losses[-1]) or (k > 1 and self.seconds_left() < 0):
+                break
+            if k == 0:  # what the training has, clipped and scaled as it is
+                for _, original, copied in pairs:
+                    copied.grad = original.grad.detach().clone() if original.grad is not None else None
+            elif not loss.requires_grad:
+                raise NotPossible("the loss does not lead back to a parameter")
+            else:
+                made = torch.autograd.grad(loss, leaves, allow_unused=True)
+                for leaf, gradient in zip(leaves, made, strict=True):
+                    leaf.grad = gradient
+            slopes = torch.autograd.grad(loss, leaves, allow_unused=True) if k == 0 and loss.requires_grad else ()
+            before = [leaf.detach().clone() for leaf in leaves] if k == 0 else []
+            with torch.no_grad():
+                step(clone)
+            for leaf, was, slope in zip(leaves, before, slopes, strict=False):
+                change = leaf.detach() - was
+                moved = max(moved, float(change.norm() / was.norm().clamp(min=1e-12)))
+                predicted += float((change * slope).sum()) if slope is not None else 0.0
+        return Trial(tuple(losses), predicted, moved)
+
+    # -- computing -------------------------------------------------------------------------------
+
+    def _in_time(self) -> None:
+        if self.seconds_left() <= 0:
+            raise NotPossible("there was no time")
+
+    def compute(self, changes: Env, wanted: Sequence[int], *, grad: bool = False) -> Env:
+        """The values wanted, with others in the place of those that were made or given."""
+        self._in_time()
+        env = self._start(changes)
+        with torch.set_grad_enabled(grad):
+            for node in self._order(wanted, changes):
+                self._run(node, env, changes, grad=grad)
+        return env
+
+    def _tensors_of(self, changes: Changes) -> Env:
+        return {
+            ref: torch.from_numpy(np.ascontiguousarray(array)).to(self._tensors[ref].dtype)
+            for ref, array in changes.items()
+        }
+
+    def _start(self, changes: Env) -> Env:
+        env = {
+            ref: changed.clone() if self._storage[ref] in self._writers else changed for ref, changed in changes.items()
+        }
+        for ref, written in self._outside:
+            if ref not in env:
+                tensor = self._tensors[ref].detach()
+                env[ref] = tensor.clone() if written else tensor
+        return env
+
+    def _order(
+        self, wanted: Sequence[int], changes: Mapping[int, Any] | None = None, *, whole: bool = False
+    ) -> list[Node]:
+        """The nodes that have to run."""
+        if whole:
+            return self._nodes
+        changes = changes or {}
+        key = (tuple(wanted), tuple(sorted(changes)))
+        if key in self._orders:
+            return self._orders[key]
+        needed: set[int] = set()
+        waiting = [(ref, len(self._nodes)) for ref in wanted]
+        seen: dict[int, int] = {}
+        while waiting:
+            ref, before = waiting.pop()
+            if ref in changes or seen.get(ref, -1) >= before:
+                continue
+            seen[ref] = before
+            makers = [self._maker[ref]] if self._maker[ref] >= 0 else []
+            makers += [index for index in self._writers.get(self._storage[ref], ()) if index < before]
+            for index in makers:
+                if index not in needed:
+                    needed.add(index)
+                    waiting += [(other, index) for other in refs((self._nodes[index].args, self._nodes[index].kwargs))]
+        found = self._orders[key] = [self._nodes[index] for index in sorted(needed)]
+        return found
+
+    def _run(
+        self, node: Node, env: Env, changes: Mapping[int, Any], *, grad: bool = False, still_norms: bool = False
+    ) -> None:
+        if node.random is not None and not self._fresh:
+            torch.default_generator.set_state(node.random)
+        args, kwargs = _filled(node.args, env), _filled(node.kwargs, env)
+        place = _NORMS.get(node.func._opname) if still_norms else None
+        if place is not None and args[3] is not None and len(args) > place:
+            args[place] = False
+        try:
+            with torch.set_grad_enabled(grad and node.grad):
+                out = node.func(*args, **kwargs)
+        except (RuntimeError, IndexError) as problem:  # shapes that depend on values, for one
+            raise NotPossible(f"{node.func._opname} does not take the changed values: {problem}"[:200]) from None
+        given = out if isinstance(out, tuple | list) else (out,)
+        for ref, tensor in zip(node.outputs, given, strict=False):
+            if ref is not None and int(ref) not in changes:
+                factor = self._factors.get(int(ref)) if self._factors else None
+                env[int(ref)] = tensor if factor is None else tensor * factor
+
+    def _fit(self, values: Mapping[int, int], base: Env, begin: str) -> Fit | None:
+        vectors = {}
+        for ref, dim in values.items():
+            tensor = base[ref].to(torch.float32)
+            axes = [d for d in range(tensor.ndim) if d != dim % tensor.ndim]
+            mean = tensor.mean(axes) if axes else tensor
+            vectors[ref] = (mean if begin == "mean" else torch.zeros_like(mean)).clone().requires_grad_()
+        leaves = list(vectors.values())
+        descent = torch.optim.LBFGS.__new__(torch.optim.LBFGS)
+        _made_quietly(descent, leaves)
+        found = [float("inf")]
+
+        def closure() -> Tensor:
+            for leaf in leaves:
+                leaf.grad = None
+            changed = {ref: _spread(vectors[ref], base[ref], dim) for ref, dim in values.items()}
+            with torch.enable_grad():
+                loss = self.compute(changed, [self.loss], grad=True)[self.loss]
+            if not loss.requires_grad:
+                raise NotPossible("the loss does not lead back to what the model gives")
+            for leaf, gradient in zip(leaves, torch.autograd.grad(loss, leaves, allow_unused=True), strict=True):
+                leaf.grad = gradient if gradient is not None else torch.zeros_like(leaf)
+            found.append(float(loss.detach()))
+            return loss
+
+        try:
+            _bare_step(torch.optim.LBFGS)(descent, closure)
+        except RuntimeError:  # numbers beyond what a tensor holds
+            return None
+        last = {ref: vector.detach() for ref, vector in vectors.items()}
+        with torch.no_grad():
+            changed = {ref: _spread(last[ref], base[ref], dim) for ref, dim in values.items()}
+            loss = float(self.compute(changed, [self.loss])[self.loss])
+        if not np.isfinite(loss) or any(not bool(torch.isfinite(v).all()) for v in last.values()):
+            return None
+        return Fit(loss, {ref: _array(vector) for ref, vector in last.items()})
+
+    def spread(self, value: int, vector: Array, dim: int) -> Array:
+        """A constant along the features of a value, in its shape."""
+        return _array(_spread(torch.from_numpy(vector), self._tensors[value].detach(), dim))
+
+
+def _spread(vector: Tensor, like: Tensor, dim: int) -> Tensor:
+    shape = [1] * like.ndim
+    shape[dim % like.ndim] = -1
+    return vector.view(shape).expand(like.shape).to(like.dtype).clone()
+
+
+def _made_quietly(optimizer: Any, leaves: list[Tensor]) -> None:
+    """An optimizer of ours, which nobody hears of."""
+    group = {
+        "params": leaves,
+        "lr": 1.0,
+        "max_iter": 40,
+        "max_eval": 60,
+        "tolerance_grad": 1e-6,
+        "tolerance_change": 1e-7,
+        "history_size": 10,
+        "line_search_fn": "strong_wolfe",
+    }
+    optimizer.defaults, optimizer.state, optimizer.param_groups = {}, defaultdict(dict), [group]
+    optimizer._params = leaves
+    optimizer._numel_cache = None
+
+
+def _bare_step(kind: type) -> Any:
+    """Its step, without the hooks that see steps of the training."""
+    step = kind.step  # type: ignore[attr-defined]
+    while getattr(step, "hooked", False) and hasattr(step, "__wrapped__"):
+        step = step.__wrapped__
+    return step
+
+
+def _filled(value: Any, env: Env) -> Any:
+    if isinstance(value, Ref):
+        return env[int(value)]
+    if isinstance(value, list):
+        return [_filled(item, env) for item in value]
+    if isinstance(value, dict):
+        return {name: _filled(item, env) for name, item in value.items()}
+    return value
+
+
+def _comparable(tensor: Any) -> bool:
+    return isinstance(tensor, Tensor) and tensor.layout is torch.strided
+
+
+def _array(tensor: Tensor) -> Array:
+    plain = tensor.detach()
+    if plain.dtype in (torch.bfloat16, torch.float16):
+        plain = plain.to(torch.float32)
+    return np.array(plain.cpu().numpy())
+
+
+def _effect(before: Tensor, after: Tensor) -> Effect:
+    if before.shape != after.shape:
+        return Effect(True, tuple(np.ones(size, dtype=bool) for size in after.shape))
+    if before.is_floating_point() or before.is_complex():
+        apart = ~((before == after) | (before.isnan() & after.isnan()))
+        if not bool(apart.any()):
+            return Effect(False, tuple(np.zeros(size, dtype=bool) for size in before.shape))
+        scale = float(before.abs().nan_to_num(0, 0, 0).max())
+        apart &= ~((before - after).abs() <= ROUNDING * scale)
+    else:
+        apart = before != after
+        if not bool(apart.any()):
+            return Effect(False, tuple(np.zeros(size, dtype=bool) for size in before.shape))
+    return Effect(True, tuple(_any_but(apart, dim) for dim in range(before.ndim)))
+
+
+def _any_but(mask: Tensor, dim: int) -> Array:
+    return np.array(mask.transpose(0, dim).reshape(mask.shape[dim], -1).any(1).numpy())
+
+
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -1,0 +1,239 @@
+"""Asks a step of the training while it waits before its optimizer: the step is run again once and recorded, everything is put back
+and checked, and experiments compute with what was recorded.
+
+Belongs to the training thread. Few steps are asked; the processor time that is spent stays within what the options say, and within a share of
+a longer run. A step that takes too long for that is not asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import sys
+import time
+from contextvars import copy_context
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tensonde.adapters.torch.experiments.graph import StepGraph
+from tensonde.adapters.torch.experiments.recorder import Reads, Recorder
+from tensonde.adapters.torch.experiments.surroundings import Surroundings
+from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.replay.execute import execute, put, same
+from tensonde.adapters.torch.replay.replay import Replay
+from tensonde.adapters.torch.replay.restore.before import Before
+from tensonde.adapters.torch.replay.undisturbed import roots_of, undisturbed
+from tensonde.adapters.torch.run.state import RunState
+from tensonde.adapters.torch.seams.function_mode import look, look_away, unseen
+from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.adapters.torch.tracing.tracer import Tracer
+from tensonde.experiments import EXPERIMENTS
+from tensonde.experiments.experiment import Inquiry
+from tensonde.experiments.step import NotPossible
+from tensonde.program.frames import foreign_frames, is_user
+from tensonde.program.lines import from_json
+
+SHARE, MOST = 0.1, 3.0
+"""Of a longer run, up to so many times what the options say."""
+LONG = 0.02
+"""Of a very long one."""
+EACH = 0.35
+"""The part of the time that is left which one step may take."""
+AGAIN = 2.0
+"""Times its own: what a step takes to be recorded."""
+SMALLEST = 0.25
+"""Of its time: what one computation of a recorded step may take, so that whoever is late is not late by much."""
+STEPS = (1, 12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 12288)
+"""Steps that are asked: the first that is like all others, and then ever fewer."""
+log = logging.getLogger("tensonde.session")
+
+
+class Laboratory:
+    def __init__(self, state: RunState, replay: Replay) -> None:
+        self._state, self._replay = state, replay
+        self.inquiry = Inquiry()
+        self._began = time.thread_time()
+        self._spent = 0.0
+        self._noticed: tuple[int, float] = -1, 0.0
+        """The step that is to be asked, and when it began."""
+        options = state.session.options
+        self._seconds = _seconds(options.experiments)
+        self.off = not self._seconds or options.budget == 0 or options.replay is not None
+        if options.twin is not None or options.dump is not None or options.debug:
+            self.off = True
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Steps that are to be seen as a whole."""
+        return () if self.off else STEPS
+
+    def wants(self, step: int) -> bool:
+        if self.off or step not in STEPS:
+            return False
+        if self._noticed[0] != step:
+            self._noticed = step, time.thread_time()
+        return self._replay.tracing.tracer is None
+
+    # -- a step ----------------------------------------------------------------------------------
+
+    def ask(self, optimizer: Any) -> None:
+        """The gradients of the step are there, and this optimizer is about to step."""
+        guard = self._state.session.guard
+        caller = next(foreign_frames(sys._getframe(1)), None)
+        if caller is None or not is_user(caller.f_code):
+            self.inquiry.declined(self._state.step, "a library runs the steps, and what it means by them is not known")
+            return
+        if self._state.other_threads:
+            self.inquiry.declined(self._state.step, "several threads call models")
+            return
+        began = time.thread_time()
+        allowed = EACH * (self._allowance(began - self._began) - self._spent)
+        if allowed < max(0.01, AGAIN * (began - self._noticed[1])):
+            why = "the time for experiments is spent" if self._spent else "the step takes longer than experiments may"
+            self.inquiry.declined(self._state.step, why)
+            return
+        try:
+            graph = self._recorded(optimizer, began + allowed)
+            if graph is not None:
+                with unseen(), _random_kept():
+                    self.inquiry.ask(graph, EXPERIMENTS, lambda problem: guard.contain("an experiment", problem))
+        except NotPossible as why:
+            self.inquiry.declined(self._state.step, str(why))
+        finally:
+            self._spent += time.thread_time() - began
+            self._state.session.uncounted()
+            self._state.session.experiments_seconds = self._spent
+
+    def _allowance(self, elapsed: float) -> float:
+        """Seconds, in a run that has taken so long."""
+        return max(self._seconds, min(SHARE * elapsed, MOST * self._seconds), LONG * elapsed)
+
+    def facts(self) -> list[dict[str, Any]]:
+        return self.inquiry.facts()
+
+    # -- recording it ----------------------------------------------------------------------------
+
+    def _recorded(self, optimizer: Any, deadline: float) -> StepGraph | None:
+        state, replay = self._state, self._replay
+        tape = replay.tape
+        cannot = replay.off or replay.refused or tape.trouble or replay._forbidden()
+        if not cannot and (not tape.entries or not tape.losses):
+            cannot = "no loss of this step was recorded"
+        if not cannot and any(entry.call.__class__.__name__ == "OptimizedModule" for entry in tape.entries):
+            cannot = "the model is compiled"
+        if not cannot and any(tensor.device.type != "cpu" for entry in tape.entries for tensor in _given(entry)):
+            cannot = "the step does not run on the CPU"
+        if cannot:
+            raise NotPossible(cannot)
+        with unseen():
+            before = Before(roots_of(tape.entries))
+        if before.trouble:
+            raise NotPossible(before.trouble)
+        tracer = Tracer(state)
+        recorder, reads = Recorder(state, execute.__code__), Reads()
+        values: dict[Any, Tensor] = {}
+        handed: set[int] = set()
+        exact = tape.unchanged()
+        with undisturbed(state, replay, before, tracer) as lost:
+            try:
+                copy_context().run(self._run, tape.entries, recorder, reads, values, handed)
+            except NotPossible:
+                raise
+            except Exception as problem:
+                log.debug("recording a step failed", exc_info=problem)
+                raise NotPossible(f"running the step again failed: {type(problem).__name__}: {problem}"[:200]) from None
+        replay._take_stock(lost, before.writes.refused, [], state.step)
+        if lost or before.writes.refused:
+            raise NotPossible(replay.refused)
+        slot = tape.losses[-1][1]
+        if slot not in values:
+            slot = tape.losses[-1][0]
+        alive = tape.alive([slot])
+        for held, tensor in alive:
+            exact = exact and same(values[held].detach(), tensor.detach())
+        if not exact or slot not in values:
+            raise NotPossible("the step does not come out as it did when it is run again")
+        loss = values[slot]
+        if loss.numel() != 1 or id(loss) not in recorder.numbers:
+            raise NotPossible("what is differentiated is not one number")
+        outside = zip(recorder.tensors, recorder.maker, strict=True)
+        if any(
+            maker < 0 and tensor.grad_fn is not None for tensor, maker in outside
+        ):  # an object of the model's holds it, say
+            raise NotPossible("the loss is computed from something that was not recorded")
+        graph = StepGraph(recorder, recorder.numbers[id(loss)], state.step, deadline)
+        began = time.thread_time()
+        with torch.no_grad(), unseen(), _random_kept():
+            again = graph.loss_with({})
+        graph.seconds_each = time.thread_time() - began
+        if graph.seconds_each > SMALLEST * (deadline - began):
+            raise NotPossible("the step takes longer than experiments may")
+        if again != float(loss.detach()) and not (again != again):
+            raise NotPossible("the ops of the step do not give the same again")
+        self._describe(graph, recorder, reads, handed, optimizer, [tensor for _, tensor in alive])
+        return graph
+
+    def _run(
+        self, entries: list[Any], recorder: Recorder, reads: Reads, values: dict[Any, Tensor], handed: set[int]
+    ) -> None:
+        look(reads)
+        try:
+            with recorder:
+                for entry in entries:
+                    recorder.outside = entry.where(self._state)
+                    if isinstance(entry.call, nn.Module) and _learns(entry.call):
+                        handed |= {id(t) for t in tensors_in(put((entry.args, entry.kwargs), values))}
+                    values |= execute(entry, values)
+        finally:
+            look_away(reads)
+
+    def _describe(
+        self, graph: StepGraph, recorder: Recorder, reads: Reads, handed: set[int], optimizer: Any, losses: list[Tensor]
+    ) -> None:
+        tape = self._replay.tape
+        roots = [entry.call for entry in tape.entries if isinstance(entry.call, nn.Module)]
+        around = Surroundings(self._state, recorder, handed, roots, sys._getframe(1))
+        read = set(recorder.read) | {recorder.numbers[id(t)] for t in reads.tensors if id(t) in recorder.numbers}
+        graph.values = values = around.values({int(ref) for ref in read})
+        graph.loss_source = around.loss_line(losses) or next(
+            (op.source for op in reversed(graph.ops) if graph.loss in op.outputs), None
+        )
+        graph.batch = around.batch(values, list(graph.ops))
+        graph.idle = around.idle(values)
+        graph.holder = optimizer
+        graph.optimizer = type(optimizer).__name__
+        graph.optimizer_source = from_json(KNOWN.made.line(optimizer))
+        graph.rates = tuple(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
+        stepping = [known for known in KNOWN.mine() if KNOWN.number(known) in KNOWN.stepped]
+        graph.several = len(tape.losses) > 1 or len(stepping) > 1
+
+
+def _seconds(asked: float) -> float:
+    """What the options say, or `TENSONDE_EXPERIMENTS`."""
+    try:
+        return max(0.0, float(os.environ["TENSONDE_EXPERIMENTS"]))
+    except (KeyError, ValueError):
+        return asked
+
+
+def _learns(module: nn.Module) -> bool:
+    """It is a model, or a part of one: a criterion has no parameters, and what it is given are outputs and targets."""
+    return next(module.parameters(), None) is not None
+
+
+def _given(entry: Any) -> list[Tensor]:
+    return tensors_in((entry.args, entry.kwargs))
+
+
+class _random_kept:
+    """Random generators are as before afterwards."""
+
+    def __enter__(self) -> None:
+        self._state, self._python = torch.default_generator.get_state(), random.getstate()
+
+    def __exit__(self, *problem: Any) -> None:
+        torch.default_generator.set_state(self._state)
+        random.setstate(self._python)

@@ -1,0 +1,156 @@
+"""What the program around a step tells of its values: the variables that hold them, the lines that made them, samples, idle fields."""
+
+from __future__ import annotations
+
+import ast
+from types import FrameType
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor, nn
+
+from tensonde.adapters.torch.experiments.recorder import Recorder
+from tensonde.adapters.torch.observers.loaders import LOADERS
+from tensonde.adapters.torch.observers.making import made_line, shares
+from tensonde.experiments.step import Op, Value
+from tensonde.model.site import SourceLine
+from tensonde.program.drawn import is_drawn
+from tensonde.program.frames import is_user
+from tensonde.program.lines import from_json, source_line
+from tensonde.program.origin import binding_before
+from tensonde.program.syntax import bindings, reads, scope_at, statements
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.run.state import RunState
+
+Kind = Literal["float", "int", "bool", "other"]
+Origin = Literal["made", "parameter", "buffer", "given"]
+MOST_LINES = 8
+"""Values whose making is looked up in the source."""
+
+
+class Surroundings:
+    """`handed`: ids of the tensors that models were given, `roots` the models."""
+
+    def __init__(
+        self, state: RunState, recorder: Recorder, handed: set[int], roots: list[nn.Module], frame: FrameType
+    ) -> None:
+        self._state, self._recorder, self._handed = state, recorder, handed
+        self._buffers = {id(buffer) for root in roots for buffer in root.buffers()}
+        self.frames = _user_frames(frame)
+        self._variables = [
+            (name, value, frame)
+            for frame in self.frames
+            for name, value in list(frame.f_locals.items())
+            if issubclass(type(value), Tensor)
+        ]
+
+    def values(self, read: set[int]) -> list[Value]:
+        found, looked_up = [], 0
+        for ref, tensor in enumerate(self._recorder.tensors):
+            maker = self._recorder.maker[ref]
+            name, made, bound, drawn = "", None, None, False
+            origin: Origin = "made"
+            if maker < 0:
+                known = self._state.parameters.names.get(id(tensor))
+                if isinstance(tensor, nn.Parameter) or (tensor.requires_grad and tensor.is_leaf):
+                    origin, name = "parameter", known[0] if known else ""
+                else:
+                    origin = "buffer" if id(tensor) in self._buffers else "given"
+            handed = id(tensor) in self._handed
+            if origin == "given" or handed:
+                name, bound, frame = self._variable(tensor)
+                drawn = not handed and frame is not None and is_drawn(frame.f_code.co_filename, name, frame.f_lineno)
+                if looked_up < MOST_LINES and self.frames and name:
+                    looked_up += 1
+                    made = from_json(made_line(tensor, self.frames[0]))
+            found.append(
+                Value(
+                    ref,
+                    tuple(tensor.shape),
+                    _kind(tensor),
+                    origin,
+                    name,
+                    maker if maker >= 0 else None,
+                    handed,
+                    ref in read,
+                    made,
+                    bound,
+                    drawn,
+                )
+            )
+        return found
+
+    def _variable(self, tensor: Tensor) -> tuple[str, SourceLine | None, FrameType | None]:
+        for name, value, frame in self._variables:
+            if value is tensor or (value.shape == tensor.shape and shares(value, tensor)):
+                bound = binding_before(name, frame, frame.f_lineno, frame.f_lineno)
+                return name, source_line(frame.f_code.co_filename, bound.line) if bound is not None else None, frame
+        return "", None, None
+
+    def loss_line(self, losses: list[Tensor]) -> SourceLine | None:
+        """The line that gave the variable its value which holds the loss, in the outermost frame that has one."""
+        found = None
+        for name, value, frame in self._variables:
+            if any(value is loss for loss in losses):
+                bound = binding_before(name, frame, frame.f_lineno, frame.f_lineno)
+                found = source_line(frame.f_code.co_filename, bound.line) if bound is not None else found
+        return found
+
+    def batch(self, values: list[Value], ops: list[Op]) -> int:
+        """How many samples, where it is certain that the first dimension holds them: a loader put so many together, or the
+        program chose rows by an index."""
+        handed = [v for v in values if v.into_model and v.shape and v.kind in ("float", "int")]
+        sizes = {entry.get("batch_size") for entry in LOADERS.entries}
+        for value in handed:
+            if value.op is not None:
+                op = ops[value.op]
+                index = [values[n] for n in op.inputs if values[n].kind == "int" and len(values[n].shape) == 1]
+                if op.name in ("index", "index_select") and index and index[0].shape[0] == value.shape[0]:
+                    return value.shape[0]
+            if value.shape[0] in sizes:
+                return value.shape[0]
+        return 0
+
+    def idle(self, values: list[Value]) -> list[Value]:
+        """Tensors that were unpacked together with others that the step uses, and that are read nowhere."""
+        numbers = self._recorder.numbers
+        found = []
+        for name, tensor, frame in self._variables:
+            if id(tensor) in numbers or tensor.requires_grad or name.startswith("_") or not tensor.ndim:
+                continue
+            path, line = frame.f_code.co_filename, frame.f_lineno
+            scope = scope_at(path, line)
+            bound = binding_before(name, frame, line, line)
+            if scope is None or bound is None or not bound.path or reads(scope, name):
+                continue
+            beside = [other for other in _unpacked(scope, bound.line) if other != name]
+            used = [other for other in beside if id(frame.f_locals.get(other)) in numbers]
+            if len(used) >= 2 and len(used) == len(beside) and len(bindings(scope, name)) == 1:
+                found.append(Value(-1, tuple(tensor.shape), _kind(tensor), "given", name))
+        return found
+
+
+def _unpacked(scope: ast.AST, line: int) -> list[str]:
+    for node in statements(scope):
+        if node.lineno == line and isinstance(node, ast.Assign | ast.For):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            return [inner.id for inner in ast.walk(target) if isinstance(inner, ast.Name)]
+    return []
+
+
+def _kind(tensor: Tensor) -> Kind:
+    if tensor.dtype is torch.bool:
+        return "bool"
+    if tensor.is_floating_point():
+        return "float"
+    return "int" if not tensor.is_complex() else "other"
+
+
+def _user_frames(frame: FrameType | None) -> list[FrameType]:
+    found = []
+    while frame is not None:
+        if is_user(frame.f_code):
+            found.append(frame)
+        frame = frame.f_back
+    return found

@@ -1,0 +1,203 @@
+"""Collectives: which the program calls, on what, at which lines, and what they do to gradients in the first step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tensonde.adapters.torch.run.state import RunState
+from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in
+from tensonde.model.moment import Phase
+from tensonde.program.frames import foreign_frames, is_user, user_place
+from tensonde.program.lines import CodeLine, Json, line_at, line_of
+from tensonde.program.surroundings import statement_after, surroundings
+from tensonde.store.collectives import Kind
+
+MOST_LINES = 256
+MOST_NORMS = 16
+"""Gradients and parameters whose size is noted before and after a collective, when it is first called on them."""
+MOST_FRAMES = 4
+LOOKED_AT = 3
+"""Steps with calls at a line in which it is noted whether a tensor is a parameter or a gradient."""
+
+
+@dataclass(slots=True)
+class Line:
+    """All calls of one collective at one line."""
+
+    op: str
+    place: CodeLine | None
+    reduce: str
+    group: str
+    group_size: int
+    count: int = 0
+    nanos: int = 0
+    longest: int = 0
+    first_step: int = 0
+    last_step: int = -1
+    steps: int = 0
+    gradients: dict[str, None] = field(default_factory=dict)
+    parameters: dict[str, None] = field(default_factory=dict)
+    norms: dict[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Call:
+    line: Line
+    index: int
+    began: int
+    tensor: tuple[str, Tensor] | None = None
+    """Whose norm is wanted when it has ended."""
+
+
+class Collectives:
+    def __init__(self, state: RunState) -> None:
+        self._state = state
+        self.inside = False
+        """One runs now; it may be made of others."""
+        self._lines: dict[tuple[str, tuple[int, int] | None, str, str], Line] = {}
+        self._numbers: dict[str, int] = {}
+        self._groups: dict[int, tuple[str, int]] = {}
+        self._known: dict[int, str] = {}
+        self._known_at = (-1, -1)
+
+    def begins(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Call | None:
+        group, size = self._group(args, kwargs)
+        first = args[0] if args else None
+        tensor = first if isinstance(first, Tensor) else next(iter(tensors_in((args, kwargs))), None)
+        reduce = _reduction(args, kwargs) if "reduce" in op else ""
+        place = user_place(frame)
+        at = (id(place[0]), place[1]) if place is not None else None  # a code object takes long to hash
+        key = (op, at, reduce, group)
+        line = self._lines.get(key)
+        if line is None:
+            if len(self._lines) >= MOST_LINES:
+                return None
+            line = self._lines[key] = Line(op, place, reduce, group, size, first_step=self._state.step)
+        state = self._state
+        line.count += 1
+        if line.last_step != state.step:
+            line.last_step = state.step
+            line.steps += 1
+        number = self._numbers[group] = self._numbers.get(group, 0) + 1
+        if state.stack or state.phase is Phase.BACKWARD:
+            state.communicates = True
+        session = state.session
+        session.whereabouts.moves += 1
+        form = (tensor.dtype, tensor.shape) if tensor is not None else None
+        kind = session.collectives.kind((key, form), lambda: kind_of(op, tensor, reduce, group, size, frame))
+        call = Call(line, session.collectives.begins(kind, number, state.step), perf_counter_ns())
+        if tensor is not None and line.steps <= LOOKED_AT:
+            self._note(call, tensor, kwargs)
+        return call
+
+    def ended(self, call: Call) -> None:
+        spent = perf_counter_ns() - call.began
+        session = self._state.session
+        session.whereabouts.moves += 1
+        session.collectives.ended(call.index, spent * 1e-9)
+        call.line.nanos += spent
+        call.line.longest = max(call.line.longest, spent)
+        if call.tensor is not None:
+            name, tensor = call.tensor
+            call.line.norms[name].append(_norm(tensor))
+
+    def _note(self, call: Call, tensor: Tensor, kwargs: dict[str, Any]) -> None:
+        name = self._name(tensor)
+        line = call.line
+        is_gradient = name.endswith(":grad")
+        name = name.removesuffix(":grad")
+        if not name:
+            return
+        (line.gradients if is_gradient else line.parameters)[name] = None
+        first = self._state.step == 0 if is_gradient else line.steps == 1
+        wanted = first and line.op == "all_reduce" and not kwargs.get("async_op")
+        if wanted and name not in line.norms and len(line.norms) < MOST_NORMS:
+            line.norms[name] = [_norm(tensor)]
+            call.tensor = name, tensor
+
+    def _name(self, tensor: Tensor) -> str:
+        """The parameter whose value or gradient lies at the same address."""
+        now = (self._state.step, len(self._state.parameters.names))
+        if tensor.layout is not torch.strided or not tensor.numel():
+            return ""
+        key = tensor.data_ptr()
+        if key not in self._known or self._known_at != now:
+            self._known_at = now
+            self._known = {}
+            for name, parameter in self._state.parameters.live():
+                if parameter.layout is torch.strided and parameter.numel():
+                    self._known[parameter.data_ptr()] = name
+                    gradient = parameter.grad
+                    if gradient is not None and gradient.layout is torch.strided:
+                        self._known[gradient.data_ptr()] = f"{name}:grad"
+        return self._known.get(key, "")
+
+    def _group(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
+        """Its name, and how many ranks it has."""
+        group = kwargs.get("group")
+        if group is None and (len(args) > 1 or (args and not isinstance(args[0], Tensor))):
+            group = next((arg for arg in args if isinstance(arg, torch.distributed.ProcessGroup)), None)
+        group = group or torch.distributed.group.WORLD
+        known = self._groups.get(id(group))
+        if known is None:
+            known = self._groups[id(group)] = (
+                getattr(group, "group_name", "") or "default",
+                group.size() if group else 1,
+            )
+        return known
+
+    def facts(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "op": line.op,
+                "reduce": line.reduce,
+                "group": line.group,
+                "group_size": line.group_size,
+                "count": line.count,
+                "steps": line.steps,
+                "seconds": round(line.nanos * 1e-9, 6),
+                "longest": round(line.longest * 1e-9, 6),
+                "gradients": list(line.gradients)[:64],
+                "parameters": list(line.parameters)[:64],
+                "norms": {name: norms for name, norms in line.norms.items() if len(norms) == 2},
+                "first_step": line.first_step,
+                "line": line_of(line.place),
+                "after": _after(line.place) if line.norms else None,
+            }
+            for line in self._lines.values()
+        ]
+
+
+def kind_of(op: str, tensor: Tensor | None, reduce: str, group: str, size: int, frame: FrameType) -> Kind:
+    """With what the lines stand in that led to the call, in the program's own functions."""
+    places = [(f.f_code.co_filename, f.f_lineno) for f in foreign_frames(frame) if is_user(f.f_code)]
+    path, line = places[0] if places else ("", 0)
+    what = f"{dtype_name(tensor)}{list(shape_of(tensor))}" if tensor is not None else ""
+    around = [{"file": file, **one} for file, at in reversed(places[:MOST_FRAMES]) for one in surroundings(file, at)]
+    return Kind(op, what, reduce, group, size, path, line, around)
+
+
+def _after(place: CodeLine | None) -> Json | None:
+    path, line = (place[0].co_filename, place[1]) if place is not None else ("", 0)
+    following = statement_after(path, line) if path else 0
+    return line_at(path, following) if following else None
+
+
+def _reduction(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    given = kwargs.get("op") or next((arg for arg in args[1:] if isinstance(arg, _OPS)), None)
+    return str(given).rpartition(".")[2] if given is not None else "SUM"
+
+
+_OPS: tuple[type, ...] = ()
+if torch.distributed.is_available():
+    _OPS = (torch.distributed.ReduceOp, type(torch.distributed.ReduceOp.SUM))
+
+
+def _norm(tensor: Tensor) -> float:
+    return float(torch.linalg.vector_norm(tensor.detach().double()))

@@ -1,0 +1,72 @@
+"""What parameters and buffers are called."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from tensonde.adapters.torch.run.naming import clean
+from tensonde.adapters.torch.run.record import ModuleRecord
+from tensonde.adapters.torch.seams.vanishing import Ref, forgetting_key
+
+_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+class ParameterNames:
+    """Keeps nothing alive: a name goes when its parameter does."""
+
+    def __init__(self, entries: dict[int, ModuleRecord]) -> None:
+        self._entries = entries
+        self.names: dict[int, tuple[str, weakref.ref[Tensor]]] = {}
+        """By the parameter's id."""
+        self.buffers: dict[str, tuple[weakref.ref[nn.Module], str]] = {}
+        """The module that holds it, and its name there."""
+        self.trained: set[int] = set()
+        """Those that an optimizer holds."""
+        self.renamed: Callable[[], None] = lambda: None
+        """Called when a parameter that went by a number gets its name."""
+        self._owner: dict[str, str] = {}
+        self._prefixes: dict[str, str] = {}
+        self._provisional: set[int] = set()
+        """Parameters that go by a number until the module that they belong to is called."""
+
+    def adopt(self, root: nn.Module, prefix: str) -> None:
+        for path, module in root.named_modules():
+            base = prefix + (f"{clean(path, root)}." if path else "")
+            for name, parameter in module.named_parameters(recurse=False):
+                if _wrapped(parameter):  # put there by torch.func for the time of one call
+                    continue
+                self.call(parameter, base + name)
+                self._owner.setdefault(base + name, type(module).__name__)
+            for name, buffer in module.named_buffers(recurse=False):
+                if buffer is not None and buffer.is_floating_point():
+                    self.buffers.setdefault(base + name, (weakref.ref(module), name))
+        self._prefixes[self._entries[id(root)].name] = prefix
+
+    def call(self, parameter: Tensor, name: str, *, provisional: bool = False) -> None:
+        key = id(parameter)
+        if key in self._provisional and not provisional:
+            self._provisional.discard(key)
+            del self.names[key]
+            self.renamed()
+        if key not in self.names:
+            if provisional:
+                self._provisional.add(key)
+            forget = forgetting_key(key, self.names, self._provisional, self.trained)
+            self.names[key] = (name, Ref(parameter, forget))
+
+    def live(self) -> Iterator[tuple[str, Tensor]]:
+        for name, reference in list(self.names.values()):
+            parameter = reference()
+            if parameter is not None:
+                yield name, parameter
+
+    def owner_type(self, name: str) -> str:
+        """The class of the module that holds it."""
+        return self._owner.get(name, "")
+
+    def prefix_of(self, root: str) -> str:
+        return self._prefixes.get(root, f"{root}.")

@@ -1,0 +1,40 @@
+"""`--sarif` and `--github`: findings where a pull request is looked at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tensonde.cli.show.echo import echo
+from tensonde.diagnose.sarif import commands, repository, sarif
+from tensonde.errors import UsageError
+
+SARIF = click.option("--sarif", "sarif_file", type=click.Path(path_type=Path), metavar="FILE", help="Findings as SARIF 2.1.0, which annotates pull requests.")  # fmt: skip
+GITHUB = click.option(
+    "--github", is_flag=True, help="Findings as annotations, on standard error of a job of GitHub Actions."
+)
+
+
+def check_writable(path: Path, what: str = "report") -> None:
+    """Better to hear it before a training of hours than after."""
+    if path.is_dir():
+        raise UsageError(f"the {what} cannot be written to {path}: it is a folder.")
+    if not path.parent.is_dir():
+        raise UsageError(f"the {what} cannot be written to {path}: the folder {path.parent} does not exist.")
+
+
+def annotate(report: dict[str, Any], sarif_file: Path | None, github: bool) -> None:
+    """After the training, which ran in this folder."""
+    folder = Path.cwd()
+    root = repository(folder)
+    if sarif_file is not None:
+        try:
+            sarif_file.write_text(json.dumps(sarif(report, folder, root), indent=2) + "\n")
+        except OSError as problem:
+            raise UsageError(f"the SARIF file cannot be written to {sarif_file}: {problem.strerror}.") from None
+    if github:
+        for line in commands(report, folder, root):
+            echo(line, err=True)

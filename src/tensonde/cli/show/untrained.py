@@ -1,0 +1,59 @@
+"""The end of a run in which no training was seen. Imports nothing heavy: a script may take less than a second."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tensonde.cli.show.echo import echo
+from tensonde.diagnose.report import report
+from tensonde.errors import RecordingError
+from tensonde.store.claim import note_exit
+from tensonde.store.reader import Recording
+
+EVERY = 0.25
+"""Seconds."""
+
+
+def trained(folder: Path) -> bool:
+    """Whether a process has begun to record into this run."""
+    return any(folder.glob("rank*"))
+
+
+def finish_untrained(folder: Path, code: int, *, quiet: bool) -> dict[str, Any]:
+    """The report of a run that ended with this exit code."""
+    with contextlib.suppress(OSError, ValueError):
+        note_exit(folder, code)
+    try:
+        outcome = report(Recording.open(folder), [], exit_code=code)
+    except RecordingError as problem:
+        echo(f"tensonde: {problem}", err=True)
+        return {"exit": {"code": code, "exception": None}, "findings": []}
+    try:
+        (folder / "report.json").write_text(json.dumps(outcome, indent=2) + "\n")
+    except (OSError, ValueError) as problem:
+        echo(f"tensonde: the report could not be kept in the recording: {problem}", err=True)
+    if not quiet:
+        echo(
+            "tensonde: no training was seen: no module was called and no optimizer stepped, or Python was started with -I, -E or -S, "
+            f"which keep Tensonde out. Recording: {os.path.relpath(folder)}",
+            err=True,
+        )
+    return outcome
+
+
+def get_ready(folder: Path) -> None:
+    """Imports what the end of a training needs while the training runs, in a thread."""
+
+    def wait() -> None:
+        while not trained(folder):
+            time.sleep(EVERY)
+        import_module("tensonde.cli.show.outcome")
+
+    threading.Thread(target=wait, name="get ready", daemon=True).start()

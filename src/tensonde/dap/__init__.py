@@ -1,0 +1,1 @@
+"""Tensonde for editors: an adapter of the Debug Adapter Protocol over a hub (docs/editors.md)."""

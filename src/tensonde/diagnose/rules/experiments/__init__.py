@@ -1,0 +1,1 @@
+"""What experiments found (`tensonde/experiments`), in words."""

@@ -1,0 +1,167 @@
+"""What outputs and loss depend on, and what not, by experiment."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.analysis.answers import steadily
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.model.facts import AnswerFact
+from tensonde.model.finding import Finding
+
+
+def _site(answer: AnswerFact) -> str:
+    return f"{answer.module}:out" if answer.module else "loss:value"
+
+
+@rule("input-without-influence", severity="error", phase="forward")
+def without_influence(case: Case) -> list[Finding]:
+    """The loss is the same to the last bit when a tensor that is handed to the model, or that the loss is computed from, gets
+    the values of other samples: nothing that is learnt depends on it. Asked in two steps at least."""
+    return [
+        case.finding(
+            f"{answer.names[0] or 'An input'} has no influence on the loss",
+            "Look where it is used: the line named is the last op that its values reach.",
+            step=answer.step,
+            site=_site(answer),
+            op=answer.op or None,
+            source=answer.line,
+            evidence={"value": answer.names[0], "use": answer.part},
+            confidence=0.9,
+        )
+        for answer in steadily(case, "influence")[:2]
+    ]
+
+
+@rule(
+    "output-without-influence",
+    severity="error",
+    phase="forward",
+    unless=("gradient-all-zero", "units-dead", "no-gradient"),
+)
+def dead_end(case: Case) -> list[Finding]:
+    """An op on the way to the loss gives the same to the last bit when the layers before it are changed: what they compute
+    ends there, in a product with zeros or in an activation that is off for every sample. Asked in two steps at least, so that
+    a weight that begins at 0 is not meant."""
+    found = steadily(case, "dead-ends")
+    return [
+        case.finding(
+            (f"What {answer.names[0]} gives" if answer.names and answer.names[0] else "What the layers before it give")
+            + f" ends at {answer.op}: "
+            + ("it is multiplied with zeros" if answer.part == "zeros" else "the activation is off for every sample"),
+            "Look at what it is multiplied with."
+            if answer.part == "zeros"
+            else "Look at the scale and the sign of what comes in.",
+            step=answer.step,
+            site=_site(answer),
+            op=answer.op,
+            source=answer.line,
+            evidence={"why": answer.why},
+            confidence=0.9,
+        )
+        for answer in found[:1]
+    ]
+
+
+@rule("output-same-for-all", severity="error", phase="forward", unless=("inputs-constant", "units-dead"))
+def same_for_all(case: Case) -> list[Finding]:
+    """The model gives the same for all samples though its inputs differ; the op named is where rows that differ become equal."""
+    return [
+        case.finding(
+            f"The model gives the same output for all samples: at {answer.op or 'a layer'} their differences end",
+            "Look at what this line does over the dimension of samples (a mean, a product with zeros, an activation that is off).",
+            step=answer.step,
+            site=_site(answer),
+            op=answer.op or None,
+            source=answer.line,
+            evidence=dict(answer.numbers),
+            confidence=0.9,
+        )
+        for answer in steadily(case, "sameness")[:1]
+    ]
+
+
+@rule(
+    "samples-mixed",
+    severity="error",
+    phase="forward",
+    unless=(
+        "normalised-over-batch",
+        "batch-and-time-exchanged",
+        "state-viewed-across-samples",
+        "view-instead-of-transpose",
+    ),
+)
+def mixed(case: Case) -> list[Finding]:
+    """One sample of a batch is exchanged, and outputs of others change, with batch norms left aside. The op named is the first
+    at which the change crosses over. Where samples meet by an index (graphs), nothing is said."""
+    return [
+        case.finding(
+            f"A sample changes the outputs of other samples: {answer.op} mixes them",
+            "Let this op work on one sample at a time: look at its dimension, and at reshapes before it.",
+            step=answer.step,
+            site=_site(answer),
+            op=answer.op,
+            source=answer.line,
+            evidence={},
+            confidence=0.9,
+        )
+        for answer in steadily(case, "independence")
+        if answer.part == "samples"
+    ][:1]
+
+
+@rule("future-seen", severity="error", phase="forward", unless=("sees-its-target",))
+def future(case: Case) -> list[Finding]:
+    """The targets are the inputs one position on, and a later token changes what the model says before it: it sees its target."""
+    return [
+        case.finding(
+            f"Later tokens change what is said before them: {answer.op} lets positions see their targets",
+            "Mask the future: is_causal=True, or a mask that hides every later position.",
+            step=answer.step,
+            site=_site(answer),
+            op=answer.op or None,
+            source=answer.line,
+            evidence={},
+            confidence=0.92,
+        )
+        for answer in steadily(case, "independence")
+        if answer.part == "future"
+    ][:1]
+
+
+@rule("target-copied-from-input", severity="error", phase="forward", unless=("target-is-input", "sees-its-target"))
+def copied(case: Case) -> list[Finding]:
+    """The targets are the tokens that a model is handed, position by position, and a token changes the output of its own position and
+    none before it: to repeat what it sees is all that the model learns. A state that all tokens pass (an autoencoder) is not meant."""
+    return [
+        case.finding(
+            f"The targets are {answer.names[0] or 'the tokens that the model is handed'}, position by position: the model learns to copy",
+            "Shift them by one: the model is given the tokens before those that it is compared with.",
+            step=answer.step,
+            site="loss:value",
+            source=answer.line,
+            evidence={"tokens": answer.names[0]},
+            confidence=0.9,
+        )
+        for answer in steadily(case, "independence")
+        if answer.part == "copied"
+    ][:1]
+
+
+@rule("term-without-gradient", severity="error", phase="forward", unless=("no-gradient",))
+def without_gradient(case: Case) -> list[Finding]:
+    """A term of the loss is computed with the model's parameters and has no gradient, since its way leads over `detach()` or `no_grad`: it
+    is worked out in every step, and nothing is learnt from it. Not meant is what also reaches the loss with a gradient."""
+    return [
+        case.finding(
+            f"A term of the loss has no gradient: {answer.op} ends it on the way from the model",
+            "Take the detach() or no_grad() away, or leave the term out of the loss.",
+            step=answer.step,
+            site=_site(answer),
+            op=answer.op,
+            source=answer.line,
+            evidence={"why": answer.why},
+            confidence=0.85,
+        )
+        for answer in steadily(case, "terms")[:1]
+    ]

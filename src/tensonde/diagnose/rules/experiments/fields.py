@@ -1,0 +1,136 @@
+"""Fields of batches and targets, by experiment."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.analysis.answers import steadily
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.model.finding import Finding
+
+
+def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fields") -> list[Finding]:
+    return [
+        case.finding(
+            title.format(*answer.names, why=answer.why),
+            advice,
+            step=answer.step,
+            site="loss:value",
+            op=answer.op or None,
+            source=answer.line,
+            evidence={"values": list(answer.names), **answer.numbers},
+            confidence=0.9,
+        )
+        for answer in steadily(case, experiment)
+        if answer.part == part
+    ][:1]
+
+
+@rule("fields-equal", severity="error", phase="data")
+def equal(case: Case) -> list[Finding]:
+    """Two fields of a batch that go into models are equal, value by value, in every batch that was looked at."""
+    return _amiss(
+        case,
+        "equal",
+        "{0} and {1} are equal in every batch",
+        "Look where they are put together: one of them is stored twice.",
+    )
+
+
+@rule("inputs-all-the-same", severity="error", phase="data", unless=("inputs-constant",))
+def all_the_same(case: Case) -> list[Finding]:
+    """All samples that models are handed are equal in every batch that was looked at, while other fields of the batch differ:
+    one array that is filled anew for each sample is the last one for all."""
+    return _amiss(
+        case, "same rows", "All samples are the same in every batch: {why}",
+        "Keep a copy of each sample: an array that is filled again is the last one wherever it was stored.",
+    )  # fmt: skip
+
+
+@rule("target-of-another-sample", severity="error", phase="data")
+def another_order(case: Case) -> list[Finding]:
+    """The targets are rows of the data that were put into another order, as the inputs were not: each output is compared with the
+    target of another sample. Seen where targets are the inputs themselves, and where only they are taken by a permutation."""
+    return _amiss(
+        case, "another order", "The targets stand in another order than the outputs: {why}",
+        "Put both in the same order before they are compared.",
+    )  # fmt: skip
+
+
+@rule("rows-never-change", severity="error", phase="data")
+def unchanging(case: Case) -> list[Finding]:
+    """A field that models are handed is the same few rows of a larger table in every step that was asked, while other fields with as many
+    rows change from step to step: it is not taken with the index that they are taken with."""
+    return _amiss(
+        case, "unchanging", "A field of the batch stays as it is while the others change: {why}",
+        "Take it with the index that the other fields are taken with.",
+    )  # fmt: skip
+
+
+@rule("target-too-far-on", severity="warning", phase="data")
+def too_far_on(case: Case) -> list[Finding]:
+    """The targets are the tokens that the model is handed, two or three positions on, in every batch that was looked at, and no target is the
+    next token: what comes right after the input is never learnt."""
+    return _amiss(
+        case, "too far on", "The targets are the inputs {why}: the next token is skipped",
+        "Shift them by one: inputs ids[:, :-1], targets ids[:, 1:].",
+    )  # fmt: skip
+
+
+@rule("one-label-for-each-class", severity="warning", phase="data")
+def one_each(case: Case) -> list[Finding]:
+    """The loss of every step that was asked compares with the same few labels, one of each class, while the model is given many
+    more samples: a mask or a split leaves next to nothing to learn from."""
+    return _amiss(
+        case, "one each", "The loss sees one label of each class, the same in every step: {why} samples",
+        "Look at the split, or at the mask that chooses what is trained on.",
+    )  # fmt: skip
+
+
+@rule("target-is-own-output", severity="error", phase="forward")
+def own_output(case: Case) -> list[Finding]:
+    """The classes that a loss compares with are those that the same output says: the loss can only confirm the model."""
+    return _amiss(
+        case,
+        "own output",
+        "The loss compares the model's output with itself, not with labels",
+        "Give the loss the labels.",
+    )
+
+
+@rule("field-never-used", severity="warning", phase="forward")
+def idle(case: Case) -> list[Finding]:
+    """A field that is unpacked together with others, all of which the step uses, is used nowhere, and the loss compares with
+    another field of the same batch."""
+    return _amiss(
+        case,
+        "idle",
+        "{0} comes with the batch and has no influence on the loss",
+        "Use it, or take it out of the batch.",
+    )
+
+
+@rule("bootstrap-of-wrong-sign", severity="error", phase="forward")
+def negative(case: Case) -> list[Finding]:
+    """A target falls when the model's own estimate that is a part of it rises: later rewards count with the wrong sign."""
+    return _amiss(
+        case, "negative", "The target falls when the value of the next state rises: {why} of it is taken over",
+        "Add the discounted value; do not subtract it.", "bootstrap",
+    )  # fmt: skip
+
+
+@rule("bootstrap-above-one", severity="error", phase="forward")
+def above_one(case: Case) -> list[Finding]:
+    """A target takes over more than the whole of the model's own estimate: values grow without end."""
+    return _amiss(
+        case, "above one", "The target takes over more than the whole value of the next state: {why}",
+        "The discount must be between 0 and 1.", "bootstrap",
+    )  # fmt: skip
+
+
+@rule("bootstrap-with-gradient", severity="error", phase="forward", unless=("target-not-detached",))
+def with_gradient(case: Case) -> list[Finding]:
+    """A target that is partly a model's own estimate carries a gradient: the model also moves its targets to its predictions."""
+    return _amiss(
+        case, "gradient", "The target that is made with the model's own estimate carries a gradient",
+        "Compute the target under torch.no_grad(), with a copy of the network that is updated now and then.", "bootstrap",
+    )  # fmt: skip

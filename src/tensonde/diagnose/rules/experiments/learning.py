@@ -1,0 +1,212 @@
+"""Whether the training learns at all, by experiment."""
+
+from __future__ import annotations
+
+from math import isfinite, sqrt
+from statistics import mean, stdev
+
+from tensonde.diagnose.analysis.answers import answers
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.diagnose.told import ended_by_itself
+from tensonde.model.facts import AnswerFact
+from tensonde.model.finding import Finding
+
+FEWEST = 40
+"""Steps before anything is said."""
+NO_BETTER = 0.95
+"""Of the loss of the best constant. Healthy programs are at 0.005 to 0.86, mistaken ones at 0.95 to 4.7."""
+APART = 4.0
+"""Deviations between the loss and that of outputs that are given to other samples."""
+SOME = 0.75
+"""Of the loss of the best constant: what a training that has learnt something is below."""
+
+
+@rule(
+    "nothing-learnt",
+    severity="error",
+    phase="forward",
+    unless=(
+        "learning-rate-too-small",
+        "learning-rate-collapses",
+        "learning-rate-too-large",
+        "learning-rate-far-too-small",
+        "no-gradient",
+        "nan-origin",
+        "target-of-another-sample",
+        "target-is-own-output",
+        "loss-broadcasts",
+        "output-same-for-all",
+        "inputs-all-the-same",
+        "weight-decay-dominates",
+        "learning-rate-zero",
+    ),
+)
+def nothing_learnt(case: Case) -> list[Finding]:
+    """The loss of the last steps is no better than that of the best constant in the place of the model's output, the
+    outputs can be given to other samples without making it worse, and it no longer falls: whatever the model has learnt, it
+    is not which output belongs to which sample. Inputs and labels that do not belong together do that. Where samples come again and
+    again, such a training learns them by heart: the loss falls, but outputs can be given to other samples in all steps that are asked.
+
+    Silent in short trainings and where the loss still falls, where several losses take turns, where a model makes the
+    targets, and where the loss is no distance.
+    """
+    told = [a for a in answers(case, "nothing-learnt") if "apart" in a.numbers]
+    losses = [value for _, value in case.series("loss")]
+    if case.steps < FEWEST or len(losses) < 16 or not all(map(isfinite, losses)) or not ended_by_itself(case):
+        return []
+    late = [a for a in told if a.step >= max(10, case.steps // 5)]
+    if not late:
+        return []
+    end = mean(losses[-max(4, len(losses) // 8) :])
+    constant = mean(_constant(a) for a in late)
+    by_heart = _by_heart(told, case.steps) and end > SOME * constant
+    if not by_heart and (any(a.healthy for a in late) or not _at_rest(losses) or end < NO_BETTER * constant):
+        return []
+    last = late[-1]
+    if last.part == "term":
+        return [_outweighed(case, last, end, constant)]
+    return [
+        case.finding(
+            f"Nothing is learnt: the loss is {end:.3g} in the end, and {constant:.3g} for the best constant"
+            + (
+                ", and outputs can be given to other samples throughout: what it gains, it learns by heart"
+                if by_heart
+                else ""
+            ),
+            "Look whether inputs and labels of a sample belong together on their way to this line: an order, a shift, a "
+            "permutation or a reshape that only one of them went through.",
+            step=last.step,
+            site="loss:value",
+            source=last.line,
+            evidence={
+                "loss": end,
+                "best_constant": constant,
+                "ratio": end / constant,
+                "outputs_changed_about": [round(a.numbers["apart"], 2) for a in late],
+                "steps_asked": [a.step for a in late],
+            },
+            confidence=0.75 if by_heart else 0.85,
+        )
+    ]
+
+
+def _constant(answer: AnswerFact) -> float:
+    return max(answer.numbers["constant"], answer.numbers.get("earlier_constant", 0.0))
+
+
+def _by_heart(told: list[AnswerFact], steps: int) -> bool:
+    """The best constant is learnt early, and from then to the end outputs can be given to other samples: which belongs to which is not
+    learnt, only samples that come again and again, one by one. A task that can be learnt shows in that long before its loss is low."""
+    asked = [a for a in told if a.step >= 10]
+    settled = [a for a in asked if a.step >= steps // 10]
+    return (
+        len(asked) >= 5
+        and len(settled) >= 3
+        and settled[-1].step >= 0.4 * steps
+        and all(a.numbers["apart"] < APART for a in asked)
+        and all(SOME * _constant(a) < a.numbers["loss"] < 1.2 * _constant(a) for a in settled)
+    )
+
+
+def _outweighed(case: Case, answer: AnswerFact, end: float, constant: float) -> Finding:
+    now, then = answer.numbers["term"], answer.numbers["term_of_varied_outputs"]
+    return case.finding(
+        f"Nothing is learnt: a term of the loss outweighs the rest. The loss is {end:.3g}, {constant:.3g} for the best constant; the "
+        f"term is {now:.2g}, and would be {then:.3g} if outputs differed from sample to sample by 1",
+        "Weigh the terms anew: both averaged, or both summed, over the same dimensions, and a weight that leaves room to learn.",
+        step=answer.step,
+        site="loss:value",
+        op=answer.op,
+        source=answer.line,
+        evidence={"loss": end, "best_constant": constant, "term": now, "term_of_varied_outputs": then},
+        confidence=0.75,
+    )
+
+
+def _at_rest(losses: list[float]) -> bool:
+    """The loss of the last quarter is not below that of the third, but for chance."""
+    part = len(losses) // 4
+    third, last = losses[2 * part : 3 * part], losses[3 * part :]
+    noise = sqrt(stdev(third) ** 2 / len(third) + stdev(last) ** 2 / len(last))
+    return mean(third) - mean(last) < max(3 * noise, 0.01 * abs(mean(third)))
+
+
+@rule("step-goes-too-far", severity="error", phase="optimizer", unless=("learning-rate-too-large",))
+def too_far(case: Case) -> list[Finding]:
+    """In every step that was asked, the update makes the loss of its own batch at least twice as large, though the gradient
+    says that it falls, and the training ends in NaN, or not better than it began; or, in three steps at least, five updates on the
+    same batch leave its loss higher than it was. A clone with a hundredth of the learning rate makes it fall."""
+    told = [a for a in answers(case, "own-batch") if a.numbers.get("before", 0.0) > 0]
+    losses = [value for _, value in case.series("loss")]
+    better = [a for a in told if a.numbers.get("at 0.01", 1e300) < a.numbers["before"]]
+    if not told or not better or not losses or len(case.stepping) != 1:
+        return []
+    lost = all(a.numbers.get("after", 1e300) > 2 * a.numbers["before"] for a in told)
+    worse = len(told) >= 3 and len(better) == len(told) and all(_higher(a) for a in told)
+    improved = all(map(isfinite, losses)) and mean(losses[-4:]) < losses[0] and ended_by_itself(case)
+    if not worse and (not lost or improved):
+        return []
+    first = better[0].numbers
+    return [
+        case.finding(
+            f"Each step goes too far: at a learning rate of {first.get('lr', 0):g}, {'five steps take' if worse else 'it takes'} the loss "
+            f"of its own batch from {first['before']:.3g} to {first.get('at 1' if worse else 'after', float('inf')):.3g}; at a hundredth, "
+            f"five steps take it to {first['at 0.01']:.3g}",
+            "Lower the learning rate tenfold to a hundredfold.",
+            step=better[0].step,
+            site="lr",
+            source=better[0].line,
+            evidence={**first, "confirmed": True},
+            confidence=0.9,
+        )
+    ]
+
+
+def _higher(answer: AnswerFact) -> bool:
+    """Five steps on the batch leave its loss higher than it was; not known: they did not get to the end."""
+    return answer.numbers.get("at 1", 1e300) > 1.1 * answer.numbers["before"]
+
+
+@rule(
+    "learning-rate-far-too-small",
+    severity="warning",
+    phase="optimizer",
+    unless=("learning-rate-too-small", "learning-rate-collapses", "no-gradient"),
+)
+def far_too_small(case: Case) -> list[Finding]:
+    """The loss hardly falls in the whole training; a clone learns its batch hardly at all at the training's rate, and many
+    times better at a hundredfold one, wherever that was tried at the full rate."""
+    rates = [value for _, value in case.series("lr/0")]
+    losses = [value for _, value in case.series("loss") if isfinite(value)]
+    told = [a for a in answers(case, "own-batch") if "at 100" in a.numbers and "at 1" in a.numbers]
+    told = [a for a in told if a.numbers.get("lr", 0) >= 0.5 * max(rates, default=0.0)]
+    if not told or case.steps < FEWEST or len(losses) < 16 or not all(_slow(a) for a in told):
+        return []
+    part = max(4, len(losses) // 8)
+    before, after = mean(losses[:part]), mean(losses[-part:])
+    if before - after > 0.1 * abs(before) or not ended_by_itself(case):
+        return []
+    last = told[-1]
+    here, there = last.numbers["at 1"], last.numbers["at 100"]
+    return [
+        case.finding(
+            f"A learning rate of {last.numbers['lr']:g} is far too small: five steps on one batch take its loss from "
+            f"{last.numbers['before']:.4g} to {here:.4g}, and to {there:.4g} at a hundred times that rate",
+            "Raise it tenfold or a hundredfold.",
+            step=last.step,
+            site="lr",
+            source=last.line,
+            evidence={
+                "asked": [{"step": a.step, **a.numbers} for a in told],
+                "loss": [before, after],
+                "confirmed": True,
+            },
+            confidence=0.85,
+        )
+    ]
+
+
+def _slow(answer: AnswerFact) -> bool:
+    before, here, there = (answer.numbers[name] for name in ("before", "at 1", "at 100"))
+    return before > 0 and before - there > 0.05 * before and before - here < 0.1 * (before - there)

@@ -1,0 +1,83 @@
+"""Copies of a trained model: averages that do not follow, and trained weights that are loaded over."""
+
+from __future__ import annotations
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule
+from tensonde.model.finding import Finding
+
+MOVED = 0.02
+"""How far the trained weights must have gone, as a part of their size."""
+EARLIEST = 20
+"""Steps after which a copy that is evaluated once tells something."""
+FOLLOWED = 0.05
+"""The part of the way to the trained weights below which a copy has not followed them."""
+
+
+@rule("evaluated-copy-never-changes", severity="error")
+def never_changes(case: Case) -> list[Finding]:
+    """A copy of the trained model is evaluated again and again, the trained weights change and the copy does not, not by a
+    bit: what is evaluated is the model as it was when it was copied. The program has a line that averages parameters, so the copy
+    was meant to follow; without one it may be a reference. A copy that takes part in every step (a teacher) is not meant. One
+    evaluation is enough where the copy is what the training began with, bit for bit, and the trained weights have changed."""
+    for copy in case.facts.copies:
+        often = copy.looks > 0.5 * max(copy.last - copy.first, 1) and copy.looks > 1
+        again = copy.looks >= 3 and not copy.moved and copy.trained_moved > MOVED
+        old = copy.as_at_start and not copy.moved and copy.trained_before > MOVED and copy.first >= EARLIEST
+        if (again or old) and not often and copy.update_line:
+            return [
+                case.finding(
+                    f"The {copy.type} that is evaluated is a copy that never changes, while the trained weights do",
+                    "Update the copy after each optimizer step (a moving average), or evaluate the model that is trained.",
+                    step=copy.last,
+                    site=copy.type,
+                    source=copy.line,
+                    evidence={"evaluations": copy.looks, "trained_moved": copy.trained_moved, "copy_moved": copy.moved},
+                    confidence=0.85,
+                )
+            ]
+    return []
+
+
+@rule("average-does-not-follow", severity="warning")
+def does_not_follow(case: Case) -> list[Finding]:
+    """A copy of the trained model that is evaluated changes, and has hardly come nearer to the trained weights: a moving average
+    whose decay is made for a far longer training."""
+    for copy in case.facts.copies:
+        if copy.looks < 3 or not copy.moved or copy.trained_moved < MOVED or not copy.way:
+            continue
+        followed = 1 - copy.gap / copy.way
+        if -FOLLOWED < followed < FOLLOWED:
+            return [
+                case.finding(
+                    f"The averaged {copy.type} that is evaluated has gone {max(followed, 0):.1%} of the way to the trained weights "
+                    f"in {copy.last} steps",
+                    "Lower the decay: 1 / (1 - decay) should be a small part of the number of steps.",
+                    step=copy.last,
+                    site=copy.type,
+                    source=copy.update_line or copy.line,
+                    evidence={"followed": followed, "trained_moved": copy.trained_moved, "gap": copy.gap},
+                    confidence=0.85,
+                )
+            ]
+    return []
+
+
+@rule("trained-weights-loaded-over", severity="error", phase="optimizer")
+def loaded_over(case: Case) -> list[Finding]:
+    """The same state is loaded again and again into a module that an optimizer trains: each time all that was learnt since
+    the last time is lost, as when a target network is copied the wrong way round."""
+    for load in case.facts.loaded_over:
+        if load.times >= 3 and load.same >= load.times - 1 and len(set(load.steps)) >= 3:
+            return [
+                case.finding(
+                    f"The trained {load.type} is set back to the same weights {load.times} times: what was learnt since is lost",
+                    "Load the other way round: the copy from the trained module.",
+                    step=load.steps[0],
+                    site=load.type,
+                    source=load.line,
+                    evidence={"times": load.times, "after_steps": list(load.steps)},
+                    confidence=0.93,
+                )
+            ]
+    return []

@@ -1,0 +1,306 @@
+"""Replicas: parameters and buffers that must be equal on all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.exceptions import raised
+from tensonde.diagnose.rule import world_rule
+from tensonde.diagnose.told import some
+from tensonde.diagnose.world import UNFINISHED, World, differ, same, same_in_step
+from tensonde.model.facts import ReplicaFact
+from tensonde.model.finding import Finding
+from tensonde.model.site import Kind, Role
+from tensonde.model.trace import WeightRecord
+
+
+def _replicated(world: World, name: str, records: list[WeightRecord]) -> bool:
+    """DistributedDataParallel holds it, the program reduces its gradient over all ranks, or all ranks have the same
+    value and the same gradient for it when the first backward pass has ended."""
+    if name in world.reduced or any(name in replica.parameters for replica in world.replicas):
+        return True
+    raw = [record.raw for record in records]
+    if not same([record.before for record in records]):
+        return False
+    if same(raw):
+        return raw[0].get("norm", 0.0) > 0
+    return _drawn(records[0]) and (_left_out(world, name) or world.same_losses)
+
+
+def _drawn(record: WeightRecord) -> bool:
+    """Its values were drawn: equal ones on two ranks are no coincidence, as those of a bias that begins with zeros may be."""
+    return record.before.get("min") != record.before.get("max")
+
+
+def _left_out(world: World, name: str) -> bool:
+    """Others have gradients that are reduced, or its own is in a group of one rank; and the ranks have data of their own: this is no shard."""
+    alone = any(
+        name in collective.gradients for collective in world.first.facts.collectives if collective.group_size == 1
+    )
+    return (bool(world.reduced) or alone) and not world.same_inputs
+
+
+@world_rule("ranks-start-differently", severity="error", phase="init", explains=("replicas-drift",))
+def different_start(world: World) -> Iterator[Finding]:
+    """The gradient of a parameter is reduced over all ranks, by the program or by DistributedDataParallel, but the ranks begin with
+    different values of it.
+
+    Equal updates of different weights stay different: each rank trains a model of its own, with gradients of the others.
+    """
+    wrapped = {name: replica for replica in world.replicas for name in replica.parameters}
+    expected = {name: records for name, records in world.weights.items() if name in world.reduced or name in wrapped}
+    wrong = [name for name, records in expected.items() if differ([record.before for record in records])]
+    if not wrong:
+        return
+    first = world.first
+    replica = wrapped.get(wrong[0])
+    if replica is not None and wrong[0] in replica.later:
+        yield first.finding(
+            f"{some(wrong, 3)} were made after the model was wrapped, with other values on each rank",
+            "DistributedDataParallel sends the parameters of rank 0 to the others when it is made, and reduces the gradients of those "
+            "only. Build the whole model first.",
+            site=f"{wrong[0]}:value",
+            source=replica.line,
+            evidence={"parameters": wrong[:8]},
+            confidence=0.95,
+        )
+        return
+    optimizer = next(iter(first.stepping), None)
+    yield first.finding(
+        f"The ranks start from different weights: {len(wrong)} of {len(expected)} parameters differ before the first step",
+        "Send the weights of rank 0 to the others before the optimizer is made: "
+        "`for p in model.parameters(): dist.broadcast(p.data, src=0)`. DistributedDataParallel does this by itself. "
+        "Seeding all ranks alike helps only if nothing else draws random numbers before.",
+        site=f"{wrong[0]}:value",
+        source=optimizer.made if optimizer is not None else None,
+        evidence={"parameters": wrong[:8], "gradients": "reduced over all ranks"},
+        confidence=0.95,
+    )
+
+
+@world_rule("replicas-drift", severity="error", phase="optimizer")
+def drift(world: World) -> Iterator[Finding]:
+    """A parameter that all ranks share is equal on all of them when a step begins and different when it has ended.
+
+    The first traced step shows where they part: after the backward pass (gradients are not reduced), between it and the
+    optimizer's step (something changes the gradients on each rank by itself, such as clipping by a rank's own norm), or
+    in the step. Later steps are compared by the digests that all ranks took.
+    """
+    if any(_unfinished(case) for case in world.cases):
+        return
+    apart = {
+        name: records
+        for name, records in world.weights.items()
+        if _replicated(world, name, records)
+        and same([record.before for record in records])
+        and differ([record.after for record in records])
+    }
+    if apart:
+        yield _first_step(world, apart)
+        return
+    yield from _later(world)
+
+
+def _unfinished(case: Case) -> bool:
+    """DistributedDataParallel still waits for gradients of the first step, so it has reduced none: `unused-in-ddp` says so."""
+    event = raised(case)
+    return event is not None and UNFINISHED in str(event.get("message", ""))
+
+
+def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
+    name, records = next(iter(apart.items()))
+    case = world.first
+    optimizer = next(iter(case.stepping), None)
+    replica = next((replica for replica in world.replicas if name in replica.parameters), None)
+    source = optimizer.step_line if optimizer is not None else None
+    raw, gradient = [r.raw for r in records], [r.gradient for r in records]
+    if same(gradient):
+        why = "with equal gradients"
+        advice = "Compare the optimizers of the ranks: learning rate, groups and state must be the same on all of them."
+        source = optimizer.made if optimizer is not None else None
+    elif same(raw):
+        why = "their gradients are equal after backward() and different at the optimizer's step"
+        advice = (
+            "Something between backward() and step() changes the gradients on each rank by itself. If it is clipping, every rank "
+            "must use the same norm: add up the squares over all ranks (dist.all_reduce), and count replicated parameters once."
+        )
+        source = case.facts.clipping.line or source
+    else:
+        why, advice = _not_reduced(replica, name, world.same_losses)
+        own = (replica.line if name in replica.later else replica.bypass_line) if replica is not None else None
+        if replica is None:
+            reducing = next((c for c in case.facts.collectives if c.gradients), None)
+            own = reducing.line if reducing is not None else None
+            if reducing is not None and reducing.group_size == 1:
+                why, advice = (
+                    "because their gradients are reduced in a group that has one rank only",
+                    "Reduce over the group of all ranks that hold the same parameters. Every rank must call dist.new_group for every group.",
+                )
+        source = own or (optimizer.backward_line if optimizer is not None else source)
+    return case.finding(
+        f"Replicas drift apart: {some(list(apart), 3)} differ between the ranks after the first step, {why}",
+        advice,
+        site=f"{name}:value",
+        source=source,
+        evidence={
+            "parameters": list(apart)[:8],
+            "norm_of_gradient": [record.gradient.get("norm") for record in records],
+            "norm_after_backward": [record.raw.get("norm") for record in records],
+        },
+        confidence=0.95,
+    )
+
+
+def _not_reduced(replica: ReplicaFact | None, name: str, partial: bool) -> tuple[str, str]:
+    if replica is None and partial:
+        return (
+            "because each rank has only its own part of their gradients",
+            "The ranks have the same values, the same input and the same loss, so this is a parameter that all of them hold. Behind it the "
+            "model is split: where its output enters the split part, the backward pass must add up the gradients of all ranks (all_reduce).",
+        )
+    if replica is None:
+        return (
+            "because their gradients are not reduced",
+            "Reduce every gradient over all ranks after each backward pass, or wrap the model in DistributedDataParallel.",
+        )
+    if name in replica.later:
+        return (
+            "because they were made after the model was wrapped",
+            "DistributedDataParallel reduces the gradients of the parameters that exist when it is made. Build the whole model first.",
+        )
+    if replica.bypassed and not replica.called:
+        return (
+            "because the forward bypasses DistributedDataParallel",
+            f"Call the wrapper (`{replica.name or 'ddp'}(x)`), not the module inside it (`.module(x)`): only the wrapper's forward "
+            "prepares the reduction of gradients.",
+        )
+    return (
+        "because their gradients are not reduced",
+        "Look for `no_sync()` around the last backward pass before the step, and for gradients that are computed by torch.autograd.grad.",
+    )
+
+
+def _later(world: World) -> Iterator[Finding]:
+    """A parameter that was equal and no longer is."""
+    if any(replica.joined for replica in world.replicas):
+        return  # the same step of two ranks is not the same
+    found: list[tuple[int, str]] = []
+    for name, records in world.weights.items():
+        if not _replicated(world, name, records) or differ([record.before for record in records]):
+            continue
+        equal = False
+        for step, rows in world.common(f"{name}:value"):
+            if same_in_step(rows):
+                equal = True
+            elif equal:
+                found.append((step, name))
+                break
+    if found:
+        step, name = min(found)
+        names = [other for at, other in found if at == step]
+        optimizer = next(iter(world.first.stepping), None)
+        yield world.first.finding(
+            f"Replicas drift apart: {some(names, 3)} differ between the ranks from step {step} on",
+            "Look at what only one rank does before this step: an update by hand, a skipped step, a loaded state, a learning rate "
+            "of its own. `tensonde show --ranks` shows the ranks side by side.",
+            step=step,
+            site=f"{name}:value",
+            source=optimizer.step_line if optimizer is not None else None,
+            evidence={"parameters": names[:8]},
+            confidence=0.9,
+        )
+
+
+@world_rule("buffers-not-synchronised", severity="warning")
+def buffers(world: World) -> Iterator[Finding]:
+    """DistributedDataParallel was told not to send buffers, they differ between the ranks, and the model is evaluated.
+
+    Each rank then evaluates another model: with running statistics of its own share of the data.
+    """
+    for replica in world.replicas:
+        if replica.sync_buffers or not replica.evaluated:
+            continue
+        wrong = []
+        for address, site in world.first.sites.items():
+            if site.kind is Kind.BUFFER and site.role is Role.VALUE:
+                rows = list(world.common(address))
+                if rows and not same_in_step(rows[-1][1]):
+                    wrong.append(site.name)
+        if wrong:
+            yield world.first.finding(
+                f"The ranks evaluate different models: {some(wrong, 3)} differ between them, and broadcast_buffers is off",
+                "Leave broadcast_buffers on, or use nn.SyncBatchNorm.convert_sync_batchnorm(model) before the model is wrapped.",
+                step=None,
+                site=f"{wrong[0]}:value",
+                source=replica.line,
+                evidence={"buffers": wrong[:8]},
+                confidence=0.9,
+            )
+
+
+@world_rule("learning-rates-differ", severity="error", phase="optimizer", explains=("replicas-drift",))
+def rates(world: World) -> Iterator[Finding]:
+    """The gradients of all ranks are averaged, but in the same step the ranks use different learning rates."""
+    if not world.replicas and not world.reduced:
+        return
+    for group in range(8):
+        tables = [dict(case.series(f"lr/{group}")) for case in world.cases]
+        steps = sorted(set.intersection(*(set(table) for table in tables)))
+        apart = next((step for step in steps if len({table[step] for table in tables}) > 1), None)
+        if apart is None:
+            continue
+        case = world.first
+        optimizer = next(iter(case.stepping), None)
+        scheduler = next(iter(case.facts.schedulers), None)
+        later = apart > steps[0] and scheduler is not None
+        made = optimizer.made if optimizer is not None else None
+        yield case.finding(
+            f"The ranks use different learning rates from step {apart} on: {some([f'{table[apart]:g}' for table in tables], 8)}",
+            "A scheduler that goes by a loss must get the same one on all ranks: average it first (dist.all_reduce). Rates that depend on "
+            "the rank are a mistake: all ranks hold the same model.",
+            step=apart,
+            source=(scheduler.line or scheduler.made) if later and scheduler is not None else made,
+            evidence={"rates": [table[apart] for table in tables], "group": group},
+            confidence=0.95,
+        )
+        return
+
+
+@world_rule("shards-scaled-differently", severity="error", phase="optimizer")
+def scaled(world: World) -> Iterator[Finding]:
+    """Each rank holds a part of the parameters (FSDP2, DTensor). Between the backward pass and the optimizer's step of the first step, all
+    gradients of a rank are scaled by one factor, which is another one on another rank: each rank has clipped by the norm of its own part."""
+    parts = [
+        name
+        for name, fact in world.first.facts.parameters.items()
+        if fact.placement.startswith(("S(", "Shard")) or ", S(" in fact.placement
+    ]
+    factors = [factor_of(case, parts) for case in world.cases]
+    values = [factor for factor in factors if factor is not None]
+    if len(values) < len(factors) or max(values) - min(values) <= 1e-3 * max(values):
+        return
+    case = world.first
+    optimizer = next(iter(case.stepping), None)
+    yield case.finding(
+        f"Each rank scales the gradients of its own shards by another factor: {some([f'{value:.4g}' for value in values], 8)}",
+        "The norm must be that of all shards: `torch.nn.utils.clip_grad_norm_(model.parameters(), limit)` adds them up, or add up the squares over "
+        "all ranks yourself (dist.all_reduce).",
+        site=f"{parts[0]}:grad",
+        source=case.facts.clipping.line or (optimizer.step_line if optimizer is not None else None),
+        evidence={"factors": values},
+        confidence=0.9,
+    )
+
+
+def factor_of(case: Case, names: list[str]) -> float | None:
+    """By how much all these gradients were scaled before the optimizer's step; None where not by one factor."""
+    records = {record.name: record for record in (case.first.weights if case.first else ())}
+    found = [
+        records[name].gradient["norm"] / records[name].raw["norm"]
+        for name in names
+        if name in records and records[name].raw.get("norm") and "norm" in records[name].gradient
+    ]
+    if not found or max(found) - min(found) > 1e-4 * max(found):
+        return None
+    return found[0]

@@ -1,0 +1,60 @@
+"""Which samples the ranks read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.rule import rule, world_rule
+from tensonde.diagnose.world import World, same_in_step
+from tensonde.model.finding import Finding
+from tensonde.model.site import Kind, Role
+
+_STEPS = 2
+"""Steps in which all ranks must have been looked at."""
+
+
+@world_rule("same-samples-on-every-rank", severity="warning", phase="data")
+def same_samples(world: World) -> Iterator[Finding]:
+    """The gradients of all ranks are averaged, and in every step that was looked at all ranks got the same batch.
+
+    The average of equal gradients is the gradient of one rank: the other ranks add nothing.
+    """
+    case = world.first
+    if not world.replicas and not world.reduced:
+        return
+    roots = set(case.facts.roots)
+    for address, site in case.sites.items():
+        if site.kind is not Kind.MODULE or site.role is not Role.IN or site.name not in roots:
+            continue
+        steps = list(world.common(address))
+        varied = len({tuple(rows[0][0].items())[1:] for _, rows in steps}) > 1
+        if len(steps) >= _STEPS and varied and all(same_in_step(rows) for _, rows in steps):
+            loader = next((loader for loader in case.facts.loaders if loader.steps), None)
+            yield case.finding(
+                f"All {world.size} ranks train on the same samples",
+                "Give each rank its share: `DataLoader(data, sampler=DistributedSampler(data))`, and call "
+                "`sampler.set_epoch(epoch)` in every epoch. Data that each rank makes itself needs a seed of its own.",
+                site=address,
+                source=(loader.made if loader is not None else None) or site.source,
+                evidence={"steps": [step for step, _ in steps][:8], "input": address},
+                confidence=0.9,
+            )
+            return
+
+
+@rule("sampler-epoch-never-set", severity="warning", phase="data")
+def epoch_never_set(case: Case) -> Iterator[Finding]:
+    """A DistributedSampler shuffles by its seed and its epoch. Passes over the data in which the epoch is the same have the
+    same order."""
+    for loader in case.facts.loaders:
+        epochs = loader.epochs or []
+        if loader.shuffled and loader.steps and len(epochs) > 1 and len(set(epochs)) == 1:
+            yield case.finding(
+                f"The order of the samples is the same in every epoch: {len(epochs)} passes with epoch {epochs[0]} of the sampler",
+                "Call `sampler.set_epoch(epoch)` at the beginning of every epoch, before the loader is iterated.",
+                step=None,
+                source=loader.loop or loader.iterated or loader.made,
+                evidence={"sampler": loader.sampler, "epochs": epochs, "passes": loader.passes},
+                confidence=1.0,
+            )

@@ -1,0 +1,106 @@
+"""Ranks that wait for each other in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensonde.diagnose.rule import world_rule
+from tensonde.diagnose.world import World
+from tensonde.model.finding import Finding
+from tensonde.program.lines import source_line
+from tensonde.store.standing import Stuck, stuck
+
+_ADVICE = {
+    "ended": "All ranks must make the same number of steps. Give each rank equally many batches (DistributedSampler, drop_last=True), "
+    "or train inside `model.join()` where they cannot be equal. A decision to stop must be the same on all ranks.",
+    "died": "Look at why that rank ended: its own output, and the findings of its rank.",
+    "elsewhere": "All ranks must call the same collectives in the same order. Look for a collective under `if rank == ...`, and for "
+    "code in which the ranks go different ways.",
+    "shapes": "All ranks must call a collective with the same shape and dtype. Pad, or exchange the sizes first.",
+    "busy": "Either that rank goes another way and never comes to this call, or what it does takes long: then let the others wait "
+    "for it on purpose (a longer timeout of the group), or spread the work over the ranks.",
+}
+
+
+@world_rule("ranks-stuck", severity="error", explains=("exception", "crash", "replicas-drift"))
+def ranks_stuck(world: World) -> Iterator[Finding]:
+    """When the training ended, ranks had waited for seconds in a collective that another rank did not call, or a collective failed in
+    which not all ranks were.
+
+    Each rank notes the collectives that it calls, with the loops and conditions around them, and its line when nothing has happened for three
+    seconds. A rank that failed outside of a collective is the cause itself: its exception is the finding.
+    """
+    standings = world.standings
+    if any(one.failed and one.inside is None for one in standings):
+        return
+    found = stuck(standings, after_the_end=True)
+    if found is not None:
+        yield _told(world, found)
+
+
+@world_rule("uneven-batches", severity="error", phase="data", explains=("ranks-stuck", "exception", "crash"))
+def uneven(world: World) -> Iterator[Finding]:
+    """One rank has left a loop over data that another one is still in, and waits for it in vain: the ranks have different numbers
+    of batches."""
+    if any(one.failed and one.inside is None for one in world.standings):
+        return
+    found = stuck(world.standings, after_the_end=True)
+    if found is None or found.loop is None or found.loop["what"] != "for" or found.loop.get("breaks"):
+        return
+    loop = found.loop
+    at = loop.get("parting") or loop.get("made")
+    if not at or at == loop["line"]:
+        return
+    case = world.first
+    yield case.finding(
+        f"The ranks have different numbers of batches: {found.sentence()}",
+        _ADVICE["ended"],
+        step=found.waiting[0].step,
+        source=source_line(loop["file"], at),
+        evidence=_evidence(found),
+        confidence=0.9,
+    )
+
+
+@world_rule("rank-killed", severity="error", explains=("exception", "ranks-stuck"))
+def killed(world: World) -> Iterator[Finding]:
+    """A signal from outside ended the process of one rank, and with it the training of all."""
+    for one in world.standings:
+        if one.signal == "SIGKILL":
+            case = next(case for case in world.cases if case.rank.rank == one.rank)
+            others = [other for other in world.standings if other.inside is not None and other.rank != one.rank]
+            waits = f"; rank {others[0].rank} waits for {others[0].inside}" if others else ""
+            yield case.finding(
+                f"SIGKILL ended the process of rank {one.rank} in step {one.step}{waits}",
+                "SIGKILL comes from outside: the kernel when memory runs out (dmesg says so), a scheduler's limit, or kill -9. The other "
+                "ranks cannot go on without it. The line is the last call that was noted.",
+                step=one.step,
+                source=one.line,
+                evidence={"rank": one.rank, "waiting": [other.rank for other in others]},
+                confidence=0.95,
+            )
+
+
+def _told(world: World, found: Stuck) -> Finding:
+    case = next(case for case in world.cases if case.rank.rank == found.waiting[0].rank)
+    return case.finding(
+        f"The ranks are stuck: {found.sentence()}",
+        _ADVICE[found.why],
+        step=found.waiting[0].step,
+        source=found.culprit,
+        evidence=_evidence(found),
+        confidence=0.95,
+    )
+
+
+def _evidence(found: Stuck) -> dict[str, object]:
+    other, waiting = found.other, found.waiting[0]
+    return {
+        "waiting": [one.rank for one in found.waiting],
+        "collective": str(found.collective.kind),
+        "number": found.collective.number,
+        "line": str(waiting.line) if waiting.line is not None else None,
+        "other_rank": other.rank,
+        "other_line": str(other.line) if other.line is not None else None,
+        "other_step": other.step,
+    }

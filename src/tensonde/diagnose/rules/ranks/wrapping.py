@@ -1,0 +1,62 @@
+"""Models that are trained on several ranks without all of their parameters: some get no gradient, or no rank sends them one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tensonde.diagnose.case import Case
+from tensonde.diagnose.exceptions import LAUNCHERS, raised
+from tensonde.diagnose.rule import rule, world_rule
+from tensonde.diagnose.told import some
+from tensonde.diagnose.world import UNFINISHED, World
+from tensonde.model.finding import Finding
+
+_INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
+
+
+@rule("unused-in-ddp", severity="error", explains=("exception",))
+def unused(case: Case) -> Iterator[Finding]:
+    """DistributedDataParallel waits for the gradient of every parameter, and its second forward fails because some never came. The exception
+    has their numbers; the wrapper's parameters give them names."""
+    event = raised(case)
+    if event is None or event.get("type") in LAUNCHERS or UNFINISHED not in str(event.get("message", "")):
+        return
+    replica = next(iter(case.facts.replicas), None)
+    if replica is None:
+        return  # ended before it could write its facts; another rank has them
+    found = _INDICES.search(str(event["message"]))
+    numbers = [int(word) for word in found[1].split()] if found else []
+    names = [replica.parameters[k] for k in numbers if k < len(replica.parameters)]
+    which = some(names, 4) if names else "some parameters"
+    yield case.finding(
+        f"{which} got no gradient, for which DistributedDataParallel waits",
+        "Take what the loss does not use out of the model, or freeze it before it is wrapped (requires_grad_(False)). Where it depends on the "
+        "input which part is used: DistributedDataParallel(model, find_unused_parameters=True).",
+        step=event.get("step"),
+        site=f"{names[0]}:grad" if names else None,
+        source=replica.line,
+        evidence={"parameters": names[:8], "numbers": numbers[:8]},
+        confidence=0.95,
+    )
+
+
+@world_rule("stage-without-gradients", severity="error", phase="backward")
+def stage(world: World) -> Iterator[Finding]:
+    """A rank sends what its model gives to another one, and steps its optimizer, but its parameters never have a gradient. The rank that gets
+    the tensors computes gradients and sends none back."""
+    ranks = [(case, optimizer) for case in world.cases for optimizer in case.stepping]
+    if not any(optimizer.had_gradients for _, optimizer in ranks):
+        return
+    for case, optimizer in ranks:
+        sent = next((c for c in case.facts.collectives if c.op in ("send", "isend", "batch_isend_irecv")), None)
+        if optimizer.had_gradients or optimizer.steps < 2 or optimizer.backward_line is not None or sent is None:
+            continue
+        yield case.finding(
+            f"The stage of rank {case.rank.rank} is not trained: its optimizer made {optimizer.steps} steps, and no parameter ever had a gradient",
+            "Receive the gradient of what this rank sends (dist.recv) and go on with it: `out.backward(gradient)`. The rank that gets the "
+            "tensor must call requires_grad_() on it and send its `.grad` back.",
+            source=sent.line or optimizer.step_line,
+            evidence={"steps": optimizer.steps, "step_line": str(optimizer.step_line)},
+            confidence=0.9,
+        )

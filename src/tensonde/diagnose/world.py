@@ -1,0 +1,143 @@
+"""The ranks of one training, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from tensonde.diagnose.case import Case, Header
+from tensonde.model.facts import ReplicaFact
+from tensonde.model.site import Kind, Role
+from tensonde.model.trace import WeightRecord
+from tensonde.store.standing import Standing, members, standings_of
+
+SAME = 1e-9
+"""Relative. Equal tensors have equal digests but for the order in which their elements are added up."""
+_EXACT = ("min", "max", "absmax")
+_SUMS = ("norm", "absmean", "mean")
+
+UNFINISHED = "Expected to have finished reduction in the prior iteration"
+"""In what DistributedDataParallel raises when gradients of the step before are missing."""
+
+Digest = Mapping[str, float]
+
+
+def world_of(cases: list[Case]) -> World | None:
+    """The ranks of a training; None where there is only one, or the processes do not belong together. The process that
+    started the ranks is none."""
+    own = members([case.rank for case in cases])
+    ranks = {case.rank.rank: case for case in reversed(cases) if case.rank in own}
+    if len(ranks) < 2 or {rank.session.get("world_size") or 1 for rank in own} & {1}:
+        return None
+    return World([ranks[rank] for rank in sorted(ranks)], [case for case in cases if case.rank not in own])
+
+
+class World:
+    """Cases of different ranks, by rank."""
+
+    def __init__(self, cases: list[Case], launchers: list[Case] | None = None) -> None:
+        self.cases = cases
+        self.launchers = launchers or []
+        """Processes that started the ranks."""
+        self.size = int(cases[0].rank.session.get("world_size") or len(cases))
+        """How many ranks the training has; some may have recorded nothing."""
+
+    @property
+    def header(self) -> Header:
+        """Of the rule that runs now."""
+        return self.cases[0].header
+
+    @header.setter
+    def header(self, header: Header) -> None:
+        for case in self.cases:
+            case.header = header
+
+    @property
+    def first(self) -> Case:
+        return self.cases[0]
+
+    @cached_property
+    def standings(self) -> list[Standing]:
+        """By rank."""
+        found = standings_of([case.rank for case in (*self.cases, *self.launchers)])
+        return sorted(found, key=lambda one: one.rank)
+
+    @cached_property
+    def weights(self) -> dict[str, list[WeightRecord]]:
+        """Parameters through the first step, on each rank, where every rank has traced them under the same name and shape."""
+        traced = [{record.name: record for record in case.first.weights} if case.first else {} for case in self.cases]
+        names = [name for name in traced[0] if all(name in one for one in traced)]
+        found = {name: [one[name] for one in traced] for name in names}
+        return {name: records for name, records in found.items() if len({record.shape for record in records}) == 1}
+
+    @cached_property
+    def replicas(self) -> list[ReplicaFact]:
+        """What DistributedDataParallel keeps equal on all ranks of this world."""
+        return [replica for replica in self.first.facts.replicas if replica.ranks == self.size]
+
+    @cached_property
+    def reduced(self) -> frozenset[str]:
+        """Parameters whose gradients the program reduces over all ranks itself."""
+        return frozenset(
+            name
+            for collective in self.first.facts.collectives
+            if collective.op == "all_reduce" and collective.group_size == self.size
+            for name in collective.gradients
+        )
+
+    @cached_property
+    def same_inputs(self) -> bool:
+        """Every root gets the same input on all ranks, in all steps that all of them looked at."""
+        roots = set(self.first.facts.roots)
+        addresses = [
+            address
+            for address, site in self.first.sites.items()
+            if site.kind is Kind.MODULE and site.role is Role.IN and site.name in roots
+        ]
+        steps = [rows for address in addresses for _, rows in self.common(address)]
+        return bool(steps) and all(same_in_step(rows) for rows in steps)
+
+    @cached_property
+    def same_losses(self) -> bool:
+        """All ranks have the same loss in the first step, of the same input."""
+        rows = next((rows for _, rows in self.common("loss:value")), None)
+        return rows is not None and same_in_step(rows) and self.same_inputs
+
+    def common(self, address: str) -> Iterator[tuple[int, list[tuple[Digest, ...]]]]:
+        """The digests of a site in the steps that all ranks have looked at, in order: for each rank, those of one step."""
+        tables: list[dict[int, list[Digest]]] = []
+        for case in self.cases:
+            tables.append({})
+            for row in case.digests(address, ("step", *_EXACT, *_SUMS)):
+                tables[-1].setdefault(row["step"], []).append(row)
+        for step in sorted(set.intersection(*map(set, tables))):
+            yield step, [tuple(table[step]) for table in tables]
+
+
+def same(digests: list[Digest]) -> bool:
+    """Whether the tensors behind these digests are equal, as far as a digest can tell. Not where one was not taken."""
+    one = digests[0]
+    return bool(one) and all(other and _same(one, other) for other in digests[1:])
+
+
+def differ(digests: list[Digest]) -> bool:
+    """Whether the tensors behind these digests are known to differ."""
+    return all(digests) and not same(digests)
+
+
+def same_in_step(rows: list[tuple[Digest, ...]]) -> bool:
+    """The same for all digests of one step, in their order."""
+    return len({len(own) for own in rows}) == 1 and all(same(list(column)) for column in zip(*rows, strict=True))
+
+
+def _same(one: Digest, other: Digest) -> bool:
+    for name in _EXACT:
+        if name in one and name in other and one[name] != other[name] and one[name] == one[name]:
+            return False
+    size = max(abs(one.get("absmax", 0.0)), abs(other.get("absmax", 0.0)))
+    for name in _SUMS:
+        if name in one and name in other:
+            scale = size if name == "mean" else max(abs(one[name]), abs(other[name]))
+            if abs(one[name] - other[name]) > SAME * scale:
+                return False
+    return True

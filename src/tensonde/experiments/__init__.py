@@ -1,0 +1,31 @@
+"""Diagnosis by experiment: questions that are asked of a step of the training, which is computed again with one thing changed.
+
+`step` is what an adapter serves, `experiment` what an experiment is, `anatomy` what experiments know of a step; every other file is
+one experiment.
+"""
+
+from __future__ import annotations
+
+from tensonde.experiments.bootstrap import BOOTSTRAP
+from tensonde.experiments.dead_ends import DEAD_ENDS
+from tensonde.experiments.experiment import Experiment
+from tensonde.experiments.fields import FIELDS
+from tensonde.experiments.independence import INDEPENDENCE
+from tensonde.experiments.influence import INFLUENCE
+from tensonde.experiments.nothing_learnt import NOTHING_LEARNT
+from tensonde.experiments.own_batch import OWN_BATCH
+from tensonde.experiments.sameness import SAMENESS
+from tensonde.experiments.terms import TERMS
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    FIELDS,
+    TERMS,
+    NOTHING_LEARNT,
+    BOOTSTRAP,
+    SAMENESS,
+    INDEPENDENCE,
+    INFLUENCE,
+    DEAD_ENDS,
+    OWN_BATCH,
+)
+"""In the order asked."""

@@ -1,0 +1,118 @@
+"""Where a target is partly made by a model itself: does it take over a share between 0 and 1, and no gradient?
+
+Value learning compares a prediction with a reward plus a share of what a model says about the next state. That model's output is
+raised by a little everywhere, and the target is computed again. Healthy: it rises by 0 to 1 times as much. A share below 0 turns
+the sign of every later reward, one above 1 lets values grow without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+import numpy as np
+
+from tensonde.experiments.anatomy import Anatomy
+from tensonde.experiments.experiment import Answer, Experiment, Memory
+from tensonde.experiments.step import Array, NotPossible, Op, Step
+
+COMPARISONS = frozenset(("smooth_l1_loss", "mse_loss", "huber_loss", "sub", "rsub", "l1_loss"))
+_RAISE = 0.25
+_EXACT = 1e-3
+
+
+def ask(step: Step, memory: Memory) -> Iterable[Answer]:
+    anatomy = Anatomy(step)
+    asked = False
+    for op in step.ops:
+        pair = _compared(step, anatomy, op)
+        if pair is None:
+            continue
+        prediction, target = pair
+        layers = _layers_behind(step, anatomy, target)
+        if not layers or not _has_data(step, anatomy, target):
+            continue
+        shares = _shares(step, target, layers)
+        if shares is None:
+            continue
+        asked = True
+        least, most = float(shares.min()), float(shares.max())
+        made = anatomy.makers(target)
+        source = made[-1].source if made else op.source
+        numbers = {"least": least, "most": most}
+        if least < -_EXACT:
+            yield Answer(False, f"a share of {least:.3g}", numbers, source=source, op=op.name, part="negative")
+        elif most > 1 + _EXACT:
+            yield Answer(False, f"a share of {most:.3g}", numbers, source=source, op=op.name, part="above one")
+        elif target in anatomy.trained and prediction in anatomy.trained:
+            yield Answer(False, "the target carries a gradient", numbers, source=source, op=op.name, part="gradient")
+        else:
+            yield Answer(True, f"a share from {least:.3g} to {most:.3g}", numbers)
+    if not asked:
+        raise NotPossible("no target is made of data and what a model gives")
+
+
+def _compared(step: Step, anatomy: Anatomy, op: Op) -> tuple[int, int] | None:
+    """Prediction and target, both with as many values, both computed by models."""
+    if op.name not in COMPARISONS or len(op.inputs) != 2 or not any(n in anatomy.before_loss for n in op.outputs):
+        return None
+    a, b = op.inputs
+    if a not in anatomy.computed or b not in anatomy.computed or step.values[a].shape != step.values[b].shape:
+        return None
+    if prod(step.values[a].shape) < 4:
+        return None
+    first = _has_data(step, anatomy, a), _has_data(step, anatomy, b)
+    if first == (False, True):
+        return a, b
+    return (b, a) if first == (True, False) else None
+
+
+def _has_data(step: Step, anatomy: Anatomy, value: int) -> bool:
+    """Numbers that no model was shown have a part in it, one for each of its values."""
+    rows = prod(step.values[value].shape)
+    waiting, seen = [value], set()
+    while waiting:
+        number = waiting.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        known = step.values[number]
+        data = known.origin in ("given", "made") and number not in anatomy.computed
+        if data and known.kind == "float" and not known.into_model and prod(known.shape) == rows:
+            return True
+        for op in anatomy.makers(number):
+            if not anatomy.is_layer(op):
+                waiting += op.inputs
+    return False
+
+
+def _layers_behind(step: Step, anatomy: Anatomy, value: int) -> list[int]:
+    found, waiting, seen = [], [value], set()
+    while waiting:
+        number = waiting.pop()
+        if number in seen or number in anatomy.weights:
+            continue
+        seen.add(number)
+        for op in anatomy.makers(number):
+            if anatomy.is_layer(op):
+                found.append(number)
+            else:
+                waiting += op.inputs
+    return found
+
+
+def _shares(step: Step, target: int, layers: list[int]) -> Array | None:
+    """By how much of a rise of the model's output each target rises; None where it is not in proportion."""
+    rises = []
+    before = step.array(target).astype(np.float64)
+    for size in (_RAISE, 2 * _RAISE):
+        raised = {number: (step.array(number) + size).astype(step.array(number).dtype) for number in layers}
+        rises.append((step.array_with(target, raised).astype(np.float64) - before) / size)
+    if not np.allclose(rises[0], rises[1], atol=_EXACT, rtol=_EXACT) or not np.abs(rises[0]).any():
+        return None
+    return rises[0]
+
+
+BOOTSTRAP = Experiment(
+    "bootstrap", "Is the share of a model in its own target between 0 and 1?", ask, times=2, alone=False
+)

@@ -1,0 +1,252 @@
+"""Do samples keep to themselves?
+
+One sample of the inputs is exchanged for another, and the step is computed again, with batch norms that use what they have gathered.
+Healthy: only that sample's outputs change, to the last bit. Where others change, the first op at which the change crosses from one
+sample to the next is named. Not claimed where samples meet by an index that the model was given (graphs), and where it is not
+certain which dimension holds the samples.
+
+And in a sequence whose targets are its own later tokens: does a token change what is said before it? Where the targets are tokens that a
+model is handed, position by position: does a token change what is said of its own position, and nothing before it? Then it is
+only copied. An autoencoder, whose tokens all pass one state, changes everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+import numpy as np
+
+from tensonde.experiments.anatomy import Anatomy
+from tensonde.experiments.experiment import Answer, Experiment, Memory
+from tensonde.experiments.step import Array, Effect, NotPossible, Op, Step, Value
+
+FEWEST = 4
+_BY_INDEX = frozenset(
+    ("index", "index_select", "index_add", "index_add_", "scatter_add", "scatter_add_", "scatter", "gather", "embedding",
+     "scatter_reduce", "index_put", "index_put_", "_index_put_impl_", "segment_reduce", "sort", "topk", "argsort", "cumsum",
+     "roll", "flip", "_sparse_mm", "index_reduce", "index_copy", "scatter_", "scatter_reduce_", "_pack_padded_sequence")
+)  # fmt: skip
+
+
+_MASKING = frozenset(("masked_fill", "masked_fill_", "where", "add", "add_", "mul"))
+_SHAPING = frozenset(("view", "_unsafe_view", "reshape", "alias", "clone", "_reshape_alias", "unsqueeze", "squeeze"))
+
+
+def ask(step: Step, memory: Memory) -> Iterable[Answer]:
+    anatomy = Anatomy(step)
+    inputs = [v for v in anatomy.inputs if v.kind in ("float", "int")]
+    rows = step.batch
+    asked = [v for v in inputs if v.shape[0] == rows]
+    outputs = [n for n in anatomy.outputs if step.values[n].shape[:1] == (rows,) and n != step.loss]
+    found = [*_sequences(step, anatomy, inputs)]
+    if rows < FEWEST or not asked or not outputs:
+        if not found:
+            raise NotPossible("it is not known which dimension holds the samples")
+    else:
+        yield _samples(step, anatomy, asked, outputs, rows)
+    yield from found
+
+
+def _sequences(step: Step, anatomy: Anatomy, inputs: list[Value]) -> Iterable[Answer]:
+    """Of tokens, samples by positions or the other way round. What is compared with them tells which is which."""
+    for value in inputs:
+        if value.kind != "int" or len(value.shape) != 2 or min(value.shape) < FEWEST:
+            continue
+        outputs = [n for made in anatomy.outputs if (n := _unfolded(step, anatomy, made, value.shape)) is not None]
+        if not outputs:
+            continue
+        found = _future(step, anatomy, value, outputs) or _copied(step, anatomy, value, outputs)
+        if found is not None:
+            yield found
+            return
+
+
+def _unfolded(step: Step, anatomy: Anatomy, output: int, shape: tuple[int, ...]) -> int | None:
+    """A layer's output, with samples and positions in dimensions of their own."""
+    waiting = [output]
+    while waiting:
+        number = waiting.pop(0)
+        if step.values[number].shape[:2] == shape:
+            return number
+        waiting += [
+            n
+            for op in anatomy.users.get(number, [])
+            if op.name in _SHAPING
+            for n in op.outputs
+            if n != number and n > number
+        ]
+    return None
+
+
+def _samples(step: Step, anatomy: Anatomy, inputs: list[Value], outputs: list[int], rows: int) -> Answer:
+    one = rows // 2
+    changes = {}
+    for value in inputs:
+        array = step.array(value.number)
+        other = next((k for k in range(rows) if (array[k] != array[one]).any()), None)
+        if other is not None:
+            changes[value.number] = array.copy()
+            changes[value.number][one] = array[other]
+    if not changes:
+        raise NotPossible("all samples are equal")
+    effects = step.effects([changes], still_norms=True)[0]
+    others = [n for n in outputs if _others(effects[n], 0, one, rows)]
+    if not others:
+        return Answer(True, "only the sample that changes gets another output")
+    crossing = _crossing(step, anatomy, effects, changes, one, rows, others)
+    if crossing is None:
+        return Answer(None, "samples meet in a way that is not followed")
+    if crossing.name in _BY_INDEX:
+        return Answer(None, f"samples meet by an index ({crossing.name})")
+    return Answer(
+        False, "a sample changes the outputs of others", source=crossing.source, module=crossing.module, op=crossing.name,
+        part="samples",
+    )  # fmt: skip
+
+
+def _others(effect: Effect, dim: int, one: int, rows: int) -> bool:
+    if not effect.changed or len(effect.along) <= dim or len(effect.along[dim]) != rows:
+        return False
+    along = effect.along[dim].copy()
+    along[one] = False
+    return bool(along.any())
+
+
+def _crossing(
+    step: Step, anatomy: Anatomy, effects: dict[int, Effect], changes: dict[int, Array], one: int, rows: int, outputs: list[int]
+) -> Op | None:  # fmt: skip
+    """The first op on the way that takes a change of one sample only, and gives one of others."""
+    behind = anatomy.ancestors(outputs)
+    kept: dict[int, int] = dict.fromkeys(changes, 0)
+    """Values in which the change is still that of one sample: the dimension of samples."""
+    for op in step.ops:
+        touched = [n for n in op.inputs if n in kept or (n in effects and effects[n].changed)]
+        if not touched or not any(n in behind for n in op.outputs):
+            continue
+        for number in op.outputs:
+            effect = effects.get(number)
+            if effect is None or not effect.changed:
+                continue
+            dims = [
+                d
+                for d, size in enumerate(step.values[number].shape)
+                if size == rows and not _others(effect, d, one, rows)
+            ]
+            if dims:
+                kept[number] = dims[0]
+            elif all(n in kept for n in touched):
+                folded = [d for d, size in enumerate(step.values[number].shape) if size > rows and size % rows == 0]
+                if any(int(effect.along[d].sum()) <= step.values[number].shape[d] // rows for d in folded):
+                    kept[number] = folded[0]  # samples and positions in one dimension
+                    continue
+                if rows in step.values[number].shape or all(size % rows for size in step.values[number].shape):
+                    return op
+    return None
+
+
+def _future(step: Step, anatomy: Anatomy, value: Value, outputs: list[int]) -> Answer | None:
+    """Only where the targets are the tokens, one position on."""
+    array = step.array(value.number)
+    length = value.shape[1]
+    if not _shifted(step, anatomy, array):
+        return None
+    at = length // 2
+    changed = array.copy()
+    changed[:, at:] = changed[:, at:][:, ::-1]
+    if not (changed != array).any():
+        return None
+    effects = step.effects([{value.number: changed}], still_norms=True)[0]
+    if not any(effects[n].changed and effects[n].along[1][:at].any() for n in outputs if n in effects):
+        return Answer(True, "later tokens change nothing that is said before them", part="future")
+    op = _first_early(step, anatomy, effects, length, at)
+    return Answer(
+        False, "later tokens change what is said before them", source=op.source if op else None,
+        module=op.module if op else "", op=op.name if op else "", part="future",
+    )  # fmt: skip
+
+
+def _copied(step: Step, anatomy: Anatomy, value: Value, outputs: list[int]) -> Answer | None:
+    """The targets are what a model is handed, position by position, and each output sees its own, and none after it. Positions are the
+    dimension along which a change spreads; along samples it does not."""
+    array = step.array(value.number)
+    beside = anatomy.before_loss - anatomy.ancestors(
+        [value.number, *outputs]
+    )  # what the tokens were made of is no target
+    if not any(_same_tokens(step, step.values[number], array) for number in beside):
+        return None
+    spread = {}
+    for dim in (0, 1):
+        at = value.shape[dim] // 2
+        changed = np.moveaxis(array.copy(), dim, 0)
+        changed[at] = changed[at][::-1].copy()
+        changes = {value.number: np.moveaxis(changed, 0, dim)}
+        effects = step.effects([changes], still_norms=True)[0]
+        seen = [effects[n].along[dim] for n in outputs if n in effects and effects[n].changed]
+        if (changes[value.number] != array).sum() < FEWEST or not seen or not seen[0][at]:
+            return None
+        spread[dim] = bool(seen[0][:at].any()), bool(seen[0][at + 1 :].any())
+    wide = [spread[dim] for dim in spread if any(spread[dim])]
+    if len(wide) > 1:
+        return None
+    if wide and wide[0][0]:
+        return Answer(True, "a token changes more than its own position and those after it", part="copied")
+    return Answer(
+        False, "the targets are the tokens that the model is handed, position by position",
+        names=(value.name,), source=value.bound or step.loss_source, part="copied",
+    )  # fmt: skip
+
+
+def _same_tokens(step: Step, value: Value, tokens: Array) -> bool:
+    """It holds these tokens, in a shape of its own, and is not handed to a model: it is compared with."""
+    if value.kind != "int" or value.into_model or prod(value.shape) != tokens.size:
+        return False
+    return bool((step.array(value.number).reshape(-1) == tokens.reshape(-1)).all())
+
+
+def _first_early(step: Step, anatomy: Anatomy, effects: dict[int, Effect], length: int, at: int) -> Op | None:
+    """The first op that gives positions something of later ones. Where that is a product with weights of positions for positions, the op
+    that was to hide the later ones: what made the mask, if it is known."""
+    for op in step.ops:
+        for number in op.outputs:
+            effect = effects.get(number)
+            if effect is None or not effect.changed:
+                continue
+            dims = [d for d, size in enumerate(step.values[number].shape) if size == length]
+            if len(dims) == 1 and effect.along[dims[0]][:at].any():
+                square = [n for n in op.inputs if step.values[n].shape.count(length) >= 2 and n in effects]
+                return (_hiding(step, anatomy, square[0], length) if square else None) or op
+    return None
+
+
+def _hiding(step: Step, anatomy: Anatomy, weights: int, length: int) -> Op | None:
+    waiting, seen = [weights], set()
+    while waiting:
+        number = waiting.pop(0)
+        if number in seen or step.values[number].shape.count(length) < 2:
+            continue
+        seen.add(number)
+        for op in anatomy.makers(number):
+            masks = [n for n in op.inputs if n not in anatomy.computed and step.values[n].shape.count(length) >= 2]
+            if op.name in _MASKING and masks:
+                made = [op for op in anatomy.makers(masks[0]) if op.name not in _SHAPING]
+                return made[-1] if made else op
+            waiting += op.inputs
+    return None
+
+
+def _shifted(step: Step, anatomy: Anatomy, tokens: Array) -> bool:
+    ahead = tokens[:, 1:]
+    for value in step.values:
+        if value.kind != "int" or value.number not in anatomy.before_loss or len(value.shape) != 2:
+            continue
+        if value.shape == ahead.shape and (step.array(value.number) == ahead).all():
+            return True
+        if value.shape == tokens.shape and value.shape[1] > 1:
+            array = step.array(value.number)
+            if (array[:, :-1] == ahead).mean() > 0.95 and not (array == tokens).all():
+                return True
+    return False
+
+
+INDEPENDENCE = Experiment("independence", "Do samples keep to themselves?", ask, times=2)

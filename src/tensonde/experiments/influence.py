@@ -1,0 +1,92 @@
+"""Does everything that goes into the model matter to the loss?
+
+Every tensor that is handed to a model, and every one that the loss is computed from, is given rows that are drawn from its own, and
+the loss is computed again. Healthy: the loss changes. A loss that is the same to the last bit does not
+depend on it: a time step, a mask, a side of the edges, a label without influence. Where the change dies out tells the line.
+
+Not asked of what Python code has read (a length that became a number), of what is the same for all samples, and of what has only
+one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from tensonde.experiments.anatomy import SHAPES, Anatomy
+from tensonde.experiments.experiment import Answer, Experiment, Memory
+from tensonde.experiments.step import Array, Effect, Op, Step, Value
+
+MOST = 12
+"""Values that are tried."""
+FEWEST = 4
+_SIDES = 4
+"""A tensor of so few rows and many columns is a few lists side by side, such as the two ends of edges."""
+
+
+def ask(step: Step, memory: Memory) -> Iterable[Answer]:
+    anatomy = Anatomy(step)
+    asked = 0
+    for value in anatomy.data:
+        if not _is_candidate(value, anatomy) or asked >= MOST or step.seconds_left() <= 0:
+            continue
+        for part, changed in _changed(value, step.array(value.number)):
+            asked += 1
+            name = value.name + part
+            try:
+                effects = step.effects([{value.number: changed}])[0]
+            except Exception:  # not every order of values is one that the ops take: then they depend on it
+                continue
+            if effects[step.loss].changed:
+                yield Answer(True, f"{name or 'an input'} matters", names=(name,))
+            else:
+                last = _last(step, anatomy, value, effects)
+                yield Answer(
+                    False,
+                    f"the loss is the same whatever {name or 'an input'} holds",
+                    names=(name,),
+                    source=last.source if last is not None else value.made or step.loss_source,
+                    module=last.module if last is not None else "",
+                    op=last.name if last is not None else "",
+                    part="handed to the model" if value.into_model else "compared with",
+                )
+
+
+def _is_candidate(value: Value, anatomy: Anatomy) -> bool:
+    if value.read or value.kind == "other" or max(value.shape) < FEWEST or not value.name:
+        return False
+    return value.into_model or value.number in anatomy.before_loss
+
+
+def _changed(value: Value, array: Array) -> Iterator[tuple[str, Array]]:
+    """The value with rows (or entries of one side) that are drawn anew from its own: not only in another order, which a mean
+    over samples would not notice."""
+    draw = np.random.Generator(np.random.PCG64(1))
+    if value.kind == "int" and array.ndim == 2 and array.shape[0] <= _SIDES < array.shape[1] // 4:
+        for side in range(array.shape[0]):
+            changed = array.copy()
+            changed[side] = draw.choice(array[side], array.shape[1])
+            if (changed != array).any():
+                yield f"[{side}]", changed
+        return
+    if len(array) < FEWEST:
+        return
+    changed = array[draw.integers(0, len(array), len(array))]
+    if (changed != array).any():
+        yield "", changed
+
+
+def _last(step: Step, anatomy: Anatomy, value: Value, effects: dict[int, Effect]) -> Op | None:
+    """The last op that the change got to."""
+    found = None
+    for op in step.ops:
+        if op.name in SHAPES:
+            continue
+        touched = any(number == value.number or (number in effects and effects[number].changed) for number in op.inputs)
+        if touched:
+            found = op
+    return found
+
+
+INFLUENCE = Experiment("influence", "Does every input matter?", ask, times=2)

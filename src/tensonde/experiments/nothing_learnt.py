@@ -1,0 +1,140 @@
+"""Is the model better than one that always says the same?
+
+Asked of every chosen step. A constant is put in the place of what the model gives to the loss, one number for each feature, and fitted
+until the loss is smallest: no model that ignores its inputs does better. The outputs are also given to the wrong samples (rows
+changed about): as long as nothing is learnt about which output belongs to which sample, that makes no difference.
+
+A healthy training falls below the constant, and suffers when its outputs are changed about. Not asked where the loss is no measure of
+what was learnt: several losses take turns (GANs), a model makes the targets (value learning, distillation), the best constant is not
+above 0 (policies, likelihoods), samples are too few. How long the training has run, and whether its loss still falls, the rule
+looks at (`diagnose/rules/experiments/learning.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from tensonde.experiments.anatomy import Anatomy
+from tensonde.experiments.experiment import Answer, Experiment, Memory
+from tensonde.experiments.step import Array, NotPossible, Op, Step
+
+FEWEST_ROWS = 8
+SHUFFLES = 12
+BETTER = 0.9
+"""Of the loss of the best constant: what a model that has learnt something is below."""
+AT_FLOOR, OUTWEIGHS = 0.02, 0.5
+"""Of the loss of the best constant: a term below is driven to nothing; one that costs more is not worth its price."""
+APART = 4.0
+"""Deviations between the loss and that of outputs changed about."""
+
+
+def ask(step: Step, memory: Memory) -> Iterable[Answer]:
+    anatomy = Anatomy(step)
+    outputs = anatomy.outputs
+    if not outputs or step.loss in outputs:
+        raise NotPossible("no layer's output leads to the loss")
+    if anatomy.targets_by_model:
+        raise NotPossible("a model makes the targets of the loss")
+    if _random_targets(step, anatomy):
+        raise NotPossible("the targets are random numbers, of which nothing can be learnt")
+    rows = {step.values[number].shape[0] for number in outputs if step.values[number].shape}
+    if min(rows, default=0) < FEWEST_ROWS:
+        raise NotPossible("the batch is too small")
+    loss = float(step.array(step.loss))
+    fit = step.fit(outputs)
+    if fit.loss <= 0 or loss <= 0:
+        raise NotPossible("the loss is no distance: it falls below 0")
+    numbers = {"loss": loss, "constant": fit.loss, "rows": float(min(rows)), "outputs": float(len(outputs))}
+    held = _of_earlier(step, outputs, memory, [fit.constants[number] for number in outputs])
+    if held is not None:
+        numbers["earlier_constant"] = held
+    if len(rows) == 1:
+        numbers["apart"] = _apart(step, outputs, loss, rows.pop())
+    constant = max(fit.loss, held) if held is not None else fit.loss
+    healthy = loss < BETTER * constant or numbers.get("apart", 0.0) > APART
+    term = None if healthy else _outweighing(step, anatomy, constant, numbers)
+    yield Answer(
+        healthy,
+        f"{loss / constant:.2f} of the loss of the best constant",
+        numbers,
+        source=term.source if term is not None else step.loss_source,
+        op=term.name if term is not None else "",
+        part="term" if term is not None else "",
+    )
+
+
+def _random_targets(step: Step, anatomy: Anatomy) -> bool:
+    """And the model's outputs do not depend on them, as they do where noise is added to inputs and is to be found."""
+    behind = anatomy.ancestors(list(anatomy.outputs))
+    targets = [
+        v
+        for v in step.values
+        if v.origin == "given"
+        and v.name
+        and not v.into_model
+        and v.number in anatomy.before_loss
+        and v.number not in behind
+    ]
+    return bool(targets) and all(v.drawn for v in targets)
+
+
+def _outweighing(step: Step, anatomy: Anatomy, constant: float, numbers: dict[str, float]) -> Op | None:
+    """The op that adds a term which has been driven to nothing, and which costs more than all that can be gained once the outputs
+    behind it differ from sample to sample by as much as 1: as long as that is so, they will not."""
+    terms = anatomy.terms
+    behind = {number: anatomy.outputs_behind(number) for number, _ in terms}
+    if len(terms) < 2 or len(set(behind.values())) < 2:
+        return None
+    draw = np.random.Generator(np.random.PCG64(3))
+    for number, op in terms:
+        own = behind[number] - frozenset().union(*(behind[other] for other, _ in terms if other != number))
+        with step.weighed({other: 0.0 for other, _ in terms if other != number}):
+            now = step.loss_with({})
+            varied = {n: _varied(step.array(n), draw) for n in own}
+            then = step.loss_with(varied) if varied else now
+        if now < AT_FLOOR * constant and then - now > OUTWEIGHS * constant:
+            numbers["term"], numbers["term_of_varied_outputs"] = now, then
+            return op
+    return None
+
+
+def _varied(array: Array, draw: np.random.Generator) -> Array:
+    return np.asarray(array + draw.standard_normal(array.shape)).astype(array.dtype)
+
+
+def _of_earlier(step: Step, outputs: dict[int, int], memory: Memory, vectors: list[Array]) -> float | None:
+    """The loss of the constants that fitted earlier batches: they have not seen this one."""
+    known: list[list[Array]] = memory.setdefault("constants", [])
+    alike = [old for old in known if [v.shape for v in old] == [v.shape for v in vectors]]
+    known.append(vectors)
+    if not alike:
+        return None
+    means = [np.mean(parts, axis=0) for parts in zip(*alike, strict=True)]
+    changes = {
+        number: _spread(mean, step.values[number].shape, dim)
+        for (number, dim), mean in zip(outputs.items(), means, strict=True)
+    }
+    return step.loss_with(changes)
+
+
+def _spread(vector: Array, shape: tuple[int, ...], dim: int) -> Array:
+    ones = [1] * len(shape)
+    ones[dim] = -1
+    return np.broadcast_to(vector.reshape(ones), shape)
+
+
+def _apart(step: Step, outputs: dict[int, int], loss: float, rows: int) -> float:
+    """How many deviations the loss lies below that of outputs changed about."""
+    draw = np.random.Generator(np.random.PCG64(0))
+    arrays = {number: step.array(number) for number in outputs}
+    losses = []
+    for _ in range(SHUFFLES):
+        order = draw.permutation(rows)
+        losses.append(step.loss_with({number: array[order] for number, array in arrays.items()}))
+    spread = float(np.std(losses, ddof=1))
+    return float((np.mean(losses) - loss) / max(spread, 1e-9 * abs(loss), 1e-30))
+
+
+NOTHING_LEARNT = Experiment("nothing-learnt", "Is it better than a constant?", ask, first=10, always=True)

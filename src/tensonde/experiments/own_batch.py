@@ -1,0 +1,48 @@
+"""Does a step lower the loss of its own batch, and would another learning rate lower it more?
+
+The optimizer's step is made on a clone, and the loss of the same batch is computed again with the same random numbers. Healthy: it
+falls, by about what the gradient predicts. A rise is a step too far. Then the clone makes some more steps on this batch, at the learning
+rate of the training and at another: a hundredth where these steps end above where they began, a hundredfold where they do not. A training
+whose batch is learnt many times better at a hundredfold rate has one that is too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from tensonde.experiments.experiment import Answer, Experiment, Memory
+from tensonde.experiments.step import NotPossible, Step, Trial
+
+STEPS = 5
+BACKWARD = 3.0
+"""Computations of the step that one with its gradients takes as long as."""
+
+
+def ask(step: Step, memory: Memory) -> Iterable[Answer]:
+    if step.seconds_left() < BACKWARD * (STEPS + 1) * step.seconds_each:
+        raise NotPossible("there was no time")
+    trial = step.trial(STEPS)
+    before, after = trial.losses[:2]
+    numbers = {"before": before, "after": after, "predicted": trial.predicted, "moved": trial.moved}
+    if step.rates:
+        numbers["lr"] = max(step.rates)
+    numbers["at 1"] = _last(trial)
+    rate = 100.0 if after <= before and numbers["at 1"] <= before else 0.01
+    if step.seconds_left() > BACKWARD * (STEPS + 1) * step.seconds_each:
+        with suppress(NotPossible):  # it took longer than it seemed
+            numbers[f"at {rate:g}"] = _last(step.trial(STEPS, rate=rate))
+    yield Answer(
+        after <= before or numbers["at 1"] <= before,
+        f"from {before:.4g} to {after:.4g}",
+        {name: number for name, number in numbers.items() if number == number and abs(number) < 1e300},
+        source=step.optimizer_source,
+    )
+
+
+def _last(trial: Trial) -> float:
+    """NaN where it did not get to the end."""
+    return trial.losses[-1] if len(trial.losses) == STEPS + 1 else float("nan")
+
+
+OWN_BATCH = Experiment("own-batch", "Does a step lower the loss of its own batch?", ask, times=3)

@@ -1,0 +1,150 @@
+"""The interface that an adapter serves: one step of the training as ops and values, which can be computed again with changes.
+
+A step is at rest: the training waits while it is asked, and nothing that is done here reaches it. Arrays are numpy's, whatever the
+framework has. All methods belong to the training thread. They raise `NotPossible` where a question has no exact answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from tensonde.model.site import SourceLine
+
+Array = np.ndarray[Any, Any]
+Changes = Mapping[int, Array]
+"""Values by number, and what they are instead."""
+
+
+class NotPossible(Exception):
+    """The question cannot be asked of this step. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor of the step."""
+
+    number: int
+    shape: tuple[int, ...]
+    kind: Literal["float", "int", "bool", "other"]
+    origin: Literal["made", "parameter", "buffer", "given"]
+    """`given`: it was there before the step, and no module holds it: data, targets, settings."""
+    name: str = ""
+    """Of a parameter or buffer; of what was given, the variable of the program that holds it."""
+    op: int | None = None
+    """The op that made it."""
+    into_model: bool = False
+    """It was handed to a model."""
+    read: bool = False
+    """Python code looked at its values: what follows from that is not known."""
+    made: SourceLine | None = None
+    """Of what was given: the line that made it."""
+    bound: SourceLine | None = None
+    """The line that gave the variable its value."""
+    drawn: bool = False
+    """The program's text says that it holds nothing but random numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A computation of the step, in the order in which it ran."""
+
+    index: int
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    writes: tuple[int, ...]
+    """Values that it changes in place; they are among the inputs, and the outputs."""
+    module: str
+    type: str
+    source: SourceLine | None
+    grad: bool
+    """Whether gradients were on."""
+    random: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a change did to a value."""
+
+    changed: bool
+    """Any bit of it."""
+    along: tuple[Array, ...]
+    """For each dimension: at which indices the value changed by more than rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Constants in the place of values, such that the loss is smallest."""
+
+    loss: float
+    constants: Mapping[int, Array]
+    """One vector for each value, along its features."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Steps of the optimizer on a clone, on this batch alone."""
+
+    losses: tuple[float, ...]
+    """Before the first step, and after each."""
+    predicted: float
+    """By how much the first step would change the loss if the loss were linear."""
+    moved: float
+    """The largest change of a parameter by the first step, as a part of its size."""
+
+
+class Step(Protocol):
+    number: int
+    ops: Sequence[Op]
+    values: Sequence[Value]
+    loss: int
+    """The value that was differentiated."""
+    loss_source: SourceLine | None
+    """The line of the training that made the loss."""
+    optimizer: str
+    optimizer_source: SourceLine | None
+    rates: tuple[float, ...]
+    """Learning rates of the optimizer's groups."""
+    several: bool
+    """Several optimizers or losses take turns."""
+    batch: int
+    """Samples in the batch, where that is known: the first dimension of what was handed to the model; 0 else."""
+    idle: Sequence[Value]
+    """Fields that came with others that the step uses, and that no op takes."""
+
+    seconds_each: float
+    """What one computation of the step takes."""
+
+    def given_twice(self, names: Sequence[str]) -> SourceLine | None:
+        """The one call of the program that is given a variable of one of these names twice."""
+
+    def array(self, value: int) -> Array:
+        """As it was made, or given."""
+
+    def effects(self, changes: Sequence[Changes], *, still_norms: bool = False) -> list[dict[int, Effect]]:
+        """For each set of changes: what became of each value. `still_norms`: batch norms use what they have gathered, so that
+        they do not mix samples."""
+
+    def array_with(self, value: int, changes: Changes) -> Array:
+        """A value, with others in the place of those that were made or given."""
+
+    def loss_with(self, changes: Changes) -> float:
+        """The loss with these values in the place of those that were made or given."""
+
+    def fit(self, values: Mapping[int, int]) -> Fit:
+        """The best constants in the place of these values; each with the dimension of its features."""
+
+    def weighed(self, factors: Mapping[int, float]) -> AbstractContextManager[None]:
+        """While inside, these values are so many times what they are, in all that is computed."""
+
+    def trial(self, steps: int, *, rate: float = 1.0, fresh: bool = False) -> Trial:
+        """Steps of a copy of the optimizer on copies of the parameters; `rate` times its learning rates. `fresh`: random numbers
+        are drawn anew at each step, else they are those of the step."""
+
+    def seconds_left(self) -> float:
+        """Of the time that may be spent on this step."""

@@ -1,0 +1,44 @@
+"""Looks at the ranks of a run while it runs, and says when they wait for each other in vain."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+from tensonde.errors import TensondeError
+
+EVERY = 1.5
+
+
+class WaitingRanks:
+    """A thread of the command's process; the training knows nothing of it. Says each thing once."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._over = threading.Event()
+        self._said: set[str] = set()
+        self._thread = threading.Thread(target=self._watch, name="waiting ranks", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join(EVERY)
+
+    def _watch(self) -> None:
+        while not self._over.wait(EVERY):
+            try:
+                self.look()
+            except (TensondeError, OSError, ValueError):
+                continue  # the recording is just being made
+
+    def look(self) -> None:
+        if len(list(self._run.glob("rank*"))) < 2:
+            return
+        from tensonde.store.reader import Recording
+        from tensonde.store.standing import standings_of, stuck
+
+        found = stuck(standings_of(Recording.open(self._run).ranks))
+        if found is not None and (sentence := found.sentence()) not in self._said:
+            self._said.add(sentence)
+            print(f"tensonde: {sentence}", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Tensonde for coding agents: tools, resources and prompts of the Model Context Protocol (docs/agents.md)."""

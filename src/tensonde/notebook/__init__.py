@@ -1,0 +1,1 @@
+"""Tensonde in notebooks: `%load_ext tensonde`, `%%tensonde` (docs/notebooks.md)."""

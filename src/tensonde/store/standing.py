@@ -1,0 +1,269 @@
+"""Where the ranks of a run stand, and whether they wait for each other in vain.
+
+Each rank says in files of its own which collectives it has called, which one it is in, and where it is when nothing has happened for
+some seconds. From these the reason can be told, while the training hangs and after it was killed. No rank is asked anything.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tensonde.model.site import SourceLine
+from tensonde.program.lines import source_line
+from tensonde.store.collectives import Call, read_collectives
+from tensonde.store.reader import Rank
+from tensonde.store.whereabouts import Whereabouts, read_whereabouts
+
+PATIENCE = 6.0
+"""Seconds that a rank waits before anybody is told."""
+Why = Literal["ended", "left", "died", "elsewhere", "shapes", "busy"]
+PAIRS = ("send", "recv", "isend", "irecv", "send_object_list", "recv_object_list", "batch_isend_irecv")
+"""Not all ranks of a group call these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    rank: int
+    where: Whereabouts
+    over: bool
+    """The rank has closed its recording: its program has ended, or will."""
+    gone: bool
+    """Its process does not exist any more."""
+    calls: tuple[Call, ...] = ()
+    failed: bool = False
+    """An exception or a crash of its own ended it."""
+    signal: str = ""
+    """What ended it from outside: as the process that started it said, or `SIGKILL` where it alone left no trace."""
+    last: SourceLine | None = None
+    """The line that it was at when a signal ended it."""
+
+    @property
+    def inside(self) -> Call | None:
+        """The collective that it is in, or was in when it ended."""
+        last = self.calls[-1] if self.calls else None
+        return last if last is not None and last.seconds is None else None
+
+    @property
+    def step(self) -> int:
+        return self.where.step
+
+    @property
+    def line(self) -> SourceLine | None:
+        """Where it is, as far as it has said."""
+        inside = self.inside
+        if inside is not None and inside.kind.source is not None:
+            return inside.kind.source
+        if self.where.left and self.where.left_file:
+            return source_line(self.where.left_file, self.where.left_line)
+        if self.last is not None:
+            return self.last
+        for found in (self.where.still, self.where):
+            if found is not None and found.file:
+                return source_line(found.file, found.line)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """`waiting` ranks are in the same collective; `other` is the one that keeps them waiting, `why` how.
+
+    `culprit` is the line to look at first: of the rank that goes its own way, where that can be told.
+    """
+
+    waiting: tuple[Standing, ...]
+    collective: Call
+    other: Standing
+    why: Why
+    culprit: SourceLine | None
+    loop: dict[str, Any] | None = None
+    """The loop that the other rank has left."""
+
+    def sentence(self) -> str:
+        ranks = ", ".join(str(one.rank) for one in self.waiting)
+        one = self.waiting[0]
+        verb = "waits" if len(self.waiting) == 1 else "wait"
+        at = f" at {one.line}" if one.line is not None else ""
+        who = f"rank{'s' if len(self.waiting) > 1 else ''} {ranks} {verb}"
+        return f"{who} for {self.collective} in step {one.step}{at}; {self._because()}"
+
+    def _because(self) -> str:
+        other, rank = self.other, f"rank {self.other.rank}"
+        at = f" at {other.line}" if other.line is not None else ""
+        out = ""
+        if self.loop is not None:
+            out = (
+                f"; it left the loop at {source_line(self.loop['file'], self.loop['line'])} after step {other.step - 1}"
+            )
+        match self.why:
+            case "ended":
+                return f"rank {other.rank} has ended after {other.step} steps{at if other.where.left else ''}{out}"
+            case "died":
+                return f"the process of {rank} is gone, last seen in step {other.step}{at}"
+            case "busy":
+                return f"{rank} is not there: it is in step {other.step}{at}"
+            case _:
+                return f"{rank} waits for {other.inside or 'another collective'} in step {other.step}{at}{out}"
+
+
+def members(ranks: list[Rank]) -> list[Rank]:
+    """Those that belong to a training of several ranks. The process that started them may have recorded something, too."""
+    found = [rank for rank in ranks if (rank.session.get("world_size") or 1) > 1]
+    return found or ranks
+
+
+def standings_of(ranks: list[Rank]) -> list[Standing]:
+    """Of the ranks that have said anything, one per rank."""
+    found: dict[int, Standing] = {}
+    own = members(ranks)
+    killed = _killed([rank for rank in ranks if rank not in own])
+    for rank in own:
+        where = read_whereabouts(rank.folder)
+        if where is not None and rank.rank not in found:
+            calls = tuple(read_collectives(rank.folder))
+            gone = not rank.closed and not rank.live
+            signal = "" if rank.closed else killed.get(rank.rank, "")
+            ending = rank.ending if gone else None
+            last = ending.source if ending is not None and ending.stack else None
+            if last is None and ending is not None and ending.stack:
+                last = calls[-1].kind.source if calls else None
+            found[rank.rank] = Standing(rank.rank, where, rank.closed, gone, calls, _failed(rank), signal, last)
+    return _traceless(list(found.values()))
+
+
+def _traceless(ranks: list[Standing]) -> list[Standing]:
+    """Where all ranks are gone and some left no trace, these were killed: whoever started them has told the others to end, which leaves one."""
+    left = [one for one in ranks if one.gone and one.last is None and not one.failed and not one.where.left]
+    others = [one for one in ranks if one not in left]
+    if not left or not others or not all(one.failed or (one.gone and one.last is not None) for one in others):
+        return ranks
+    return [replace(one, signal="SIGKILL") if one in left else one for one in ranks]
+
+
+_ENDED = re.compile(r"process (\d+) terminated with signal (SIG\w+)")
+
+
+def _killed(launchers: list[Rank]) -> dict[int, str]:
+    """Ranks and signals, from what the process that started them raised."""
+    said = [str(((rank.session.get("exit") or {}).get("exception") or {}).get("message", "")) for rank in launchers]
+    return {int(found[1]): found[2] for text in said if (found := _ENDED.search(text))}
+
+
+def _failed(rank: Rank) -> bool:
+    failure = (rank.session.get("exit") or {}).get("exception") or next(
+        (event for event in rank.events if event.get("kind") == "exception"), None
+    )
+    if failure is not None:
+        return failure.get("type") != "KeyboardInterrupt"
+    ending = rank.ending
+    return ending is not None and ending.is_crash
+
+
+def stuck(ranks: list[Standing], *, now: float | None = None, after_the_end: bool = False) -> Stuck | None:
+    """The ranks that have waited for long and the one that they wait for; None where all is well, or nothing can be said.
+
+    `after_the_end`: all processes are gone. Then a rank has waited in vain if it had stood still, or if it failed in its collective.
+    """
+    moment = time.time() if now is None else now
+    inside = [
+        (call, one)
+        for one in ranks
+        if (call := one.inside) is not None
+        and (
+            one.where.still is not None or one.failed
+            if after_the_end
+            else not one.over and not one.gone and moment - call.began >= PATIENCE
+        )
+    ]
+    if not inside:
+        return None
+    collective, first = min(inside, key=lambda pair: pair[0].began)
+    together = tuple(one for one in ranks if one is first or _same(one.inside, collective))
+    for one in ranks:
+        if one not in together and (why := _why(one, collective, after_the_end)) is not None:
+            return _told(together, collective, one, why)
+    return None
+
+
+def _same(one: Call | None, other: Call) -> bool:
+    return one is not None and signature(one) == signature(other)
+
+
+def signature(call: Call) -> tuple[Any, ...]:
+    """What must be equal on all ranks. Shapes of object lists, of scattered and of exchanged tensors need not be."""
+    kind = call.kind
+    what = "" if kind.op.startswith(("all_to_all", "scatter", "gather")) or "object" in kind.op else kind.what
+    return call.number, kind.group, kind.op, kind.reduce, what
+
+
+def _why(one: Standing, collective: Call, after_the_end: bool) -> Why | None:
+    there = one.inside
+    if there is not None:
+        same_call = (there.kind.group, there.number, there.kind.op) == (
+            collective.kind.group, collective.number, collective.kind.op,
+        )  # fmt: skip
+        return "shapes" if same_call else "elsewhere"
+    if one.over and not one.failed:
+        return "ended"
+    if one.where.left:
+        return "ended"
+    if one.gone and not after_the_end:
+        return "died"
+    if one.failed or one.signal:
+        return "died"
+    return "busy"
+
+
+def _told(together: tuple[Standing, ...], collective: Call, other: Standing, why: Why) -> Stuck:
+    loop = _left(collective.kind.around, other) if why in ("ended", "elsewhere") else None
+    if why == "elsewhere" and other.inside is not None:
+        loops = [loop, _left(other.inside.kind.around, together[0])]
+        loop = min((one for one in loops if one is not None), key=lambda one: int(one["line"]), default=None)
+    first = together[0]
+    culprit = collective.kind.source
+    if why == "ended" and other.where.left:
+        culprit, loop = other.line or culprit, None
+    elif (under := _under_rank(together[0], other)) is not None:
+        culprit, loop = under, None
+    elif loop is not None:
+        breaks = loop.get("breaks") or ()
+        culprit = source_line(loop["file"], breaks[0] if breaks else loop["line"])
+    elif why == "elsewhere" and not _alone(first, other) and _alone(other, first):
+        culprit = other.line
+    elif why in ("busy", "died"):
+        culprit = other.line or culprit
+    return Stuck(together, collective, other, why, culprit, loop)
+
+
+def _under_rank(one: Standing, other: Standing) -> SourceLine | None:
+    """The call of the one rank that stands under a condition on the rank, at a line that the other has never been at."""
+    found = [
+        a.inside.kind
+        for a, b in ((one, other), (other, one))
+        if a.inside is not None and b.inside is not None and _alone(a, b)
+    ]
+    under = [kind for kind in found if any(block["what"] == "if" and block.get("parting") for block in kind.around)]
+    return under[0].source if len(under) == 1 else None
+
+
+def _alone(one: Standing, other: Standing) -> bool:
+    """Whether the first calls its collective at a line that the other has never been at."""
+    call = one.inside
+    if call is None:
+        return False
+    here = call.kind.file, call.kind.line
+    return all((known.kind.file, known.kind.line) != here for known in other.calls)
+
+
+def _left(around: list[dict[str, Any]], other: Standing) -> dict[str, Any] | None:
+    """The outermost of these loops that the other rank was in before and is not in any more."""
+    there = other.inside
+    now = {(one["file"], one["line"]) for one in (there.kind.around if there is not None else ())}
+    was = {(one["file"], one["line"]) for call in other.calls for one in call.kind.around}
+    for one in around:
+        key = one["file"], one["line"]
+        if one["what"] in ("for", "while") and key not in now and key in was:
+            return one
+    return None

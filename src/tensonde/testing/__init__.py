@@ -1,0 +1,1 @@
+"""Trainings in tests: the pytest plugin (docs/ci.md)."""

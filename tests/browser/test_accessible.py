@@ -1,0 +1,46 @@
+"""axe-core finds nothing serious, in both themes: names of controls, roles, contrast."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Desk, wait_until
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+RUN = """async () => (await axe.run(document, { resultTypes: ['violations'] })).violations
+  .filter((one) => ['serious', 'critical'].includes(one.impact))
+  .map((one) => [one.id, one.nodes.slice(0, 6).map((node) => `${node.html.slice(0, 160)} ${node.any[0]?.message ?? ''}`)])"""
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed (npm ci in web/)")
+def test_nothing_serious_is_in_the_way_of_anyone(desk: Desk, page: Any) -> None:
+    shutil.copytree(GOLDEN, desk.folder / ".tensonde" / "runs" / "demo")
+    _, url = desk.hub()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    found: dict[str, Any] = {}
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        page.goto(url)
+        page.get_by_test_id("run").first.wait_for()
+        page.evaluate("theme => window.__tensonde.app.setTheme(theme)", theme)
+        page.evaluate(AXE.read_text())
+        found[f"{theme} runs"] = page.evaluate(RUN)
+        page.get_by_test_id("run").first.click()
+        wait_until(lambda: page.evaluate("window.__tensonde.boxes().length"))
+        page.evaluate("window.__tensonde.app.select(window.__tensonde.app.place.hits[0]?.site ?? 'head')")
+        page.get_by_test_id("port").first.wait_for()
+        for tab in ("tensor", "hits", "findings", "charts", "log"):
+            page.get_by_test_id(f"tab-{tab}").click()
+            page.wait_for_timeout(300)
+            found[f"{theme} {tab}"] = page.evaluate(RUN)
+            wide = page.evaluate(
+                "document.documentElement.scrollWidth > innerWidth || document.body.scrollHeight > innerHeight"
+            )
+            assert not wide, f"{tab} is larger than the window"
+    problems = [f"{where}: {id}: {html}" for where, some in found.items() for id, nodes in some for html in nodes]
+    assert not problems, "\n".join(problems)

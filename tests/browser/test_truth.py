@@ -1,0 +1,107 @@
+"""The page says what the training does, goes to where it stops, and bears a large model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from test_debugging import TRAINING, expect_state, open_run, pause
+
+from conftest import Desk, wait_until
+
+DEEP = """
+    import time, torch, torch.nn as nn
+    torch.manual_seed(0)
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.up, self.down = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
+        def forward(self, x):
+            return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+    net = nn.Sequential(*(Block() for _ in range(48)), nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for step in range(100_000):
+        x, y = torch.randn(32, 16), torch.randint(0, 4, (32,))
+        loss = nn.functional.cross_entropy(net(x), y)
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+        time.sleep(0.02)
+"""
+STATE = """() => {
+  const pill = document.querySelector('[data-testid=state]'), stop = window.__tensonde.app.place.stop;
+  return { state: pill.dataset.state, text: pill.textContent, number: stop?.number ?? -1, site: stop?.site ?? '' };
+}"""
+
+
+def test_where_it_says_stopped_it_is_stopped_there(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:
+    training = desk.tensonde("run", "--ui", desk.script("train.py", TRAINING))
+    open_run(page, training.wait_for(r"the UI is at (\S+)")[1], boxes)
+    pause(page)
+    # Next node, 200 times: after each, the page says stopped, names the node, and has it selected.
+    seen = page.evaluate(STATE)["number"]
+    sites = []
+    for _ in range(200):
+        page.keyboard.press("F9")
+        page.wait_for_function("n => (window.__tensonde.app.place.stop?.number ?? -1) > n", arg=seen)
+        shown = page.evaluate(STATE)
+        seen = shown["number"]
+        assert shown["state"] == "stopped", shown
+        assert "next node" in shown["text"] or "/" not in shown["site"], shown
+        sites.append(shown["site"])
+    # It stays so: nothing that comes late says otherwise.
+    page.wait_for_timeout(1500)
+    expect_state(page, "stopped")
+    assert page.evaluate(STATE)["number"] == seen
+    assert len({site for site in sites if "/" in site}) >= 5, sites
+
+    # Selection, tree, details and graph went there, and go back.
+    last = sites[-1].rsplit(":", 1)[0]
+    wait_until(lambda: page.evaluate("window.__tensonde.app.route.sel") == sites[-1])
+    details = page.get_by_test_id("details")
+    wait_until(lambda: last in (details.text_content() or ""))
+    wait_until(
+        lambda: (
+            page.locator("[data-testid=tree-row][aria-selected=true]").get_attribute("data-name")
+            in (last, f"{last} (backward)", last.split("/")[0])
+        )
+    )
+    assert page.evaluate("window.__tensonde.graph().selection()?.seen") in (True, None)
+    page.go_back()
+    wait_until(lambda: page.evaluate("window.__tensonde.app.route.sel") == sites[-2])
+
+    # Held, the selection stays.
+    page.get_by_test_id("follow").click()
+    held = page.evaluate("window.__tensonde.app.route.sel")
+    page.keyboard.press("F9")
+    page.wait_for_function("n => (window.__tensonde.app.place.stop?.number ?? -1) > n", arg=seen)
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.__tensonde.app.route.sel") == held
+
+
+def test_a_model_of_48_layers_asks_little_and_shows_all(
+    desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]
+) -> None:
+    asked: list[str] = []
+    failed: list[str] = []
+    page.on("request", lambda request: asked.append(re.sub(r".*/rank0/?|\?.*", "", request.url)))
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    training = desk.tensonde("debug", "--ui", desk.script("deep.py", DEEP))
+    page.goto(training.wait_for(r"the UI is at (\S+)")[1])
+    page.get_by_test_id("run").first.click()
+    expect_state(page, "stopped")
+    # Before the first step: the modules are there, and their weights.
+    wait_until(lambda: page.evaluate("window.__tensonde.app.place.outline?.name.includes('47.down.weight')"))
+    asked.clear()
+    page.get_by_test_id("continue").click()
+    wait_until(lambda: page.evaluate("(window.__tensonde.app.place.outline?.edges ?? 0) > 48 * 5"))
+    wait_until(lambda: page.evaluate("window.__tensonde.app.place.lastStep") > 20)
+    ops = page.evaluate("window.__tensonde.app.place.outline.name.filter((name) => name.includes('/')).length")
+    assert ops >= 48 * 4, ops
+    assert not failed
+    counts = {name: asked.count(name) for name in set(asked)}
+    for name in ("sites", "graph", "watchpoints", "breakpoints"):
+        assert counts.get(name, 0) <= 12, counts
+    assert len(asked) < 150, counts
+    assert page.get_by_test_id("toast").count() == 0

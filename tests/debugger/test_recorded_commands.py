@@ -1,0 +1,61 @@
+"""What the browser shows of a recording, at the terminal: findings, nodes with their neighbours, search, other steps and runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launch import cli
+
+TRAINING = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(6):
+    x, y = torch.randn(64, 8), torch.randint(0, 4, (64,))
+    loss = nn.functional.cross_entropy(net(x), y)
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+"""
+LINES = """\
+find kind:linear
+findings
+step
+node 1/relu#0
+find src:train.py:9 relu
+step 3
+diff 0:out step:1
+diff 0:out step:3
+diff 0:out run:first:3
+diff 0:out step:5
+print 0:out
+
+
+quit
+y
+"""
+
+
+def test_the_terminal_knows_what_the_browser_shows(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    kept = cli("run", "-q", "--dump", "0:out", "--record", "first", "train.py", cwd=tmp_path)
+    assert kept.code == 0, kept.err
+    words = ("debug", "--dump", "0:out", "--record", "second", "train.py")
+    said = cli(*words, cwd=tmp_path, stdin=LINES).err
+    parts = said.split("(tensonde) ")
+    found = {part.partition("\n")[0]: part.partition("\n")[2] for part in parts[1:]}
+    assert [line.split() for line in found["find kind:linear"].splitlines()[:2]] == [["0", "Linear"], ["2", "Linear"]]
+    assert "nothing wrong" in found["findings"]
+    shown = found["node 1/relu#0"]
+    assert "takes    0/linear#0:out" in shown
+    assert "goes to  2/linear#0" in shown
+    assert "relu" in found["find src:train.py:9 relu"]
+    assert "elements changed (100.0%)" in found["diff 0:out step:1"]
+    assert "0 of 4096 elements changed" in found["diff 0:out step:3"]
+    assert "against step 3 of first: 0 of 4096 elements changed" in found["diff 0:out run:first:3"]
+    assert "was not kept at step 5: it was at 0, 1, 2, 3" in found["diff 0:out step:5"]
+    assert "an empty line shows its 64 rows, 20 at a time" in found["print 0:out"]
+    pages = [part for part in parts if part.startswith("\n")]
+    assert "[0]" in pages[0]
+    assert "44 more rows" in pages[0]
+    assert "[39]" in pages[1]

@@ -1,0 +1,137 @@
+"""Real MindSpore trainings under Tensonde: what is seen of them, and that nothing changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mindspore")
+
+from mindspore_trainings import HEAD, PROGRAMS
+
+from launch import Foundry, Ran, cli
+from tensonde.diagnose.diagnose import diagnose
+
+INNER = {"fc1.weight", "fc1.bias", "norm.gamma", "norm.beta", "fc2.weight", "fc2.bias"}
+
+
+@pytest.fixture(scope="module")
+def bare(foundry: Foundry, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    found = {name: foundry.bare(text, tmp_path_factory.mktemp("bare")) for name, text in PROGRAMS.items()}
+    assert {name: ran.code for name, ran in found.items()} == dict.fromkeys(PROGRAMS, 0)
+    return found
+
+
+@pytest.mark.parametrize("budget", [None, 0.05])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_nothing_changes(
+    foundry: Foundry, bare: dict[str, Ran], tmp_path: Path, name: str, budget: float | None
+) -> None:
+    ran = foundry.watched(PROGRAMS[name], tmp_path, budget=budget)
+    assert ran.code == 0, ran.err
+    assert repr(ran.result) == repr(bare[name].result)  # NaN is NaN
+    assert ran.out == bare[name].out
+    assert ran.session["failures"] == {}
+    assert ran.session["steps"] == len(ran.result["losses"])
+    assert repr([value for _, value in ran.scalars("loss")]) == repr(ran.result["losses"])
+
+
+@pytest.mark.parametrize("name", ["function", "cells", "model"])
+def test_names_are_the_same_in_every_way_of_training(foundry: Foundry, tmp_path: Path, name: str) -> None:
+    ran = foundry.watched(PROGRAMS[name], tmp_path)
+    assert set(ran.rank.facts["parameters"]) == INNER
+    assert {f"{cell}:out" for cell in ("fc1", "norm", "relu", "fc2")} <= ran.addresses
+    assert {"fc1:grad", "norm.moving_mean:value", "fc2.weight:grad"} <= ran.addresses
+    assert {"fc1", "norm", "relu", "drop", "fc2"} <= set(ran.rank.facts["modules"])
+
+
+def test_epochs_are_counted(foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.watched(PROGRAMS["model"], tmp_path)
+    assert [(event["epoch"], event["step"]) for event in ran.rank.events if event["kind"] == "epoch"] == [
+        (1, 0), (2, 4), (3, 8)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["jit", "graph"])
+def test_what_is_compiled_is_said_and_its_parameters_are_watched(foundry: Foundry, tmp_path: Path, name: str) -> None:
+    ran = foundry.watched(PROGRAMS[name], tmp_path)
+    assert ran.err.count("runs compiled") == 1
+    assert {row["step"] for row in ran.at("fc1.weight:value")} == set(range(ran.session["steps"]))
+    assert not ran.at("fc1:out")
+
+
+def test_a_pass_that_went_wrong_is_run_again_and_leaves_no_trace(foundry: Foundry, tmp_path: Path) -> None:
+    """The program counts its own calls: the list must be as it was."""
+    ran = foundry.watched(PROGRAMS["spoilt"], tmp_path, budget=0.05)
+    assert ran.code == 0, ran.err
+    finding = diagnose(ran.recording)[0]
+    line = next(k for k, text in enumerate(PROGRAMS["spoilt"].splitlines(), 1) if "# HERE" in text)
+    assert (finding.step, finding.op) == (7, "log")
+    assert finding.source is not None
+    assert finding.source.line == line
+
+
+def test_an_op_that_fails_behind_the_program_is_not_swallowed(foundry: Foundry, tmp_path: Path) -> None:
+    """MindSpore raises when a value is read, and Tensonde may be the first to read it."""
+    program = (
+        HEAD
+        + """
+class Pick(nn.Cell):
+    def construct(self, x, at):
+        return ops.Gather()(x, at, 0)
+
+pick = Pick()
+try:
+    pick(Tensor(data), Tensor(np.array([999], np.int32))).asnumpy()
+except RuntimeError as problem:
+    print("range" in str(problem))
+"""
+    )
+    assert foundry.bare(program, tmp_path).out == "True\n"
+    ran = foundry.watched(program, tmp_path)
+    assert (ran.code, ran.out) == (0, "True\n"), ran.err
+
+
+def test_an_exception_names_the_layer_and_its_line(foundry: Foundry, tmp_path: Path) -> None:
+    program = PROGRAMS["function"].replace("nn.Dense(8, 3)", "nn.Dense(9, 3)")
+    ran = foundry.watched(program, tmp_path)
+    assert ran.code == 1
+    assert "tensonde" not in ran.err.partition("Traceback")[2]
+    finding = diagnose(ran.recording)[0]
+    assert finding.rule == "layer-input-size"
+    assert "fc2 (Dense) takes 9" in finding.title
+    assert finding.source is not None
+    assert "nn.Dense(9, 3)" in finding.source.code
+
+
+def test_print_shows_values_and_gradients(foundry: Foundry, tmp_path: Path) -> None:
+    program = (
+        HEAD
+        + """
+import tensonde
+
+w = ms.Parameter(Tensor(np.array([1.0, 2.0], np.float32)), name="w")
+
+def forward(x):
+    h = tensonde.print("grad", w * x, gradient=True)
+    tensonde.print("h", h)
+    return h.sum()
+
+ms.value_and_grad(forward, None, [w])(Tensor(np.array([3.0, 4.0], np.float32)))
+"""
+    )
+    ran = foundry.bare(program, tmp_path)
+    assert ran.out.splitlines() == [
+        "h Tensor(shape=[2], dtype=float32, value=[3., 8.])",
+        "grad Tensor(shape=[2], dtype=float32, value=[1., 1.])",
+    ]
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    """`tensonde run --blocking train.py`, as a user writes it."""
+    (tmp_path / "train.py").write_text(PROGRAMS["cells"])
+    ran = cli("run", "--blocking", "--record", "rec", "train.py", cwd=tmp_path)
+    assert ran.code == 0, ran.err
+    assert "12 steps watched" in ran.err
+    assert "no problem found" in ran.err

@@ -1,0 +1,333 @@
+"""Several ranks of one training: what parts them is named, healthy ones are left alone, and no weight changes.
+
+The ranks are forked, and talk through gloo.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from launch import Foundry, Ran
+from tensonde.diagnose.diagnose import diagnose
+from tensonde.model.finding import Finding
+from tensonde.store.query import query
+
+PROGRAM = """
+import os, signal, sys
+import torch
+import torch.nn as nn
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, TensorDataset, DistributedSampler
+
+def data(seed, n=96):
+    x = torch.randn(n, 6, generator=torch.Generator().manual_seed(seed))
+    return x, (x[:, 0] > 0).long()
+
+def net():
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+
+def average(model, world):
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= world
+
+loss_of = nn.functional.cross_entropy
+# torch 2.13 may wait for ever in the destructor of DistributedDataParallel, bare as well. It holds the GIL while it joins
+# gloo's threads, and a thread that was not scheduled since the last collective still needs the GIL to drop its tensors.
+kept = []
+
+def worker(rank, world):
+    torch.set_num_threads(1)
+    # A file, not a port: another test could take a port between its choice and its use.
+    dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/rendezvous", rank=rank, world_size=world)
+    torch.manual_seed(0)
+    x, y = data(10 + rank)
+    #BODY
+    with open(f"weights{rank}", "w") as file:
+        file.write(" ".join(p.detach().double().abs().sum().item().hex() for p in model.parameters()))
+    dist.destroy_process_group()
+    kept.append(model)
+
+if __name__ == "__main__":
+    mp.start_processes(worker, args=(2,), nprocs=2, start_method="fork")
+"""
+
+LOOP = """
+for step in range(12):
+    xb, yb = x[step * 8 : step * 8 + 8], y[step * 8 : step * 8 + 8]
+    loss = loss_of(forward(xb), yb)
+    opt.zero_grad()
+    loss.backward()
+    #REDUCE
+    opt.step()
+"""
+
+WRAPPED = "model = DDP(net())\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\nforward = model\n" + LOOP
+BY_HAND = "model = net()\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\nforward = model\n" + LOOP
+
+PARTED = {
+    "ranks-start-differently": (
+        "torch.manual_seed(rank)\n" + BY_HAND.replace("#REDUCE", "average(model, world)"),
+        "opt = torch.optim",
+    ),
+    "gradients-summed-over-ranks": (
+        BY_HAND.replace("#REDUCE", "[dist.all_reduce(p.grad) for p in model.parameters()]"),
+        "opt.step()",
+    ),
+    "replicas-drift bypassed": (WRAPPED.replace("forward = model", "forward = model.module"), "forward(xb)"),
+    "replicas-drift later": (
+        WRAPPED.replace("opt =", "model.module.append(nn.Linear(2, 2))\nopt =", 1),
+        "model = DDP(net())",
+    ),
+    "ranks-start-differently later": (
+        WRAPPED.replace("opt =", "torch.manual_seed(rank)\nmodel.module.append(nn.Linear(2, 2))\nopt =", 1),
+        "model = DDP(net())",
+    ),
+    "replicas-drift clipped": (
+        WRAPPED.replace("#REDUCE", "model.module[0].weight.grad.mul_(loss.item())"),
+        "opt.step()",
+    ),
+    "buffers-not-synchronised": (
+        WRAPPED.replace("DDP(net())", "DDP(net(), broadcast_buffers=False)") + "\nmodel.eval()\n",
+        "broadcast_buffers=False",
+    ),
+    "same-samples-on-every-rank": (
+        """
+loader = DataLoader(TensorDataset(*data(3)), batch_size=16, shuffle=True)
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for xb, yb in loader:
+        loss = loss_of(model(xb), yb)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+""",
+        "loader = DataLoader(",
+    ),
+    "sampler-epoch-never-set": (
+        """
+set_ = TensorDataset(*data(3))
+loader = DataLoader(set_, batch_size=16, sampler=DistributedSampler(set_))
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    model.train()
+    for xb, yb in loader:
+        loss = loss_of(model(xb), yb)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+""",
+        "model.train()",
+    ),
+}
+
+PARTED |= {
+    "learning-rates-differ": (WRAPPED.replace("lr=0.1", "lr=0.1 * (rank + 1)"), "opt = torch.optim"),
+    "clipped-before-reduced": (
+        BY_HAND.replace("#REDUCE", "nn.utils.clip_grad_norm_(model.parameters(), 0.05)\n    average(model, world)"),
+        "clip_grad_norm_",
+    ),
+    "weights-summed-over-ranks": (
+        BY_HAND
+        + "    if step == 5:\n        with torch.no_grad():\n            [dist.all_reduce(p) for p in model.parameters()]\n    x = x\n",
+        "x = x",
+    ),
+    "replicas-drift left out": (
+        BY_HAND.replace("#REDUCE", "[dist.all_reduce(p.grad) for p in model.parameters() if p.dim() > 1]"),
+        "dist.all_reduce(p.grad)",
+    ),
+    "collectives-differ": (
+        BY_HAND.replace("#REDUCE", "average(model, world)")
+        + "        dist.all_reduce(torch.zeros(2), op=dist.ReduceOp.MAX if rank else dist.ReduceOp.SUM)\n".replace(
+            "        ", "    ", 1
+        ),
+        "dist.all_reduce(torch.zeros(2)",
+    ),
+    "stage-without-gradients": (
+        """
+model = nn.Linear(6, 8) if rank == 0 else nn.Linear(8, 2)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    opt.zero_grad()
+    if rank == 0:
+        dist.send(model(x[:8]).detach(), dst=1)
+    else:
+        h = torch.empty(8, 8)
+        dist.recv(h, src=0)
+        loss_of(model(h), y[:8]).backward()
+    opt.step()
+""",
+        "dist.send(",
+    ),
+}
+
+HEALTHY = {
+    "wrapped": WRAPPED + "\nmodel.eval()\nwith torch.no_grad():\n    model(x)\n",
+    "by hand": BY_HAND.replace("#REDUCE", "average(model, world)"),
+    "accumulation with no_sync": """
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    opt.zero_grad()
+    with model.no_sync():
+        (loss_of(model(x[step * 16 : step * 16 + 8]), y[step * 16 : step * 16 + 8]) / 2).backward()
+    (loss_of(model(x[step * 16 + 8 : step * 16 + 16]), y[step * 16 + 8 : step * 16 + 16]) / 2).backward()
+    opt.step()
+""",
+    "uneven inside join": """
+share = TensorDataset(x[: 40 + 8 * rank], y[: 40 + 8 * rank])
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    with model.join():
+        for xb, yb in DataLoader(share, batch_size=8):
+            loss = loss_of(model(xb), yb)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+""",
+    "alone": "torch.manual_seed(rank)\n" + BY_HAND,
+    "averaged weights": BY_HAND + "    if step % 4 == 3:\n"
+    "        with torch.no_grad():\n"
+    "            for p in model.parameters():\n"
+    "                dist.all_reduce(p)\n"
+    "                p /= world\n",
+    "sharded": """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
+fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+forward = model
+"""
+    + LOOP
+    + "\nmodel = nn.Linear(1, 1)\n",
+}
+
+
+FAILS = {
+    "uneven-batches": (
+        """
+share = TensorDataset(x[: 40 + 8 * rank], y[: 40 + 8 * rank])
+loader = DataLoader(share, batch_size=8)
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for xb, yb in loader:
+    loss = loss_of(model(xb), yb)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+dist.barrier()
+""",
+        "share = TensorDataset",
+    ),
+    "ranks-stuck exit": (
+        WRAPPED.replace("loss = loss_of", "if rank == 1 and step == 5:\n        sys.exit(0)\n    loss = loss_of"),
+        "sys.exit(0)",
+    ),
+    "unused-in-ddp": (
+        """
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.aux = net(), nn.Linear(2, 2)
+    def forward(self, x):
+        return self.body(x)
+model = DDP(Two())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+forward = model
+"""
+        + LOOP,
+        "model = DDP(Two())",
+    ),
+    "rank-killed": (
+        WRAPPED.replace(
+            "loss = loss_of", "if rank == 1 and step == 5:\n        os.kill(os.getpid(), 9)\n    loss = loss_of"
+        ),
+        "os.kill(",
+    ),
+    "index-out-of-range": ("if rank == 1:\n    y[40] = 2\n" + WRAPPED, "y[step * 8"),
+}
+
+
+def program(body: str) -> str:
+    return PROGRAM.replace("    #BODY", textwrap.indent(body, "    "))
+
+
+def alarms(ran: Ran) -> list[Finding]:
+    return [finding for finding in diagnose(ran.recording) if finding.severity != "info"]
+
+
+@pytest.mark.parametrize("case", PARTED)
+def test_what_parts_the_ranks_is_named(case: str, foundry: Foundry, tmp_path: Path) -> None:
+    body, code = PARTED[case]
+    ran = foundry.watched(program(body), tmp_path)
+    assert ran.code == 0, ran.err
+    found = alarms(ran)
+    assert found, case
+    assert found[0].rule == case.partition(" ")[0], [(f.rule, f.title) for f in found]
+    assert found[0].source is not None
+    assert code in found[0].source.code
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_healthy_ranks_are_left_alone_and_unchanged(case: str, foundry: Foundry, tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "watched").mkdir()
+    bare = foundry.bare(program(HEALTHY[case]), tmp_path / "bare")
+    ran = foundry.watched(program(HEALTHY[case]), tmp_path / "watched")
+    assert bare.code == ran.code == 0, bare.err + ran.err
+    assert [(f.rule, f.title) for f in alarms(ran)] == []
+    for rank in (0, 1):
+        assert (ran.cwd / f"weights{rank}").read_text() == (bare.cwd / f"weights{rank}").read_text()
+
+
+@pytest.mark.parametrize("case", FAILS)
+def test_what_ends_one_rank_is_named_and_the_rest_follows_from_it(case: str, foundry: Foundry, tmp_path: Path) -> None:
+    body, code = FAILS[case]
+    ran = foundry.watched(program(body), tmp_path)
+    assert ran.code != 0
+    found = alarms(ran)
+    assert found[0].rule == case.partition(" ")[0], [(f.rule, f.rank, f.title) for f in found]
+    assert found[0].source is not None
+    assert code in found[0].source.code
+    assert all(finding.caused_by is not None for finding in found[1:]), [(f.rule, f.rank, f.title) for f in found]
+
+
+def test_collectives_can_be_queried(foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.watched(program(BY_HAND.replace("#REDUCE", "average(model, world)")), tmp_path)
+    sql = """SELECT rank, count(*) AS calls, max(number) AS last, min(seconds) AS least, any_value(code) AS code FROM collectives
+             WHERE op = 'all_reduce' AND reduce = 'SUM' AND ranks = 2 AND tensor LIKE 'float32%' GROUP BY rank ORDER BY rank"""
+    rows = query(ran.recording, sql).to_pylist()
+    assert [(row["rank"], row["calls"], row["last"]) for row in rows] == [(0, 72, 72), (1, 72, 72)]
+    assert all(row["least"] > 0 and row["code"] == "dist.all_reduce(p.grad)" for row in rows)
+
+
+def test_ranks_that_wait_for_each_other(foundry: Foundry, tmp_path: Path) -> None:
+    body = "signal.alarm(9)\n" + BY_HAND.replace(
+        "#REDUCE", "average(model, world)\n    if rank == 1 and step == 5: dist.broadcast(loss.detach(), src=1)"
+    )
+    ran = foundry.watched(program(body), tmp_path)
+    assert ran.code != 0
+    first = alarms(ran)[0]
+    assert first.rule == "ranks-stuck"
+    assert first.evidence["number"] == 37  # six parameters in each of six steps, and this one
+    assert first.source is not None
+    assert "dist." in first.source.code
+
+
+def test_a_nan_of_one_rank_is_its_own(foundry: Foundry, tmp_path: Path) -> None:
+    """The other rank has it from the gradients that they share."""
+    body = "if rank == 1:\n    x[43, 2] = float('nan')\n" + WRAPPED
+    ran = foundry.watched(program(body), tmp_path)
+    found = alarms(ran)
+    assert found[0].rank == 1
+    assert found[0].step == 5
+    assert all(finding.caused_by is not None for finding in found[1:]), [(f.rule, f.rank, f.title) for f in found]

@@ -1,0 +1,136 @@
+"""Where ranks stand, from the files that they write: who waits for whom."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tensonde.store.collectives import CAPACITY, GRADIENTS, Call, CollectivesFile, Kind, read_collectives
+from tensonde.store.standing import PATIENCE, Standing, stuck
+from tensonde.store.whereabouts import Whereabouts, WhereaboutsFile, read_whereabouts
+
+LOOP = {"file": "train.py", "what": "for", "line": 10, "end": 20, "parting": 0, "breaks": [], "made": 0}
+EPOCHS = {**LOOP, "line": 9, "end": 30}
+
+
+def call(number: int, kind: Kind, *, ago: float = 60.0, seconds: float | None = None, index: int = 0) -> Call:
+    return Call(index, number, kind, 3, time.time() - ago, seconds)
+
+
+def kind(op: str, what: str = "", *, line: int = 1, around: tuple[dict[str, object], ...] = ()) -> Kind:
+    return Kind(op, what, "SUM", "0", 2, "train.py", line, list(around))
+
+
+def at(rank: int, step: int, *calls: Call, over: bool = False, gone: bool = False, failed: bool = False) -> Standing:
+    return Standing(rank, Whereabouts(step), over, gone, calls, failed)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    file = WhereaboutsFile(tmp_path)
+    file.step(3)
+    file.still(12.5, "worker", "/a/train.py", 41)
+    found = read_whereabouts(tmp_path)
+    assert found is not None
+    assert found.still is not None
+    assert (found.still.since, found.still.function, found.still.line) == (12.5, "worker", 41)
+    file.still(0.0)
+    found = read_whereabouts(tmp_path)
+    assert found is not None
+    assert (found.still, found.step) == (None, 3)
+
+
+def test_files_of_an_older_version_are_read(tmp_path: Path) -> None:
+    WhereaboutsFile(tmp_path).step(5)
+    path = tmp_path / "whereabouts"
+    path.write_bytes(path.read_bytes()[:4096])
+    found = read_whereabouts(tmp_path)
+    assert found is not None
+    assert (found.step, found.still) == (5, None)
+
+
+def test_the_last_calls_are_kept(tmp_path: Path) -> None:
+    file = CollectivesFile(tmp_path)
+    one = file.kind("a", lambda: kind("all_reduce", "float32[4]", line=7, around=(LOOP,)))
+    other = file.kind("b", lambda: kind("barrier"))
+    assert file.kind("a", lambda: kind("never")) == one
+    for number in range(CAPACITY + 5):
+        file.ended(file.begins(one, number, step=number // 2), 0.25)
+    file.begins(other, CAPACITY + 5, step=1)
+    found = read_collectives(tmp_path)
+    assert len(found) == CAPACITY
+    assert [call.number for call in found] == list(range(6, CAPACITY + 6))
+    assert (found[0].kind.op, found[0].kind.what, found[0].seconds, found[0].step) == (
+        "all_reduce",
+        "float32[4]",
+        0.25,
+        3,
+    )
+    assert found[0].kind.around == [LOOP]
+    assert (found[-1].kind.op, found[-1].seconds) == ("barrier", None)
+
+
+def test_damaged_files_of_collectives_are_passed_over(tmp_path: Path) -> None:
+    assert read_collectives(tmp_path) == []
+    file = CollectivesFile(tmp_path)
+    file.begins(file.kind("a", lambda: kind("barrier")), 1, 0)
+    with open(tmp_path / "collectives.jsonl", "a") as lines:
+        lines.write('{"kind": 7, "op":')
+    assert [call.kind.op for call in read_collectives(tmp_path)] == ["barrier"]
+    (tmp_path / "collectives.ring").write_bytes(b"something else, and longer than a head")
+    assert read_collectives(tmp_path) == []
+
+
+def test_nothing_is_said_while_all_is_well() -> None:
+    assert stuck([at(0, 3), at(1, 3)]) is None
+    short = call(5, kind("all_reduce"), ago=PATIENCE / 2)
+    assert stuck([at(0, 3, short), at(1, 3, over=True)]) is None
+    both = call(5, kind("all_reduce"))
+    assert stuck([at(0, 3, both), at(1, 3, both)]) is None, "all of them are there: the network is slow"
+    assert stuck([at(0, 3, short), at(1, 3)], after_the_end=True) is None, "Ctrl-C in the middle of a step"
+
+
+def test_a_rank_that_has_ended_is_named() -> None:
+    wait = call(57, kind("all_reduce", "float32[4]", line=15, around=(LOOP,)))
+    before = call(56, kind("all_reduce", "float32[4]", line=15, around=(LOOP,)), seconds=0.1)
+    found = stuck([at(0, 19, before, over=True), at(1, 19, before, wait)])
+    assert found is not None
+    assert (found.why, found.other.rank) == ("ended", 0)
+    assert found.sentence().startswith("rank 1 waits for all_reduce of float32[4] (number 57) in step 19")
+    assert found.sentence().endswith("rank 0 has ended after 19 steps; it left the loop at train.py:10 after step 18")
+    assert found.culprit is not None
+    assert found.culprit.line == 10
+
+
+def test_a_loop_that_one_rank_has_left_is_named_whichever_waits_longer() -> None:
+    inner = kind(GRADIENTS, line=15, around=(EPOCHS, LOOP))
+    after = kind("all_reduce", "float32[]", line=25, around=(EPOCHS,))
+    for ago in (60.0, 6.5):
+        inside = at(0, 9, call(9, inner, seconds=0.1), call(10, inner, ago=ago))
+        outside = at(1, 9, call(9, inner, seconds=0.1), call(1, after, ago=30.0))
+        found = stuck([inside, outside])
+        assert found is not None
+        assert found.culprit is not None
+        assert found.culprit.line == 10
+
+
+def test_the_call_that_only_one_rank_makes_is_the_culprit() -> None:
+    everyone, alone = kind(GRADIENTS, line=15), kind("all_reduce", "float32[]", line=18)
+    past = call(3, everyone, seconds=0.1)
+    for ago in (60.0, 7.0):
+        found = stuck([at(0, 8, past, call(4, everyone, ago=30.0)), at(1, 8, past, call(1, alone, ago=ago))])
+        assert found is not None
+        assert found.culprit is not None
+        assert (found.why, found.culprit.line) == ("elsewhere", 18)
+
+
+def test_other_causes_are_told_apart() -> None:
+    cases = {
+        "died": at(1, 3, gone=True),
+        "elsewhere": at(1, 3, call(5, kind("broadcast", "float32[1]"))),
+        "shapes": at(1, 3, call(5, kind("all_reduce", "float32[3]"), ago=1.0)),
+        "busy": at(1, 3),
+    }
+    for why, other in cases.items():
+        found = stuck([at(0, 3, call(5, kind("all_reduce", "float32[4]"), ago=90)), other])
+        assert found is not None, why
+        assert found.why == why

@@ -1,0 +1,357 @@
+"""Experiments on tiny trainings: what is amiss is named, near misses are left alone, and the weights are those of the bare run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from silent_trainings import marked, training
+from test_silent_bugs import findings
+
+from launch import Foundry, cli
+from tensonde.diagnose.rules.experiments import learning
+from tensonde.experiments.experiment import Answer, Experiment, Inquiry
+from tensonde.model.facts import AnswerFact
+
+LOOP = """
+model = Net()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(80):
+    index = torch.randint(0, 256, (32,))
+    inputs, labels = x[index], y[index]
+"""
+STEP = """
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+TD = """
+model, target = Net(), Net()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+for step in range(30):
+    index = torch.randint(0, 256, (32,))
+    obs, actions, rewards, later = x[index], y[index], t[index, 0], x[torch.randint(0, 256, (32,))]
+    values = model(obs).gather(1, actions[:, None]).squeeze(1)
+    with torch.no_grad():
+        best = target(later).max(dim=1).values
+"""
+
+FOLLOW = """
+def follow(average, model):
+    with torch.no_grad():
+        for a, b in zip(average.parameters(), model.parameters()):
+            a.mul_(0.9).add_(b, alpha=0.1)
+"""
+
+TOKENS = """
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(12, 16)
+        self.rnn = nn.GRU(16, 16, batch_first=True)
+        self.head = nn.Linear(16, 12)
+
+    def forward(self, tokens):
+        return self.head(self.rnn(self.table(tokens))[0])
+
+
+class Squeezed(Reader):
+    def forward(self, tokens):
+        state = self.rnn(self.table(tokens))[1][0]
+        return self.head(state[:, None, :] * torch.linspace(0.5, 1.5, tokens.shape[1])[:, None])
+
+
+model = Reader()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(30):
+    ids = (torch.randint(0, 12, (16, 1)) + torch.arange(11) * torch.randint(1, 4, (16, 1))) % 12
+"""
+LEARN = """
+    loss = F.cross_entropy(model(tokens).reshape(-1, 12), targets.reshape(-1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+BUGS = {
+    "an input that is always the first rows": (
+        "rows-never-change",
+        LOOP.replace("x[index], y[index]", "x[:32], y[index]  # HERE")
+        + "    loss = F.cross_entropy(model(inputs), labels)"
+        + STEP,
+    ),
+    "a term that is detached": (
+        "term-without-gradient",
+        LOOP
+        + "    out = model(inputs)\n    fit = F.cross_entropy(out, labels).detach()  # HERE\n    loss = fit + 1e-3 * out.pow(2).mean()"
+        + STEP,
+    ),
+    "targets two positions on": (
+        "target-too-far-on",
+        TOKENS
+        + "    tokens, targets = ids[:, :-2], ids[:, 2:]"
+        + LEARN.replace("targets.reshape(-1))", "targets.reshape(-1))  # HERE"),
+    ),
+    "labels one sample off": (
+        "nothing-learnt",
+        LOOP + "    loss = F.cross_entropy(model(inputs), labels.roll(1))  # HERE" + STEP,
+    ),
+    "labels in an order of their own": (
+        "target-of-another-sample",
+        LOOP + "    loss = F.cross_entropy(model(inputs), labels[torch.randperm(32)])  # HERE" + STEP,
+    ),
+    "its own output as target": (
+        "target-is-own-output",
+        LOOP + "    out = model(inputs)\n    loss = F.cross_entropy(out, out.argmax(1))  # HERE" + STEP,
+    ),
+    "an input that is not used": (
+        "input-without-influence",
+        """
+class Timed(Net):
+    def forward(self, x, time):
+        scaled = time * 0.01  # HERE
+        return self.head(self.encoder(x))
+"""
+        + LOOP.replace("Net()", "Timed()")
+        + "    time = torch.rand(32, 1)\n    loss = F.cross_entropy(model(inputs, time), labels)"
+        + STEP,
+    ),
+    "samples that attend to each other": (
+        "samples-mixed",
+        """
+class Mixed(Net):
+    def forward(self, x):
+        h = self.encoder(x)
+        return self.head(h + torch.tanh(h @ h.t()) @ h)  # HERE
+"""
+        + LOOP.replace("Net()", "Mixed()")
+        + "    loss = F.cross_entropy(model(inputs), labels)"
+        + STEP,
+    ),
+    "a subtracted bootstrap": (
+        "bootstrap-of-wrong-sign",
+        TD + "        goal = rewards - 0.9 * best  # HERE\n    loss = F.mse_loss(values, goal)" + STEP,
+    ),
+    "a discount above one": (
+        "bootstrap-above-one",
+        TD + "        goal = rewards + 1.9 * best  # HERE\n    loss = F.mse_loss(values, goal)" + STEP,
+    ),
+    "trained weights loaded over": (
+        "trained-weights-loaded-over",
+        "saved = Net()\n"
+        + LOOP
+        + "    loss = F.cross_entropy(model(inputs), labels)"
+        + STEP
+        + "    if step % 20 == 19:\n        model.load_state_dict(saved.state_dict())  # HERE\n",
+    ),
+    "a copy that stays as it is": (
+        "evaluated-copy-never-changes",
+        FOLLOW
+        + LOOP.replace("for step", "average = copy.deepcopy(model).eval()\nfor step")
+        + "    loss = F.cross_entropy(model(inputs), labels)"
+        + STEP
+        + "    if step % 20 == 19:\n        with torch.no_grad():\n            average(x)  # HERE\n",
+    ),
+}
+
+NEAR_MISSES = {
+    "the first rows of everything": LOOP.replace("x[index], y[index]", "x[:32], y[:32]")
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP,
+    "few samples that come again and again": LOOP.replace("range(80)", "range(400)").replace("0, 256", "0, 48")
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP,
+    "a large rate that works": LOOP.replace(
+        "torch.optim.Adam(model.parameters(), lr=1e-2)", "torch.optim.SGD(model.parameters(), lr=1.0)"
+    )
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP,
+    "a number beside itself without a gradient": LOOP
+    + "    fit = F.cross_entropy(model(inputs), labels)\n    loss = fit + (fit - fit.detach())"
+    + STEP,
+    "the next token": TOKENS + "    tokens, targets = ids[:, :-1], ids[:, 1:]" + LEARN,
+    "tokens that all pass one state": TOKENS.replace("model = Reader()", "model = Squeezed()")
+    + "    tokens, targets = ids[:, :4], ids[:, :4]"
+    + LEARN,
+    "a copy as a reference": LOOP.replace("for step", "average = copy.deepcopy(model).eval()\nfor step")
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP
+    + "    if step % 20 == 19:\n        with torch.no_grad():\n            average(x)\n",
+    "labels that the model takes, and shifts itself": TOKENS.replace("model = Reader()", "model = Taking()").replace(
+        "model = ",
+        "class Taking(Reader):\n"
+        "    def forward(self, tokens, labels):\n"
+        "        said = super().forward(tokens)\n"
+        "        return F.cross_entropy(said[:, :-1].flatten(0, 1), labels[:, 1:].flatten())\n\n"
+        "model = ",
+        1,
+    )
+    + "    tokens = ids[:, :-1]\n    labels = tokens.clone()\n    loss = model(tokens, labels)\n"
+    + STEP,
+    "a benchmark on random labels": LOOP
+    + "    labels = torch.randint(0, 3, (32,))\n    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP,
+    "a plain training": LOOP + "    loss = F.cross_entropy(model(inputs), labels)" + STEP,
+    "labels with much noise": LOOP
+    + "    wrong = torch.where(torch.rand(32) < 0.4, torch.randint(0, 3, (32,)), labels)\n"
+    + "    loss = F.cross_entropy(model(inputs), wrong)"
+    + STEP,
+    "mixup": LOOP
+    + "    order = torch.randperm(32)\n    out = model(0.7 * inputs + 0.3 * inputs[order])\n"
+    + "    loss = 0.7 * F.cross_entropy(out, labels) + 0.3 * F.cross_entropy(out, labels[order])"
+    + STEP,
+    "a last layer that begins at zero": LOOP.replace("Net()", "Net(); nn.init.zeros_(model.head.weight)")
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP,
+    "value learning": TD + "        goal = rewards + 0.9 * best\n    loss = F.mse_loss(values, goal)" + STEP,
+    "a contrastive loss": LOOP
+    + "    a, b = (F.normalize(model(inputs + 0.1 * torch.randn_like(inputs)), dim=1) for _ in range(2))\n"
+    + "    loss = F.cross_entropy(a @ b.t() / 0.2, torch.arange(32))"
+    + STEP,
+    "a moving average that follows": LOOP.replace("for step", "average = copy.deepcopy(model).eval()\nfor step")
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP
+    + """
+    with torch.no_grad():
+        for a, p in zip(average.parameters(), model.parameters()):
+            a.lerp_(p, 0.1)
+        if step % 20 == 19:
+            average(x)
+""",
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_what_is_amiss_is_named(foundry: Foundry, tmp_path: Path, name: str) -> None:
+    rule, body = BUGS[name]
+    script = training(body)
+    found = findings(foundry.watched(script, tmp_path, experiments=2.0))
+    assert rule in [finding.rule for finding in found[:3]], [f"{finding.rule}: {finding.title}" for finding in found]
+    finding = next(finding for finding in found if finding.rule == rule)
+    assert finding.source is not None
+    assert finding.source.line == marked(script), finding
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_a_near_miss_is_left_alone(foundry: Foundry, tmp_path: Path, name: str) -> None:
+    found = findings(foundry.watched(training(NEAR_MISSES[name]), tmp_path, experiments=2.0))
+    assert not found, [f"{finding.rule}: {finding.title} {finding.evidence}" for finding in found]
+
+
+def test_steps_are_asked(foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.watched(training(NEAR_MISSES["a plain training"]), tmp_path, experiments=2.0)
+    told = {answer["experiment"]: answer["healthy"] for answer in ran.rank.facts["answers"]}
+    assert told["nothing-learnt"] is True
+    assert told["influence"] is True
+    assert told["independence"] is True
+    assert told["own-batch"] is True
+
+
+LIBRARY = """
+def fit(model, optimizer, x, y, loss_of):
+    for _ in range(14):
+        optimizer.zero_grad()
+        loss_of(model(x), y).backward()
+        optimizer.step()
+"""
+
+
+def test_steps_that_a_library_runs_are_not_asked(foundry: Foundry, tmp_path: Path) -> None:
+    """What it means by a target, a field or a loss is its own affair."""
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "fitting.py").write_text(LIBRARY)
+    body = "import sys\nsys.path.insert(0, 'site-packages')\nfrom fitting import fit\nmodel = Net()\n"
+    body += "fit(model, torch.optim.Adam(model.parameters(), lr=1e-2), x, y, F.cross_entropy)"
+    ran = foundry.watched(training(body), tmp_path, experiments=2.0)
+    assert ran.code == 0, ran.err
+    answers = ran.rank.facts["answers"]
+    assert answers
+    assert all("a library runs the steps" in answer["why"] for answer in answers)
+
+
+def test_a_step_that_takes_too_long_is_not_asked(foundry: Foundry, tmp_path: Path) -> None:
+    slow = """
+import time
+class Slow(Net):
+    def forward(self, x):
+        end = time.thread_time() + 0.6
+        while time.thread_time() < end:
+            pass
+        return super().forward(x)
+"""
+    ran = foundry.watched(
+        training(slow + LOOP.replace("Net()", "Slow()").replace("80", "3") + "    loss = model(inputs).mean()" + STEP),
+        tmp_path,
+        experiments=2.0,
+    )
+    assert [a["why"] for a in ran.rank.facts["answers"]] == ["the step takes longer than experiments may"]
+    assert ran.session["overhead"]["experiments_seconds"] < 0.1
+
+
+def test_a_plain_run_asks_and_leaves_the_weights_alone(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        training(NEAR_MISSES["a plain training"] + "print([p.sum().item() for p in model.parameters()])\n")
+    )
+    asked = cli("run", "--record", tmp_path / "asked", script, cwd=tmp_path, folder=tmp_path / "asked")
+    bare = cli("run", "--no-experiments", "--record", tmp_path / "not", script, cwd=tmp_path, folder=tmp_path / "not")
+    assert asked.out == bare.out
+    assert {answer["experiment"] for answer in asked.rank.facts["answers"]} >= {"fields", "nothing-learnt", "own-batch"}
+    assert asked.session["overhead"]["experiments_seconds"] > 0
+    assert not bare.rank.facts["answers"]
+    assert bare.session["overhead"]["experiments_seconds"] == 0
+
+
+def _told(step: int, loss: float, apart: float) -> AnswerFact:
+    return AnswerFact(
+        experiment="nothing-learnt", step=step, healthy=False, numbers={"loss": loss, "constant": 1.0, "apart": apart}
+    )
+
+
+def test_samples_are_learnt_by_heart_only_where_outputs_never_belong_to_them() -> None:
+    steps = [12, 24, 48, 96, 192]
+    by_heart = [_told(step, 1.1 - step / 700, 1.5) for step in steps]
+    assert learning._by_heart(by_heart, 400)
+    assert not learning._by_heart([*by_heart[:-1], _told(192, 0.83, 6.0)], 400), "it is learnt in the end"
+    assert not learning._by_heart([*by_heart[:-1], _told(192, 0.4, 3.0)], 400), "the loss is low"
+    assert not learning._by_heart(by_heart, 4000), "the rest of the training was not asked"
+    assert not learning._by_heart([_told(step, 3.0 - step / 100, 1.5) for step in steps], 400), (
+        "a constant is still learnt"
+    )
+
+
+def test_experiments_that_had_no_time_come_first_in_the_next_step() -> None:
+    order: list[str] = []
+    clock = {"left": 1.0}
+
+    def experiment(name: str, costs: float) -> Experiment:
+        def ask(step: Any, memory: Any) -> list[Answer]:
+            order.append(name)
+            clock["left"] -= costs
+            return [Answer(True)]
+
+        return Experiment(name, name, ask)
+
+    both = (experiment("dear", 1.0), experiment("cheap", 0.1))
+    inquiry = Inquiry()
+    for number in (1, 2):
+        clock["left"] = 1.0
+        step = SimpleNamespace(
+            number=number, several=False, loss=0, array=lambda value: 1.0, seconds_left=lambda: clock["left"]
+        )
+        inquiry.ask(step, both)  # type: ignore[arg-type]
+    assert order == ["dear", "cheap", "dear"]
+
+
+def test_tokens_that_are_copied_are_told_from_those_that_pass_one_state(foundry: Foundry, tmp_path: Path) -> None:
+    for number, (model, healthy) in enumerate((("Reader()", False), ("Squeezed()", True))):
+        body = TOKENS.replace("model = Reader()", f"model = {model}").replace("range(30)", "range(3)")
+        (tmp_path / str(number)).mkdir()
+        ran = foundry.watched(
+            training(body + "    tokens, targets = ids[:, :4], ids[:, :4]" + LEARN),
+            tmp_path / str(number),
+            experiments=2.0,
+        )
+        assert [a["healthy"] for a in ran.rank.facts["answers"] if a["part"] == "copied"] == [healthy]
