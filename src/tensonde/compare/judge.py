@@ -294,7 +294,7 @@ def skipped(first: Divergence, a: Side, b: Side, pairing: Pairing) -> Divergence
 
 
 def at_module(first: Divergence, a: Side, b: Side, pairing: Pairing, settings: list[Setting]) -> Divergence:
-    """The module in place of its op, where it is the framework's: nobody can change what is inside of it. Where one of its
+    """The module in place of its op, where it is the framework's: the user cannot change what is inside it. Where one of its
     settings differs, the line that made it is the one to change."""
     mine, theirs = a.modules.get(first.module), b.modules.get(pairing.modules.get(first.module, ""))
     if first.judgement != "forward" or mine is None or theirs is None:

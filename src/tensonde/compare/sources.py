@@ -45,7 +45,7 @@ def compare_sources(
     work: Work = measured_here,
     advance: Callable[[int], None] = lambda size: None,
 ) -> Verdict:
-    """`advance` is told of the bytes that were gone through. Raises RecordingError where a tensor cannot be read."""
+    """`advance` gets the number of bytes read. Raises RecordingError where a tensor cannot be read."""
     labels = (str(a.path), str(b.path))
     if not a.entries or not b.entries:
         empty = labels[0] if not a.entries else labels[1]

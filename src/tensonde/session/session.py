@@ -44,7 +44,7 @@ watch_log = logging.getLogger("tensonde.watch")
 CAPACITY = 16384
 FLUSH_NS = 500_000_000
 FLUSH_SHARE = 400
-"""What is observed is written every half second, or more rarely where writing takes more than one part in so many of the time."""
+"""What is observed is written every half second, or less often where writing would take more than this fraction of the time."""
 
 LATEST = 16
 """Steps after which the digests of a device have arrived."""
@@ -243,7 +243,7 @@ class Session:
         self.on_late(rows)
 
     def found_nonfinite(self, site: int) -> None:
-        """A digest that somebody else computed has NaN or Inf."""
+        """A digest that was computed elsewhere has NaN or Inf."""
         self.on_nonfinite(site)
         self._went_nonfinite.add(site)
 

@@ -22,7 +22,7 @@ DAMAGE = (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, Overflo
 
 
 class StoredTable:
-    """The segments in one folder. `problem` is told once of each damage. One thread at a time; damage never
+    """The segments in one folder. `problem` gets one sentence per damaged file. One thread at a time; damage never
     raises."""
 
     def __init__(self, folder: Path, schema: pa.Schema, problem: Callable[[str], None]) -> None:

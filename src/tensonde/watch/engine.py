@@ -22,7 +22,7 @@ from tensonde.watch.plan import Plan, Plans
 from tensonde.watch.vocabulary import CONTEXT
 
 MAX_HITS = 1000
-"""At most so many hits from one batch, the earliest ones; the rest is counted as suppressed."""
+"""The most hits taken from one batch, the earliest first; the rest are counted as suppressed."""
 SPARE = 4
 """Observations kept beyond the longest history, so that `recheck` of the last rows sees what came before."""
 

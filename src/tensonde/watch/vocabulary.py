@@ -13,7 +13,7 @@ Get: TypeAlias = Callable[[str], Column]
 
 STORED = {
     "step": "optimizer step",
-    "call": "how-manieth call of the site in this step, from 0",
+    "call": "index of the call within the step, from 0",
     "count": "elements",
     "nan": "NaN elements",
     "pos_inf": "+Inf elements",

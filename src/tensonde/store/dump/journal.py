@@ -1,7 +1,7 @@
 """The journal of a dump: a line is written before its tensor's bytes are, so that whatever is lost has a name.
 
 Besides tensors there are lines `moved` (the step had ended earlier: what came since belongs to the next, and its calls count
-from 0) and `lost` (of that file only so many bytes are good). A line that a kill cut off is left out.
+from 0) and `lost` (only this many bytes of that file are good). A line that a kill cut off is left out.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Stops:
         """Every module must be seen in this step, whatever the budget says."""
         self.inputs_wanted = False
         self.changes = 0
-        """How often somebody set a value."""
+        """How often a debugger set a value."""
         self.entry_pending = False
         """The training is to stop before the first module runs."""
         self.inside: tuple[str, ...] | None = None
@@ -89,7 +89,7 @@ class Stops:
         return tap
 
     def at(self, site: int, tensor: Any, call: int = 0, *, kept: bool = False) -> None:
-        """The training passes this site: stops if somebody wants it."""
+        """The training passes this site: stops if a stop is wanted here."""
         if not self.keeping:
             return
         if not kept:

@@ -52,7 +52,7 @@ class Taps:
         return pairs
 
     def _tap(self, site: int, like: Tensor, call: int) -> Tap:
-        """What digests a tensor at this site: the kernel itself where nobody needs to act at once."""
+        """What digests a tensor at this site: the kernel itself, if nothing must act at once."""
         session, device = self._session, self._digests.device
         if self._stops.keeping or site in session.immediate:
             return self._stops.tap(site, call)

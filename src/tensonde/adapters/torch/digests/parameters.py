@@ -18,7 +18,7 @@ from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role
 
 REST_EVERY = 50
-"""Frozen parameters are looked at in the first step and then every so many full looks."""
+"""Frozen parameters are digested in the first step and then in every n-th full look."""
 
 
 class Holder(Protocol):

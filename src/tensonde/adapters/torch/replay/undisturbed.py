@@ -1,4 +1,4 @@
-"""The user's code runs a second time, and nobody notices: state, output, log, warnings and what Tensonde observes."""
+"""The user's code runs a second time and leaves no trace: state, output, log, warnings and what Tensonde observes are put back."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def begin() -> Watcher | None:
 
 
 def close() -> None:
-    """The training is over, or nobody wants to watch it any more."""
+    """The training is over, or is no longer watched."""
     CURRENT.watcher, CURRENT.pending = None, False
     PATCHES.asleep = False
 

@@ -118,7 +118,7 @@ def _restore_versions(pairs: list[tuple[Tensor, int]]) -> None:
 
 
 def _put_back(holder: Holder) -> None:
-    with contextlib.suppress(Exception):  # whatever is still changed is told when everything is checked
+    with contextlib.suppress(Exception):  # the check at the end reports what is still changed
         if holder.changed():
             holder.restore()
 
