@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -37,6 +38,34 @@ class SourceLine:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+_ADDRESS = re.compile(r"(?P<name>.*?)(?::(?P<role>[^:\[\]]*)(?:\[(?P<index>\d+)\])?)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The text of an address, taken apart: `blocks.3.attn/softmax#0:out[1]`. What is missing is empty, the index None."""
+
+    name: str
+    role: str
+    index: int | None
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        found = _ADDRESS.fullmatch(text)
+        if found is None:
+            return cls(text, "", None)
+        return cls(found["name"], found["role"] or "", int(found["index"]) if found["index"] else None)
+
+    @property
+    def module(self) -> str:
+        """The module itself, or the one that calls the op."""
+        return self.name.partition("/")[0]
+
+    @property
+    def op(self) -> str:
+        return self.name.partition("/")[2].rpartition("#")[0]
 
 
 @dataclass(frozen=True, slots=True)

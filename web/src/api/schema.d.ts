@@ -929,14 +929,14 @@ export interface components {
             };
             /** Other Site */
             other_site: string;
-            other_source?: components["schemas"]["Source"] | null;
+            other_source?: components["schemas"]["SourceLine"] | null;
             /** Phase */
             phase: string;
             /** Role */
             role: string;
             /** Site */
             site: string;
-            source?: components["schemas"]["Source"] | null;
+            source?: components["schemas"]["SourceLine"] | null;
             /** Step */
             step: number;
             /** Why */
@@ -984,10 +984,7 @@ export interface components {
             /** Name */
             name: string;
         };
-        /**
-         * Finding
-         * @description As in the report.
-         */
+        /** Finding */
         Finding: {
             /** Advice */
             advice: string;
@@ -1001,11 +998,8 @@ export interface components {
              * @default 1
              */
             confidence: number;
-            /**
-             * Evidence
-             * @default {}
-             */
-            evidence: {
+            /** Evidence */
+            evidence?: {
                 [key: string]: unknown;
             };
             /**
@@ -1018,6 +1012,11 @@ export interface components {
              * @default null
              */
             phase: string | null;
+            /**
+             * Places
+             * @default []
+             */
+            places: components["schemas"]["Place"][];
             /**
              * Rank
              * @default 0
@@ -1036,7 +1035,7 @@ export interface components {
              */
             site: string | null;
             /** @default null */
-            source: components["schemas"]["Source"] | null;
+            source: components["schemas"]["SourceLine"] | null;
             /**
              * Step
              * @default null
@@ -1044,6 +1043,8 @@ export interface components {
             step: number | null;
             /** Title */
             title: string;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * Frame
@@ -1178,7 +1179,7 @@ export interface components {
             /** Site */
             site: string;
             /** @default null */
-            source: components["schemas"]["Source"] | null;
+            source: components["schemas"]["SourceLine"] | null;
             /** Step */
             step: number;
             /** Watchpoint */
@@ -1417,7 +1418,7 @@ export interface components {
              * @default []
              */
             parameters: components["schemas"]["Port"][];
-            source?: components["schemas"]["Source"] | null;
+            source?: components["schemas"]["SourceLine"] | null;
             /** Step */
             step?: number | null;
             /** Training */
@@ -1460,6 +1461,33 @@ export interface components {
             style: string;
             /** Text */
             text: string;
+        };
+        /**
+         * Place
+         * @description One of the places, times or ranks at which the same was found.
+         */
+        Place: {
+            /**
+             * Phase
+             * @default null
+             */
+            phase: string | null;
+            /** Rank */
+            rank: number;
+            /**
+             * Site
+             * @default null
+             */
+            site: string | null;
+            /** @default null */
+            source: components["schemas"]["SourceLine"] | null;
+            /**
+             * Step
+             * @default null
+             */
+            step: number | null;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * Port
@@ -1762,7 +1790,7 @@ export interface components {
              */
             shape: number[];
             /** @default null */
-            source: components["schemas"]["Source"] | null;
+            source: components["schemas"]["SourceLine"] | null;
             /**
              * Trainable
              * @default null
@@ -1774,8 +1802,11 @@ export interface components {
              */
             type: string;
         };
-        /** Source */
-        Source: {
+        /**
+         * SourceLine
+         * @description A line of the user's program.
+         */
+        SourceLine: {
             /**
              * Code
              * @default
@@ -1785,6 +1816,8 @@ export interface components {
             file: string;
             /** Line */
             line: number;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * Status
@@ -1848,7 +1881,7 @@ export interface components {
              */
             site: string | null;
             /** @default null */
-            source: components["schemas"]["Source"] | null;
+            source: components["schemas"]["SourceLine"] | null;
             /**
              * Stack
              * @default []

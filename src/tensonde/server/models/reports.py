@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ConfigDict
 
-from tensonde.server.models.common import Model, Source
+from tensonde.model.finding import Finding
+from tensonde.server.models.common import Model
 from tensonde.server.models.runs import Hit
+
+__all__ = ["Event", "Events", "Excerpt", "Finding", "Hits", "Settings"]
 
 
 class Hits(Model):
     hits: list[Hit]
     total: int
-
-
-class Finding(Model):
-    """As in the report."""
-
-    rule: str
-    severity: Literal["error", "warning", "info"]
-    title: str
-    advice: str
-    step: int | None = None
-    phase: str | None = None
-    rank: int = 0
-    site: str | None = None
-    op: str | None = None
-    source: Source | None = None
-    evidence: dict[str, Any] = {}
-    confidence: float = 1.0
-    caused_by: int | None = None
 
 
 class Event(Model):
