@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.modules import module as hooks
 
 from tensonde.adapters.restore.holders import Holder, StateHolder
-from tensonde.adapters.torch.replay.restore.checks import memory_sum
+from tensonde.adapters.torch.checksum import memory_sum
 from tensonde.adapters.torch.replay.restore.reach import Reach, position
 from tensonde.adapters.torch.replay.restore.writes import Writes, header, version_of
 from tensonde.adapters.torch.seams.function_mode import unseen
