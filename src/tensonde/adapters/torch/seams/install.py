@@ -25,7 +25,7 @@ from tensonde.adapters.torch.compiled import backend
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.run.charged import charged
 from tensonde.adapters.torch.run.record import is_compiled
-from tensonde.adapters.torch.seams import function_mode, loaders, optimizers
+from tensonde.adapters.torch.seams import function_mode, loaders, optimizers, warned
 from tensonde.adapters.torch.seams.batches import observe_batches
 from tensonde.adapters.torch.seams.collectives import observe_collectives
 from tensonde.adapters.torch.seams.current import CURRENT
@@ -86,6 +86,7 @@ def install(opener: Opener) -> None:
     observe_buffers(current)
     observe_facts(current, watching)
     function_mode.make_way_for_devices()
+    warned.install()
     make_way_for_swaps()
     os.register_at_fork(after_in_child=_forked)
     logging.getLogger("tensonde.adapters").debug("installed into torch %s", torch.__version__)
