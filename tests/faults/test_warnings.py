@@ -57,5 +57,7 @@ def test_warnings_are_those_of_the_bare_program(foundry: Foundry, tmp_path: Path
     watched = foundry.watched(PROGRAM, tmp_path, budget=budget)
     assert bare.code == watched.code == 0
     assert "dropout2d" in bare.err
-    assert [line for line in watched.err.splitlines() if not line.startswith("tensonde: hit: ")] == bare.err.splitlines()
+    assert [
+        line for line in watched.err.splitlines() if not line.startswith("tensonde: hit: ")
+    ] == bare.err.splitlines()
     assert watched.out == bare.out

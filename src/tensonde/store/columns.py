@@ -5,7 +5,7 @@ The batch owns its memory: nothing of the caller's buffer is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,15 +46,22 @@ def digest_batch(rows: np.ndarray[Any, Any], first: int) -> pa.RecordBatch:
 def scalar_batch(scalars: Sequence[tuple[int, str, float]], first: int) -> pa.RecordBatch:
     """`scalars` as (step, name, value) in a batch whose `ord` starts at `first`."""
     steps, names, values = zip(*scalars, strict=True)
-    n = len(scalars)
-    encoded = [name.encode() for name in names]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    # By buffers: `pa.array` imports pandas where it is installed, which takes half a second of the training.
-    build, wrap = pa.Array.from_buffers, pa.py_buffer
+    orders = range(first, first + len(scalars))
     columns = [
-        build(_INT64, n, [None, wrap(np.arange(first, first + n, dtype=np.int64))]),
-        build(_INT64, n, [None, wrap(np.array(steps, dtype=np.int64))]),
-        build(pa.string(), n, [None, wrap(ends), wrap(b"".join(encoded))]),
-        build(_FLOAT64, n, [None, wrap(np.array(values, dtype=np.float64))]),
+        column(orders, _INT64),
+        column(steps, _INT64),
+        column(names, pa.string()),
+        column(values, _FLOAT64),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCALAR_SCHEMA)
+
+
+def column(values: Collection[Any], kind: pa.DataType) -> pa.Array:
+    """Numbers or strings. `pa.array` would do the same and import pandas where it is installed, which takes half a second."""
+    if kind == pa.string():
+        encoded = [text.encode() for text in values]
+        ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+        parts = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    else:
+        parts = [None, pa.py_buffer(np.array(list(values), dtype=kind.to_pandas_dtype()))]
+    return pa.Array.from_buffers(kind, len(values), parts)
