@@ -70,6 +70,8 @@ export class OpenPlace {
   private readonly readWatchpoints = new Coalesced(() => this.loadWatchpoints(), 500, 4000);
   private readonly readFindings = new Coalesced(() => this.quiet(this.at.findings(), (found) => (this.findings = found)), 200, 1000);
   private readonly settle = new Coalesced(() => this.settled(), 100, 1500);
+  private appear: () => void = () => undefined;
+  private readonly there = new Promise<void>((resolve) => (this.appear = resolve));
 
   /** The graph is that of a traced step: complete, and not only the modules seen so far. */
   private get traced(): boolean {
@@ -98,13 +100,21 @@ export class OpenPlace {
     return Math.max(this.rank?.step ?? 0, (this.rank?.steps ?? 0) - 1, 0);
   }
 
+  /** The run is listed, but this rank has not spoken yet: its program still imports what it needs. There is nothing to ask for. */
+  get awaited(): boolean {
+    const run = this.run;
+    return !this.told && !!run && (run.state === 'empty' || run.state === 'live') && !run.ranks.some((rank) => rank.name === this.at.rank);
+  }
+
   async load(): Promise<void> {
+    await this.there;
     await Promise.all([this.loadSites(), this.loadGraph(), this.catchUp()]);
     this.loading = false;
   }
 
   /** Everything that may have changed while we did not listen. */
   async catchUp(): Promise<void> {
+    await this.there;
     await Promise.all([
       this.loadHits(),
       this.quiet(this.at.findings(), (found) => (this.findings = found)),
@@ -156,6 +166,7 @@ export class OpenPlace {
   }
 
   async loadGraph(): Promise<void> {
+    await this.there;
     if (!this.graph) return;
     const url = this.at.url('graph', { source: this.source, phase: this.phase });
     if (this.loadedGraph === url) return;
@@ -279,6 +290,7 @@ export class OpenPlace {
     const found = run?.ranks.find((rank) => rank.name === this.at.rank);
     if (found) this.setState(found);
     else if (this.told) this.linked = false; // this hub has never heard of it
+    if (!this.awaited) this.appear();
   }
 
   receive(message: LiveMessage): void {
@@ -350,6 +362,7 @@ export class OpenPlace {
     const held = this.stop;
     this.linked = true;
     this.told = state;
+    this.appear();
     this.paintCurrent();
     if (before && before.state !== state.state) {
       if (state.state === 'stopped' || !state.live) this.settle.ask();
