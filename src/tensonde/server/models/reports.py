@@ -33,6 +33,19 @@ class Finding(Model):
     caused_by: int | None = None
 
 
+class Question(Model):
+    """What an experiment asked of the training. `unknown`: it was not asked, or it is too early to tell; `answer` says which."""
+
+    question: str
+    state: Literal["ok", "problem", "unknown"]
+    answer: str
+    step: int
+    source: Source | None = None
+    module: str = ""
+    evidence: dict[str, Any] = {}
+    names: list[str] = []
+
+
 class Event(Model):
     model_config = ConfigDict(extra="allow")
     ord: int
