@@ -59,7 +59,7 @@ describe('a long chain', () => {
   });
 
   it('stays one column where it is short, and where too many edges would be cut', () => {
-    expect(lay(10, chain(10), 1.6).width).toBe(80);
+    expect(lay(9, chain(9), 1.6).width).toBe(80);
     const ends: number[] = [];
     for (let i = 0; i < 12; i++) for (let r = 0; r < 30; r++) ends.push(r * 12 + i, (r + 1) * 12 + i);
     expect(lay(31 * 12, ends, 3).height).toBeCloseTo(lay(31 * 12, ends, 0).height, 3);
@@ -78,5 +78,13 @@ describe('a long chain', () => {
             expect(mx > x[i] + 1 && mx < x[i] + 79 && my > y[i] + 1 && my < y[i] + height(i) - 1, `edge ${e} in box ${i}, aspect ${aspect}`).toBe(false);
         }
     }
+  });
+});
+
+describe('a row that is as tall as all the others', () => {
+  it('is not stood beside columns of one box', () => {
+    const ends = Int32Array.from([0, 1, 1, 2, 2, 3, 3, 4]);
+    const made = layered(5, new Float32Array(5).fill(90), Float32Array.from([24, 24, 700, 24, 24]), ends, 1.7);
+    expect(made.width).toBe(90);
   });
 });

@@ -2,7 +2,7 @@
 // columns of a newspaper. Cuts are made where few edges cross; those go up again in the gap between two columns.
 
 /** Shorter than this, a chain stays in one piece: it is read without scrolling. */
-const TALL = 640;
+const TALL = 480;
 const CHANNEL = 26;
 const LANE = 5;
 /** A cut that more edges cross is none: their lanes would be a knot. */
@@ -30,8 +30,10 @@ export function columns(top: Float64Array, height: Float64Array, left: Float64Ar
   const widest = right.reduce((a, b) => Math.max(a, b)) - left.reduce((a, b) => Math.min(a, b));
   if (whole < TALL) return null;
   const wanted = Math.min(Math.round(Math.sqrt((aspect * whole) / (widest + CHANNEL))), Math.floor(whole / (TALL / 2)));
-  if (wanted < 2) return null;
-  const firsts = cuts(top, height, crossing, whole / wanted);
+  // A row cannot be cut: where one is as tall as all the others, columns would stand beside it half empty.
+  const target = Math.max(whole / wanted, 1.1 * height.reduce((a, b) => Math.max(a, b)));
+  if (wanted < 2 || whole < 1.6 * target) return null;
+  const firsts = cuts(top, height, crossing, target);
   if (firsts.length < 2) return null;
 
   const of = new Int32Array(rows);
@@ -83,7 +85,7 @@ function cuts(top: Float64Array, height: Float64Array, crossing: Int32Array, tar
     let cost = Infinity;
     for (let r = begin; r < rows - 1; r++) {
       const deep = top[r] + height[r] - top[begin];
-      if (deep < 0.6 * target && r > begin) continue;
+      if (deep < 0.6 * target) continue;
       if (deep > 1.35 * target && best >= 0) break;
       const found = crossing[r] + (2 * Math.abs(deep - target)) / target;
       if (crossing[r] <= MOST_CROSSING && found < cost) [best, cost] = [r, found];

@@ -194,6 +194,7 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
   const z = camera.zoom;
   g.setTransform(p.ratio, 0, 0, p.ratio, 0, 0);
   g.textBaseline = 'middle';
+  const named: { x: number; y: number; right: number }[] = [];
   for (const i of words) {
     const item = scene.item[i];
     const scope = scene.flag[i] & SCOPE;
@@ -215,8 +216,14 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
     const ink = inkFor(p, item, !!open);
     g.font = `${scope ? 600 : 450} ${size}px ${FONT}`;
     // Of a scope that is seen small, a word that does not fit would stand on what is inside it.
-    if (open && z < LEGIBLE && (h < 44 || room < g.measureText(outline.label[item]).width + 2 * size)) continue;
-    if (open) plate(g, p, i, left, middle, Math.min(room, g.measureText(outline.label[item]).width + 2.2 * size), size);
+    const needed = open ? g.measureText(outline.label[item]).width + 2.2 * size : 0;
+    if (open && z < LEGIBLE) {
+      if (h < 44 || room < needed) continue;
+      // Outer scopes come first; the name of one inside that begins in the same corner would cover theirs.
+      if (named.some((one) => left < one.right && left + needed > one.x && Math.abs(middle - one.y) < 1.2 * size)) continue;
+      named.push({ x: left, y: middle, right: left + needed });
+    }
+    if (open) plate(g, p, i, left, middle, Math.min(room, needed), size);
     if (status) {
       mark(g, status, left + size * 0.4, middle, size * 0.36, !open && !p.byHealth ? ink : palette.status[status], !!colouring.old[item]);
     } else if (!scope) {
