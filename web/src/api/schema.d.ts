@@ -402,6 +402,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/{rank}/questions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The Questions
+         * @description What experiments asked of the training, with their answers: the health table.
+         */
+        get: operations["the_questions_api_runs__run___rank__questions_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run}/{rank}/scalars": {
         parameters: {
             query?: never;
@@ -1534,6 +1554,41 @@ export interface components {
         Problem: {
             /** Error */
             error: string;
+        };
+        /**
+         * Question
+         * @description What an experiment asked of the training. `unknown`: it was not asked, or it is too early to tell; `answer` says which.
+         */
+        Question: {
+            /** Answer */
+            answer: string;
+            /**
+             * Evidence
+             * @default {}
+             */
+            evidence: {
+                [key: string]: unknown;
+            };
+            /**
+             * Module
+             * @default
+             */
+            module: string;
+            /**
+             * Names
+             * @default []
+             */
+            names: string[];
+            /** Question */
+            question: string;
+            source?: components["schemas"]["SourceLine"] | null;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "ok" | "problem" | "unknown";
+            /** Step */
+            step: number;
         };
         /**
          * RankState
@@ -3670,6 +3725,83 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description no token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description wrong Host or Origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no such run, rank, site or file */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not now: the sentence says when or how */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description wrong use */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    the_questions_api_runs__run___rank__questions_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                rank: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Question"][];
                 };
             };
             /** @description no token */

@@ -9,6 +9,7 @@ export type Stop = Schemas['Stop'];
 export type Site = Schemas['Site'];
 export type Hit = Schemas['Hit'];
 export type Finding = Schemas['Finding'];
+export type Question = Schemas['Question'];
 export type Event = Schemas['Event'];
 export type Node = Schemas['Node'];
 export type Port = Schemas['Port'];

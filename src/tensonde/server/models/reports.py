@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict
 
 from tensonde.model.finding import Finding
-from tensonde.server.models.common import Model
+from tensonde.server.models.common import Model, Source
 from tensonde.server.models.runs import Hit
 
-__all__ = ["Event", "Events", "Excerpt", "Finding", "Hits", "Settings"]
+__all__ = ["Event", "Events", "Excerpt", "Finding", "Hits", "Question", "Settings"]
 
 
 class Hits(Model):
     hits: list[Hit]
     total: int
+
+
+class Question(Model):
+    """What an experiment asked of the training. `unknown`: it was not asked, or it is too early to tell; `answer` says which."""
+
+    question: str
+    state: Literal["ok", "problem", "unknown"]
+    answer: str
+    step: int
+    source: Source | None = None
+    module: str = ""
+    evidence: dict[str, Any] = {}
+    names: list[str] = []
 
 
 class Event(Model):
