@@ -66,6 +66,7 @@ ORDER = (
     "ranks.stuck",
     "ranks.order",
     "ranks.wrapping",
+    "ranks.randomness",
     "ranks.drift",
     "ranks.reductions",
     "ranks.samples",
