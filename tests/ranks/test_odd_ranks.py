@@ -72,6 +72,9 @@ def test_one_rank_without_tensonde_and_of_another_script(foundry: Foundry, tmp_p
         assert (ran.cwd / f"weights{rank}").read_text() == (bare.cwd / f"weights{rank}").read_text()
     assert [f.title for f in diagnose(ran.recording) if f.severity != "info"] == []
     assert [rank.rank for rank in ran.recording.ranks] == [0]
+    assert [f.title for f in diagnose(ran.recording) if f.rule == "ranks-missing"] == [
+        "1 of 2 ranks recorded nothing: rank 1"
+    ]
 
 
 def test_ranks_that_are_started_anew(foundry: Foundry, tmp_path: Path) -> None:

@@ -215,6 +215,30 @@ for step in range(4):
     ),
 }
 
+PARTED |= {
+    "replicas-drift noise": (
+        WRAPPED.replace(
+            "#REDUCE",
+            "torch.manual_seed(rank)\n    for p in model.parameters():\n        p.grad += torch.randn_like(p.grad)",
+        ),
+        "p.grad += torch.randn_like",
+    ),
+    "shards-never-reduced": (
+        """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+model = nn.Linear(6, 2)
+fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+model.set_requires_gradient_sync(False)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+forward = model
+"""
+        + LOOP
+        + "\nkept.append(model)\nmodel = nn.Linear(1, 1)\n",
+        "loss.backward()",
+    ),
+}
+
 HEALTHY = {
     "dealt out": """
 whole = TensorDataset(*data(3))
@@ -291,6 +315,23 @@ for xb, yb in loader:
 dist.barrier()
 """,
         "share = TensorDataset",
+    ),
+    "uneven-batches of micro-batches": (
+        """
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+size = 4 if rank else 8
+for step in range(12):
+    opt.zero_grad()
+    for part in torch.arange(16).split(size):
+        loss_of(model(x[part]), y[part]).backward()
+    opt.step()
+""",
+        "size = 4 if rank else 8",
+    ),
+    "rank-failed-early": (
+        "if rank == 1:\n    raise ValueError('no data')\ndist.barrier()\nmodel = nn.Linear(1, 1)\n",
+        "raise ValueError",
     ),
     "ranks-stuck exit": (
         WRAPPED.replace("loss = loss_of", "if rank == 1 and step == 5:\n        sys.exit(0)\n    loss = loss_of"),

@@ -88,6 +88,9 @@ class CollectivesFile:
         self._fd = -1
         self._open = False
         self._count = 0
+        self._beside = -1
+        """A call that runs beside the program, which the file does not say yet: mostly the program waits for it at once."""
+        self._awaited = -1
         self._kinds: dict[Any, int] = {}
 
     def kind(self, key: Any, describe: Callable[[], Kind]) -> int:
@@ -103,6 +106,8 @@ class CollectivesFile:
         """A call begins; the answer is for `ended`."""
         if not self._open:
             self._start()
+        if self._beside >= 0:
+            self.tell()
         index = self._count
         self._count = index + 1
         record = _RECORD.pack(index, number, kind, step, time.time(), _INSIDE)
@@ -110,17 +115,33 @@ class CollectivesFile:
         return index
 
     def runs_on(self, index: int) -> None:
-        """The program goes on while this call runs."""
-        self.ended(index, _BESIDE)
+        """The program goes on while this call runs. Told with the next call, or by `tell`."""
+        if self._beside >= 0:
+            self.tell()
+        self._beside = index
+
+    def tell(self) -> None:
+        """Writes what `runs_on` has left. By any thread."""
+        index, self._beside = self._beside, -1
+        if index >= 0:
+            self.ended(index, _BESIDE)
+            if index == self._awaited:  # meanwhile
+                self.ended(index, _INSIDE)
 
     def waited_for(self, index: int) -> None:
         """The program waits for a call that ran beside it."""
-        self.ended(index, _INSIDE)
+        self._awaited = index
+        if index == self._beside:
+            self._beside = -1
+        else:
+            self.ended(index, _INSIDE)
 
     def ended(self, index: int, seconds: float) -> None:
         self._write(_SECONDS.pack(seconds), _HEAD.size + index % CAPACITY * _RECORD.size + _SECONDS_AT)
 
     def close(self) -> None:
+        if self._beside >= 0:
+            self.tell()
         fd, self._fd = self._fd, -1
         self._open = True
         if fd >= 0 and os.getpid() == self._pid:

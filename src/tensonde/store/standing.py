@@ -78,7 +78,9 @@ class Stuck:
     why: Why
     culprit: SourceLine | None
     loop: dict[str, Any] | None = None
-    """The loop that the other rank has left."""
+    """The loop that the other rank has left, or goes through another number of times per step."""
+    turns: tuple[int, int] | None = None
+    """Of such a loop: calls per step, of a waiting rank and of the other one."""
 
     def sentence(self) -> str:
         ranks = ", ".join(str(one.rank) for one in self.waiting)
@@ -92,7 +94,9 @@ class Stuck:
         other, rank = self.other, f"rank {self.other.rank}"
         at = f" at {other.line}" if other.line is not None else ""
         out = ""
-        if self.loop is not None:
+        if self.turns is not None and self.loop is not None:
+            out = f"; in the loop at {source_line(self.loop['file'], self.loop['line'])} rank {self.waiting[0].rank} calls it {self.turns[0]} times per step, {rank} {self.turns[1]} times"
+        elif self.loop is not None:
             out = (
                 f"; it left the loop at {source_line(self.loop['file'], self.loop['line'])} after step {other.step - 1}"
             )
@@ -245,6 +249,10 @@ def _told(together: tuple[Standing, ...], collective: Call, other: Standing, why
         loop = min((one for one in loops if one is not None), key=lambda one: int(one["line"]), default=None)
     first = together[0]
     culprit = collective.kind.source
+    turns = _turns(collective, first, other)
+    if turns is not None:
+        loop = next(block for block in reversed(collective.kind.around) if block["what"] == "for")
+        return Stuck(together, collective, other, why, source_line(loop["file"], loop["line"]), loop, turns)
     if why == "ended" and other.where.left:
         culprit, loop = other.line or culprit, None
     elif (under := _under_rank(together[0], other)) is not None:
@@ -257,6 +265,28 @@ def _told(together: tuple[Standing, ...], collective: Call, other: Standing, why
     elif why in ("busy", "died"):
         culprit = other.line or culprit
     return Stuck(together, collective, other, why, culprit, loop)
+
+
+def _turns(collective: Call, one: Standing, other: Standing) -> tuple[int, int] | None:
+    """Calls of this kind per step on both ranks, where these are different numbers, each the same in all steps but the last, and the call stands in
+    two loops: the inner one goes on for longer on one rank."""
+    if sum(block["what"] == "for" for block in collective.kind.around) < 2:
+        return None
+    found = []
+    for rank in (one, other):
+        counts: dict[int, int] = {}
+        for call in rank.calls:
+            if (call.kind.op, call.kind.file, call.kind.line) == (
+                collective.kind.op,
+                collective.kind.file,
+                collective.kind.line,
+            ):
+                counts[call.step] = counts.get(call.step, 0) + 1
+        numbers = [counts[step] for step in sorted(counts)]
+        if len(numbers) < 4 or len(set(numbers[1:-1])) > 1:
+            return None
+        found.append(numbers[1])
+    return (found[0], found[1]) if found[0] != found[1] else None
 
 
 def _under_rank(one: Standing, other: Standing) -> SourceLine | None:

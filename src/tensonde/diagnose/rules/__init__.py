@@ -70,6 +70,7 @@ ORDER = (
     "ranks.drift",
     "ranks.reductions",
     "ranks.samples",
+    "ranks.missing",
     "experiments.fields",
     "experiments.dependence",
     "experiments.learning",

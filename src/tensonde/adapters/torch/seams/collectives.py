@@ -18,7 +18,7 @@ from torch.compiler import is_dynamo_compiling
 from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
 from tensonde.adapters.torch.seams.current import CURRENT
-from tensonde.adapters.torch.seams.function_mode import unseen
+from tensonde.adapters.torch.seams.function_mode import noticing, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.program.frames import user_place
 
@@ -79,7 +79,7 @@ def observe_functional(current: Callable[[], Watcher | None]) -> None:
 
 def _memory(tensor: Any) -> int:
     """A functional collective is known by the memory of what it gives."""
-    with torch._C.DisableTorchFunctionSubclass():
+    with torch._C.DisableTorchFunction():
         return int(tensor.untyped_storage().data_ptr()) if type(tensor) is torch.Tensor else 0
 
 
@@ -96,7 +96,10 @@ def _observing(name: str, original: Callable[..., Any], current: Callable[[], Wa
         call = None
         try:
             try:
-                with unseen():
+                if noticing():
+                    with unseen():
+                        call = collectives.begins(name, args, kwargs, sys._getframe(1))
+                else:
                     call = collectives.begins(name, args, kwargs, sys._getframe(1))
             except Exception as problem:
                 watcher.session.guard.contain("noting a collective", problem)
@@ -110,8 +113,7 @@ def _observing(name: str, original: Callable[..., Any], current: Callable[[], Wa
                 if result is None:
                     collectives.ended(call)
                 else:
-                    with unseen():
-                        collectives.launched(call, _under_way(result))
+                    collectives.launched(call, _under_way(result))
             except Exception as problem:
                 watcher.session.guard.contain("noting a collective", problem)
         return result

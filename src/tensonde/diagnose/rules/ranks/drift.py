@@ -136,7 +136,7 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
             "Something between backward() and step() changes the gradients on each rank by itself. If it is clipping, every rank "
             "must use the same norm: add up the squares over all ranks (dist.all_reduce), and count replicated parameters once."
         )
-        source = case.facts.clipping.line or source
+        source = case.facts.clipping.line or case.facts.beginning.rewrite or source
     else:
         why, advice = _not_reduced(replica, name, world.same_losses)
         if replica is None and name in world.sent:
