@@ -105,8 +105,9 @@ class World:
 
     def only_some_load(self, what: str) -> SourceLine | None:
         """The line at which some ranks load a state, `weights` or `optimizer`, and others do not."""
-        lines = [
-            {one.line for one in case.facts.beginning.loads if one.what == what and one.line} for case in self.cases
+        lines: list[set[SourceLine]] = [
+            {one.line for one in case.facts.beginning.loads if one.what == what and one.line is not None}
+            for case in self.cases
         ]
         apart = set.union(*lines) - set.intersection(*lines)
         return min(apart, key=lambda line: line.line) if apart else None

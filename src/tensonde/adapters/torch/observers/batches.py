@@ -300,7 +300,7 @@ def _share(dataset: Any) -> dict[str, Any]:
     if not isinstance(dataset, Subset):
         return {}
     try:
-        whole, indices = len(dataset.dataset), dataset.indices  # type: ignore[arg-type]
+        whole, indices = len(dataset.dataset), dataset.indices
         kept = [int(index) for index in indices] if len(indices) <= MOST_SHARED else []
     except (TypeError, ValueError):
         return {}

@@ -74,7 +74,7 @@ class Collectives:
         self._numbers: dict[str, int] = {}
         self._groups: dict[tuple[int, int], tuple[str, int, Any]] = {}
         self._known: dict[int, str] = {}
-        self._known_at = (-1, -1)
+        self._known_at: tuple[int, Phase | None, int] = (-1, None, -1)
         self.under_way: dict[int, tuple[Call, ReferenceType[Any]]] = {}
         """Calls that run beside the program, by the key of what it can wait for."""
 
@@ -182,12 +182,12 @@ class Collectives:
 
     def _name(self, tensor: Tensor) -> str:
         """The parameter whose value or gradient lies at the same address."""
-        now = (self._state.step, len(self._state.parameters.names))
+        now = (self._state.step, self._state.phase, len(self._state.parameters.names))
         held = values_of(tensor) if tensor.layout is torch.strided else None
         if held is None or not held.numel():
             return ""
         key = held.data_ptr()
-        if key not in self._known or self._known_at != now:
+        if self._known_at != now:
             self._known_at = now
             self._known = {}
             for name, parameter in self._state.parameters.live():
@@ -200,9 +200,13 @@ class Collectives:
     def _group(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
         """Its name, and how many ranks it has."""
         group = kwargs.get("group")
-        if group is None and (len(args) > 1 or (args and not isinstance(args[0], Tensor))):
-            group = next((arg for arg in args if _is_group(arg)), None)
-        group = group or torch.distributed.group.WORLD
+        if group is None:
+            for arg in args[1:] if args and isinstance(args[0], Tensor) else args:
+                if _is_group(arg):
+                    group = arg
+                    break
+            else:
+                group = torch.distributed.group.WORLD
         mesh, dim = group if type(group) is tuple else (group, -1)
         key = id(mesh), dim
         known = self._groups.get(key)
@@ -270,7 +274,10 @@ def _after(place: CodeLine | None) -> Json | None:
 
 def _is_group(argument: Any) -> bool:
     """Functional collectives also take a group's name, a mesh, or a mesh and one of its dimensions."""
-    one = argument[0] if type(argument) is tuple and len(argument) == 2 else argument
+    kind = type(argument)
+    if kind is str or kind is Tensor or kind is int:  # the usual ones: hasattr of a tensor takes long
+        return False
+    one = argument[0] if kind is tuple and len(argument) == 2 else argument
     return isinstance(one, torch.distributed.ProcessGroup) or hasattr(one, "mesh_dim_names")
 
 
@@ -282,10 +289,14 @@ def _resolved(group: Any, dim: int) -> Any:
 
 
 def _reduction(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    given = kwargs.get("op") or kwargs.get("reduceOp") or next((arg for arg in args[1:] if isinstance(arg, _OPS)), None)
-    if isinstance(given, str):
-        return given.upper()
-    return str(given).rpartition(".")[2] if given is not None else "SUM"
+    given = kwargs.get("op") or kwargs.get("reduceOp")
+    if given is None:
+        for given in args[1:]:
+            if isinstance(given, _OPS):
+                break
+        else:
+            return "SUM"
+    return given.upper() if isinstance(given, str) else str(given).rpartition(".")[2]
 
 
 _OPS: tuple[type, ...] = ()

@@ -57,9 +57,7 @@ def _together(world: World) -> bool:
 def _parts(ops_: list[OpRecord]) -> bool:
     first = ops_[0]
     given = [
-        [dict(op.inputs[k].stats) for op in ops_]
-        for k in range(len(first.inputs))
-        if all(len(op.inputs) > k for op in ops_)
+        [op.inputs[k].stats for op in ops_] for k in range(len(first.inputs)) if all(len(op.inputs) > k for op in ops_)
     ]
-    made = [dict(op.outputs[0].stats) for op in ops_ if op.outputs]
+    made = [op.outputs[0].stats for op in ops_ if op.outputs]
     return bool(given) and all(same(column) for column in given) and len(made) == len(ops_) and differ(made)
