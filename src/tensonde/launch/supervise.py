@@ -70,7 +70,7 @@ def supervise(
             signal.signal(number, forward)
         for early in received[:]:  # while the child was being made
             forward(early, None)
-        waiting = WaitingRanks(Path(options.run))
+        waiting = WaitingRanks(Path(options.run), options.watches)
         try:
             code = child.wait() if faithful else _wait(child, told_at)
         finally:

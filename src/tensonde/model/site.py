@@ -69,10 +69,25 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """How a rank holds a tensor that is distributed over ranks. For each dimension of the mesh: `placements` is `S` (each rank has its own
+    part), `R` (each has all of it) or `P` (each has a summand); `mesh` is how many ranks there are, `at` which of them this one is."""
+
+    placements: tuple[str, ...]
+    mesh: tuple[int, ...]
+    at: tuple[int, ...]
+
+    @property
+    def sharded(self) -> bool:
+        return "S" in self.placements
+
+
+@dataclass(frozen=True, slots=True)
 class Site:
     """One place where a tensor is observed, with the facts known about it when it was first seen.
 
     `type` is the class of the module (`Linear`), of the module that owns the parameter, or the op's name.
+    `shape` is that of the whole tensor, also where the rank holds a `part` of it.
     `trainable` is whether the parameter requires a gradient and is in an optimizer's groups (None: not a parameter).
     """
 
@@ -86,6 +101,7 @@ class Site:
     shape: tuple[int, ...] = ()
     dtype: str = ""
     source: SourceLine | None = None
+    part: Part | None = None
 
     @property
     def address(self) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from tensonde.digest import ROW, Block
 from tensonde.digest.layout import of_one
 from tensonde.model.moment import Moment, Phase
-from tensonde.model.site import Kind, Role, Site, SourceLine
+from tensonde.model.site import Kind, Part, Role, Site, SourceLine
 from tensonde.model.stop import Stop
 from tensonde.model.watchpoint import Action, Hit, Watchpoint
 from tensonde.session.division import divided_by
@@ -140,13 +140,14 @@ class Session:
         shape: tuple[int, ...] = (),
         dtype: str = "",
         source: SourceLine | None = None,
+        part: Part | None = None,
     ) -> int:
         """The id of a site, which is registered when it is new."""
         key = (name, role, index)
         known = self.site_ids.get(key)
         if known is not None:
             return known
-        site = Site(len(self.sites), name, role, kind, index, type, trainable, shape, dtype, source)
+        site = Site(len(self.sites), name, role, kind, index, type, trainable, shape, dtype, source, part)
         self.sites.append(site)
         self.site_ids[key] = site.id
         self.engine.add_site(site)

@@ -65,3 +65,15 @@ def column(values: Collection[Any], kind: pa.DataType) -> pa.Array:
     else:
         parts = [None, pa.py_buffer(np.array(list(values), dtype=kind.to_pandas_dtype()))]
     return pa.Array.from_buffers(kind, len(values), parts)
+
+
+def digest_rows(table: pa.Table, sites: Sequence[int]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The way back: the rows of these sites, and the `ord` of each."""
+    chosen = np.flatnonzero(np.isin(table["site"].to_numpy(), sites))
+    rows = np.zeros(len(chosen), ROW)
+    for name in (*(name for name, _ in _SMALL), *COUNTS, *STATS):
+        rows[name] = table[name].to_numpy()[chosen]
+    if len(chosen):
+        bins = table["exponents"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        rows["exponents"] = bins.reshape(-1, EXPONENT_BINS)[chosen]
+    return rows, table["ord"].to_numpy()[chosen]

@@ -266,7 +266,9 @@ class Recording:
 
     @property
     def hits(self) -> list[Hit]:
-        return [hit for rank in self.ranks for hit in rank.hits]
+        """Of all ranks, and those of conditions that compare ranks."""
+        across = json_objects(self.path / fmt.HITS, hit_in, self._problems.append)
+        return [*(hit for rank in self.ranks for hit in rank.hits), *across]
 
     @property
     def events(self) -> list[dict[str, Any]]:

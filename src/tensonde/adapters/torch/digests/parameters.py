@@ -13,7 +13,7 @@ from torch import Tensor
 from tensonde.adapters.torch.debugging.stops import Stops
 from tensonde.adapters.torch.digests.tensors import Digests
 from tensonde.adapters.torch.run.state import RunState
-from tensonde.adapters.torch.tensors import dense_of, dtype_name, is_dense, is_plain, shape_of
+from tensonde.adapters.torch.tensors import dense_of, dtype_name, is_dense, is_plain, part_of, shape_of
 from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role
 
@@ -167,6 +167,7 @@ class ParameterDigests:
             "trainable": trainable,
             "shape": shape_of(tensor),
             "dtype": dtype_name(tensor),
+            "part": part_of(tensor),
         }
         roles = (Role.VALUE, Role.GRAD, Role.UPDATE)
         return {role: self._state.session.site(name, role, kind, **facts) for role in roles}

@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 from tensonde.adapters.torch.checksum import memory_sum
 from tensonde.adapters.torch.observers.making import shares, target_line
@@ -29,6 +29,8 @@ from tensonde.program.classes import class_of
 from tensonde.program.frames import is_user, user_place
 from tensonde.program.lines import CodeLine, line_at, line_of
 
+MOST_SHARED = 20_000
+"""Samples of a share that are noted."""
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
 SHIFTS = 16
@@ -276,6 +278,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "worker_init": _worker_init(loader),
         "dataset": type(dataset).__name__,
         "length": length,
+        **_share(dataset),
         "sample_line": _sample_line(dataset),
         "data_line": _data_line(loader),
         "holds": [str(t.dtype).removeprefix("torch.") for t in dataset.tensors]
@@ -283,6 +286,17 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         else None,
         "generators": _generators(dataset) if loader.num_workers else [],
     }
+
+
+def _share(dataset: Any) -> dict[str, Any]:
+    if not isinstance(dataset, Subset):
+        return {}
+    try:
+        whole, indices = len(dataset.dataset), dataset.indices
+        kept = [int(index) for index in indices] if len(indices) <= MOST_SHARED else []
+    except (TypeError, ValueError):
+        return {}
+    return {"share_of": whole, "share": kept}
 
 
 def _seed(loader: Any) -> int | None:

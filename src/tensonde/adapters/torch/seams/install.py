@@ -27,7 +27,7 @@ from tensonde.adapters.torch.run.charged import charged
 from tensonde.adapters.torch.run.record import is_compiled
 from tensonde.adapters.torch.seams import function_mode, loaders, optimizers, warned
 from tensonde.adapters.torch.seams.batches import observe_batches
-from tensonde.adapters.torch.seams.collectives import observe_collectives
+from tensonde.adapters.torch.seams.collectives import observe_collectives, observe_functional
 from tensonde.adapters.torch.seams.current import CURRENT
 from tensonde.adapters.torch.seams.function_mode import noticing
 from tensonde.adapters.torch.seams.lifted import PATCHES, Swap, copied
@@ -120,6 +120,7 @@ def begin() -> Watcher | None:
     with function_mode.unseen():
         CURRENT.watcher = watcher = _opener()
         if watcher is not None:
+            observe_functional(current)
             if _compiled:
                 _compiles_function(watcher)
             optimizers.catch_up(watcher)
