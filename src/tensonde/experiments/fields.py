@@ -20,7 +20,7 @@ _CLASSES = frozenset(("nll_loss_forward", "nll_loss2d_forward"))
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    anatomy = Anatomy(step)
+    anatomy = Anatomy.of(step)
     reordered = [*_reordered(step, anatomy)] or [*_taken_apart(step, anatomy)]
     found = [*_all_the_same(step, anatomy), *_equal(step, anatomy), *reordered, *_own(step, anatomy)]
     found += [*_idle(step, anatomy), *_one_each(step, anatomy, memory), *_unchanging(step, anatomy, memory)]

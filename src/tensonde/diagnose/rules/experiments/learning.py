@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite, sqrt
 from statistics import mean, stdev
 
-from tensonde.diagnose.analysis.answers import answers
+from tensonde.diagnose.analysis.answers import answers, steadily
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself
@@ -14,6 +14,8 @@ from tensonde.model.finding import Finding
 
 FEWEST = 40
 """Steps before anything is said."""
+LONG = 150
+"""Steps before anything is said of one term among others."""
 NO_BETTER = 0.95
 """Of the loss of the best constant. Healthy programs are at 0.005 to 0.86, mistaken ones at 0.95 to 4.7."""
 APART = 4.0
@@ -40,6 +42,7 @@ SOME = 0.75
         "inputs-all-the-same",
         "weight-decay-dominates",
         "learning-rate-zero",
+        "loss-held-up",
     ),
 )
 def nothing_learnt(case: Case) -> list[Finding]:
@@ -130,6 +133,80 @@ def _at_rest(losses: list[float]) -> bool:
     third, last = losses[2 * part : 3 * part], losses[3 * part :]
     noise = sqrt(stdev(third) ** 2 / len(third) + stdev(last) ** 2 / len(last))
     return mean(third) - mean(last) < max(3 * noise, 0.01 * abs(mean(third)))
+
+
+@rule(
+    "term-not-learnt",
+    severity="warning",
+    phase="forward",
+    unless=(
+        "nothing-learnt",
+        "no-gradient",
+        "term-without-gradient",
+        "learning-rate-far-too-small",
+        "learning-rate-too-small",
+    ),
+)
+def term_not_learnt(case: Case) -> list[Finding]:
+    """One of several terms of the loss is no better than a constant in the place of the outputs behind it, in all steps that are asked, and
+    these outputs can be given to other samples, while another term is learnt. Its targets belong to other samples, or a mask chooses the
+    wrong ones. Silent in short trainings, and where the term still falls."""
+    told = answers(case, "tasks")
+    if case.steps < LONG or not ended_by_itself(case) or not any(a.healthy for a in told):
+        return []
+    found = []
+    for part in dict.fromkeys(a.part for a in told):
+        own = [a for a in told if a.part == part]
+        late = [a for a in own if a.step >= case.steps // 8]
+        if len(own) < 4 or len(late) < 2 or own[-1].step < 0.4 * case.steps or any(a.healthy for a in own):
+            continue
+        if any(a.numbers["loss"] < NO_BETTER * a.numbers["constant"] for a in late):
+            continue
+        last = own[-1]
+        loss, constant = last.numbers["loss"], last.numbers["constant"]
+        found.append(
+            case.finding(
+                f"A term of the loss is not learnt: it is {loss:.3g}, and {constant:.3g} for the best constant, while the others fall",
+                "Look whether what this line compares belongs together: the same samples, the same order, the right mask.",
+                step=last.step,
+                site="loss:value",
+                op=last.op,
+                source=last.line,
+                evidence={"term": loss, "best_constant": constant, "steps_asked": [a.step for a in own]},
+                confidence=0.7,
+            )
+        )
+    return found[:1]
+
+
+@rule(
+    "loss-held-up",
+    severity="error",
+    phase="forward",
+    unless=(
+        "output-cannot-reach-targets",
+        "probabilities-into-logit-loss",
+        "softmax-over-wrong-dimension",
+        "rectified-logits",
+    ),
+)
+def held_up(case: Case) -> list[Finding]:
+    """Whatever the model gives, number by number, the loss of its batch stays at nine tenths of that of the best constant or more: there
+    is next to nothing to learn from. The line named is what stands between the model and a small loss."""
+    return [
+        case.finding(
+            f"The loss cannot fall: it is {answer.numbers['floor']:.3g} at least, whatever the model gives, and "
+            f"{answer.numbers['constant']:.3g} for a constant",
+            "Look at what this line does to the outputs: a bound that the targets lie beyond, or a scale that leaves no difference.",
+            step=answer.step,
+            site=f"{answer.module}:out" if answer.module else "loss:value",
+            op=answer.op,
+            source=answer.line,
+            evidence=dict(answer.numbers),
+            confidence=0.85,
+        )
+        for answer in steadily(case, "reach")[:1]
+    ]
 
 
 @rule("step-goes-too-far", severity="error", phase="optimizer", unless=("learning-rate-too-large",))
