@@ -25,6 +25,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     TERMS,
     NOTHING_LEARNT,
     LEAK,
+    OWN_BATCH,
     TASKS,
     REACH,
     BOOTSTRAP,
@@ -32,6 +33,5 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     INDEPENDENCE,
     INFLUENCE,
     DEAD_ENDS,
-    OWN_BATCH,
 )
 """In the order asked."""

@@ -34,6 +34,7 @@ class Answer:
     """Which of several ways in which the answer may be amiss."""
 
 
+NO_TIME = "there was no time"
 Memory = dict[str, Any]
 """What an experiment keeps from step to step."""
 
@@ -84,11 +85,11 @@ class Inquiry:
             self._ended[experiment.name] += 1
             try:
                 if step.seconds_left() <= 0:
-                    raise NotPossible("there was no time")
+                    raise NotPossible(NO_TIME)
                 found = list(experiment.ask(step, self._memories.setdefault(experiment.name, {})))
             except NotPossible as problem:
                 found = [Answer(None, str(problem))]
-                self._ended[experiment.name] -= step.seconds_left() <= 0
+                self._ended[experiment.name] -= step.seconds_left() <= 0 or str(problem) == NO_TIME
             except Exception as problem:
                 failed(problem)
                 found = []

@@ -20,7 +20,7 @@ def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fi
             site="loss:value",
             op=answer.op or None,
             source=answer.line,
-            evidence={"values": list(answer.names), **answer.numbers},
+            evidence={"values": list(answer.names), **answer.numbers, "standing": "confirmed"},
             confidence=0.9,
         )
         for answer in steadily(case, experiment)

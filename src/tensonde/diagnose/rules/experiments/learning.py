@@ -69,6 +69,7 @@ def nothing_learnt(case: Case) -> list[Finding]:
     last = late[-1]
     if last.part == "term":
         return [_outweighed(case, last, end, constant)]
+    learnt = _one_batch(case)
     return [
         case.finding(
             f"Nothing is learnt: the loss is {end:.3g} in the end, and {constant:.3g} for the best constant"
@@ -76,7 +77,8 @@ def nothing_learnt(case: Case) -> list[Finding]:
                 ", and outputs can be given to other samples throughout: what it gains, it learns by heart"
                 if by_heart
                 else ""
-            ),
+            )
+            + (f". A clone learns one batch: {learnt[0]:.3g} becomes {learnt[1]:.3g} in a few steps" if learnt else ""),
             "Look whether inputs and labels of a sample belong together on their way to this line: an order, a shift, a "
             "permutation or a reshape that only one of them went through.",
             step=last.step,
@@ -88,10 +90,22 @@ def nothing_learnt(case: Case) -> list[Finding]:
                 "ratio": end / constant,
                 "outputs_changed_about": [round(a.numbers["apart"], 2) for a in late],
                 "steps_asked": [a.step for a in late],
+                "standing": "consistent" if learnt else "suspected",
             },
             confidence=0.75 if by_heart else 0.85,
         )
     ]
+
+
+def _one_batch(case: Case) -> tuple[float, float] | None:
+    """The loss of a batch before and after a few steps of a clone on it alone, where that learns something: model and optimizer work, and
+    what they are given does not belong together."""
+    for answer in reversed(answers(case, "own-batch")):
+        before = answer.numbers.get("before", 0.0)
+        after = min(answer.numbers.get(rate, before) for rate in ("at 1", "at 100"))
+        if before > 0 and after < 0.9 * before:
+            return before, after
+    return None
 
 
 def _constant(answer: AnswerFact) -> float:
@@ -122,7 +136,13 @@ def _outweighed(case: Case, answer: AnswerFact, end: float, constant: float) -> 
         site="loss:value",
         op=answer.op,
         source=answer.line,
-        evidence={"loss": end, "best_constant": constant, "term": now, "term_of_varied_outputs": then},
+        evidence={
+            "loss": end,
+            "best_constant": constant,
+            "term": now,
+            "term_of_varied_outputs": then,
+            "standing": "consistent",
+        },
         confidence=0.75,
     )
 
@@ -172,7 +192,12 @@ def term_not_learnt(case: Case) -> list[Finding]:
                 site="loss:value",
                 op=last.op,
                 source=last.line,
-                evidence={"term": loss, "best_constant": constant, "steps_asked": [a.step for a in own]},
+                evidence={
+                    "term": loss,
+                    "best_constant": constant,
+                    "steps_asked": [a.step for a in own],
+                    "standing": "suspected",
+                },
                 confidence=0.7,
             )
         )
@@ -202,7 +227,7 @@ def held_up(case: Case) -> list[Finding]:
             site=f"{answer.module}:out" if answer.module else "loss:value",
             op=answer.op,
             source=answer.line,
-            evidence=dict(answer.numbers),
+            evidence={**answer.numbers, "standing": "confirmed"},
             confidence=0.85,
         )
         for answer in steadily(case, "reach")[:1]
@@ -227,14 +252,14 @@ def too_far(case: Case) -> list[Finding]:
     first = better[0].numbers
     return [
         case.finding(
-            f"Each step goes too far: at a learning rate of {first.get('lr', 0):g}, {'five steps take' if worse else 'it takes'} the loss "
+            f"Each step goes too far: at a learning rate of {first.get('lr', 0):g}, {'a few steps take' if worse else 'it takes'} the loss "
             f"of its own batch from {first['before']:.3g} to {first.get('at 1' if worse else 'after', float('inf')):.3g}; at a hundredth, "
-            f"five steps take it to {first['at 0.01']:.3g}",
+            f"a few steps take it to {first['at 0.01']:.3g}",
             "Lower the learning rate tenfold to a hundredfold.",
             step=better[0].step,
             site="lr",
             source=better[0].line,
-            evidence={**first, "confirmed": True},
+            evidence={**first, "standing": "confirmed"},
             confidence=0.9,
         )
     ]
@@ -268,7 +293,7 @@ def far_too_small(case: Case) -> list[Finding]:
     here, there = last.numbers["at 1"], last.numbers["at 100"]
     return [
         case.finding(
-            f"A learning rate of {last.numbers['lr']:g} is far too small: five steps on one batch take its loss from "
+            f"A learning rate of {last.numbers['lr']:g} is far too small: {last.numbers.get('steps', 5):.0f} steps on one batch take its loss from "
             f"{last.numbers['before']:.4g} to {here:.4g}, and to {there:.4g} at a hundred times that rate",
             "Raise it tenfold or a hundredfold.",
             step=last.step,
@@ -277,7 +302,7 @@ def far_too_small(case: Case) -> list[Finding]:
             evidence={
                 "asked": [{"step": a.step, **a.numbers} for a in told],
                 "loss": [before, after],
-                "confirmed": True,
+                "standing": "confirmed",
             },
             confidence=0.85,
         )
