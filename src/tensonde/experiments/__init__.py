@@ -25,7 +25,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     TERMS,
     NOTHING_LEARNT,
     LEAK,
-    OWN_BATCH,
     TASKS,
     REACH,
     BOOTSTRAP,
@@ -33,5 +32,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     INDEPENDENCE,
     INFLUENCE,
     DEAD_ENDS,
+    OWN_BATCH,
 )
 """In the order asked."""

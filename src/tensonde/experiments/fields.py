@@ -57,7 +57,8 @@ def _all_the_same(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
 
 def _equal(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
     """Both are used as inputs. Labels that a model is handed, and compares with its outputs itself, may be its tokens."""
-    behind = anatomy.ancestors(list(anatomy.outputs))
+    layers = [n for op in step.ops if anatomy.is_layer(op) for n in op.outputs if n in anatomy.before_loss]
+    behind = anatomy.ancestors(layers)
     handed = [v for v in _tables(anatomy) if v.into_model and prod(v.shape) > FEWEST and v.name and v.number in behind]
     for k, value in enumerate(handed):
         array = step.array(value.number)

@@ -15,12 +15,14 @@ from tensonde.experiments.experiment import NO_TIME, Answer, Experiment, Memory
 from tensonde.experiments.step import NotPossible, Step, Trial
 
 STEPS, FEWEST = 5, 2
+SHARE = 0.6
+"""Of the time that is left, for two trials."""
 BACKWARD = 3.0
 """Computations of the step that one with its gradients takes as long as."""
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    steps = min(STEPS, int(step.seconds_left() / (2 * BACKWARD * max(step.seconds_each, 1e-6))) - 1)  # for two trials
+    steps = min(STEPS, int(SHARE * step.seconds_left() / (2 * BACKWARD * max(step.seconds_each, 1e-6))) - 1)
     if steps < FEWEST:
         raise NotPossible(NO_TIME)
     trial = step.trial(steps)

@@ -13,6 +13,7 @@ Not asked where the lowest loss is not known: soft targets, distributions, losse
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import numpy as np
 
@@ -81,12 +82,13 @@ def _comparison(step: Step, anatomy: Anatomy) -> Op:
 def _holding_up(step: Step, anatomy: Anatomy, comparison: Op, constant: float) -> Op:
     """The first op behind the model whose result, put free, makes the loss small, or what only scales it afterwards."""
     way = _way(anatomy, comparison)
-    for k, op in enumerate(way[:MOST]):
-        free = [n for n in op.outputs if n in anatomy.trained][:1]
-        if free and step.floor(free, SMALL * constant) < SMALL * constant:
-            scaling = [later for later in way[k:] if later.name in _SCALING and len(later.inputs) == 1]
-            return scaling[-1] if scaling else op
-    return comparison
+    scaling = [op for op in way if op.name in _SCALING and len(op.inputs) == 1]
+    with suppress(NotPossible):  # there is time for some of them only
+        for op in way[:MOST]:
+            free = [n for n in op.outputs if n in anatomy.trained][:1]
+            if free and step.floor(free, SMALL * constant) < SMALL * constant:
+                return scaling[-1] if scaling and scaling[-1].index >= op.index else op
+    return scaling[-1] if scaling else comparison
 
 
 def _way(anatomy: Anatomy, comparison: Op) -> list[Op]:
