@@ -69,7 +69,7 @@ def test_csv_and_parquet(demo: Path, tmp_path: Path) -> None:
     assert repr(found) == repr(losses(demo)), "to the last digit, and NaN where it was"
     assert export(demo, tmp_path / "all", "--to", "parquet").exit_code == 0
     names = {path.stem for path in (tmp_path / "all").iterdir()}
-    assert names == {"digests", "sites", "scalars", "hits", "findings", "events", "collectives"}
+    assert names == {"digests", "sites", "scalars", "hits", "findings", "events", "collectives", "whole"}
     digests = pq.read_table(tmp_path / "all" / "digests.parquet")
     assert digests.num_rows == sum(rank.digests().num_rows for rank in Recording.open(demo).ranks)
     assert export(demo, tmp_path / "d.parquet", "--what", "hits").exit_code == 0

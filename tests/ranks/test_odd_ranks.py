@@ -6,13 +6,14 @@ from pathlib import Path
 
 from launch import Foundry
 from tensonde.diagnose.diagnose import diagnose
+from tensonde.store.standing import standings_of
 
 RANK = """
 import os, sys
 import torch, torch.nn as nn, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 kept = []
-def train(rank, meet):
+def train(rank, meet, lost=False):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/{meet}", rank=rank, world_size=2)
     torch.manual_seed(0)
@@ -20,6 +21,8 @@ def train(rank, meet):
     opt = torch.optim.SGD(model.parameters(), lr=0.1)
     x = torch.randn(64, 6, generator=torch.Generator().manual_seed(rank))
     for step in range(8):
+        if lost and step == 3:
+            raise ValueError("lost")
         loss = nn.functional.cross_entropy(model(x), (x[:, 0] > 0).long())
         opt.zero_grad()
         loss.backward()
@@ -48,9 +51,7 @@ ANEW = (
     + """
 import torch.multiprocessing as mp
 def worker(rank, generation):
-    if generation == 0 and rank == 1:
-        raise ValueError("lost")
-    train(rank, f"meet{generation}")
+    train(rank, f"meet{generation}", lost=generation == 0 and rank == 1)
 if __name__ == "__main__":
     for generation in range(2):
         try:
@@ -86,6 +87,8 @@ def test_ranks_that_are_started_anew(foundry: Foundry, tmp_path: Path) -> None:
     assert bare.code == ran.code == 0, bare.err + ran.err
     for rank in (0, 1):
         assert (ran.cwd / f"weights{rank}").read_text() == (bare.cwd / f"weights{rank}").read_text()
+    assert len(ran.recording.ranks) > 2
+    assert sorted((one.rank, one.step) for one in standings_of(ran.recording.ranks)) == [(0, 8), (1, 8)]
     found = [f for f in diagnose(ran.recording) if f.severity != "info"]
     assert not [
         f.rule for f in found if f.rule in ("ranks-stuck", "replicas-drift", "collectives-differ", "uneven-batches")

@@ -48,7 +48,7 @@ PARTED = {
     ),
     "replicas-drift clipped": (
         WRAPPED.replace("#REDUCE", "model.module[0].weight.grad.mul_(loss.item())"),
-        "opt.step()",
+        "weight.grad.mul_(",
     ),
     "buffers-not-synchronised": (
         WRAPPED.replace("DDP(net())", "DDP(net(), broadcast_buffers=False)") + "\nmodel.eval()\n",

@@ -51,7 +51,7 @@ def test_no_statistic_is_null_so_that_comparisons_mean_what_they_say(demo: Recor
 def test_every_view_answers(demo: Recording) -> None:
     counts = {name: query(demo, f"SELECT count(*) AS n FROM {name}")["n"][0].as_py() for name in VIEWS}
     assert counts == {
-        "digests": 320, "sites": 16, "scalars": 120, "hits": 2, "findings": 2, "events": 2, "collectives": 0,
+        "digests": 320, "sites": 16, "scalars": 120, "hits": 2, "findings": 2, "events": 2, "collectives": 0, "whole": 0,
     }  # fmt: skip
     (hit,) = query(demo, "SELECT *, actual['nan'] AS seen FROM hits WHERE rank = 1").to_pylist()
     assert (hit["site"], hit["step"], hit["phase"], hit["seen"]) == ("fc2:out[0]", 20, "forward", 64.0)

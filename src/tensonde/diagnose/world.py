@@ -109,7 +109,8 @@ class World:
             {one.line for one in case.facts.beginning.loads if one.what == what and one.line is not None}
             for case in self.cases
         ]
-        apart = set.union(*lines) - set.intersection(*lines)
+        common: set[SourceLine] = set.intersection(*lines)
+        apart = set[SourceLine]().union(*lines) - common
         return min(apart, key=lambda line: line.line) if apart else None
 
     @cached_property

@@ -116,9 +116,14 @@ class Stuck:
 
 
 def members(ranks: list[Rank]) -> list[Rank]:
-    """Those that belong to a training of several ranks. The process that started them may have recorded something, too."""
+    """Those that belong to a training of several ranks. The process that started them may have recorded something, too; and where an elastic
+    launcher has started ranks anew, maybe in another number, only the last ones count."""
     found = [rank for rank in ranks if (rank.session.get("world_size") or 1) > 1]
-    return found or ranks
+    if not found:
+        return ranks
+    order = sorted(found, key=lambda rank: str(rank.session.get("started") or ""))
+    last = {rank.rank: rank for rank in order if rank.session.get("world_size") == order[-1].session.get("world_size")}
+    return [rank for rank in found if last.get(rank.rank) is rank]
 
 
 def standings_of(ranks: list[Rank]) -> list[Standing]:

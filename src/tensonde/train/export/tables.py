@@ -12,7 +12,8 @@ from tensonde.store.rows import csv_bytes, parquet_bytes
 
 def to_file(recording: Recording, path: Path, view: str) -> int:
     """Rows written. The name's ending decides the format."""
-    table = query(recording, f"SELECT * FROM {view}" + ("" if view == "sites" else " ORDER BY process, ord"))
+    order = {"sites": "", "whole": " ORDER BY site, step, call"}.get(view, " ORDER BY process, ord")
+    table = query(recording, f"SELECT * FROM {view}{order}")
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, csv_bytes(table) if path.suffix == ".csv" else parquet_bytes(table))
     return int(table.num_rows)

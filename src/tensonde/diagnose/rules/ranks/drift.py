@@ -305,7 +305,9 @@ def scaled(world: World) -> Iterator[Finding]:
         "The norm must be that of all shards: `torch.nn.utils.clip_grad_norm_(model.parameters(), limit)` adds them up, or add up the squares over "
         "all ranks yourself (dist.all_reduce).",
         site=f"{parts[0]}:grad",
-        source=case.facts.clipping.line or (optimizer.step_line if optimizer is not None else None),
+        source=case.facts.clipping.line
+        or case.facts.beginning.rewrite
+        or (optimizer.step_line if optimizer is not None else None),
         evidence={"factors": values},
         confidence=0.9,
     )
