@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable
 from functools import cached_property
 from typing import ClassVar
@@ -25,16 +24,18 @@ PASSING = frozenset(
 
 
 class Anatomy:
-    _known: ClassVar[tuple[weakref.ref[Step] | None, Anatomy | None]] = (None, None)
+    _known: ClassVar[Anatomy | None] = None
 
     @classmethod
     def of(cls, step: Step) -> Anatomy:
-        """The same for all experiments that are asked of a step."""
-        ref, known = cls._known
-        if known is None or ref is None or ref() is not step:
-            known = cls(step)
-            cls._known = weakref.ref(step, lambda _: setattr(cls, "_known", (None, None))), known
-        return known
+        """The same for all experiments that are asked of a step, until it is forgotten: it keeps the step, and all its tensors."""
+        if cls._known is None or cls._known.step is not step:
+            cls._known = cls(step)
+        return cls._known
+
+    @classmethod
+    def forget(cls) -> None:
+        cls._known = None
 
     def __init__(self, step: Step) -> None:
         self.step = step

@@ -13,6 +13,7 @@ from math import isfinite
 from time import thread_time
 from typing import Any
 
+from tensonde.experiments.anatomy import Anatomy
 from tensonde.experiments.step import NotPossible, Step
 from tensonde.model.site import SourceLine
 
@@ -75,6 +76,12 @@ class Inquiry:
             return
         if step.several:
             self.declined(step.number, "several losses or optimizers take turns")
+        try:
+            self._ask(step, experiments, failed)
+        finally:
+            Anatomy.forget()
+
+    def _ask(self, step: Step, experiments: Sequence[Experiment], failed: Callable[[Exception], None]) -> None:
         for experiment in sorted(experiments, key=lambda e: (not e.always, self._ended[e.name])):
             told = self._told.setdefault(experiment.name, set())
             if step.number < experiment.first or (step.number not in told and len(told) >= experiment.times):

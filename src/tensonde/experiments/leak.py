@@ -89,8 +89,8 @@ def _columns(step: Step, value: Value, target: int) -> list[int] | None:
         return None
     found = []
     for column in wanted.T:
-        equal = np.flatnonzero((table == column[:, None]).all(axis=0)) if (column != column[0]).any() else ()
-        if not len(equal):
+        equal = np.flatnonzero((table == column[:, None]).all(axis=0))
+        if not len(equal) or (column == column[0]).all():
             return None
         found.append(int(equal[0]))
     return found
