@@ -26,6 +26,8 @@ ORDER = (
     "exceptions.packing",
     "exceptions.shapes",
     "exceptions.types",
+    "exceptions.preparation",
+    "exceptions.python",
     "exceptions.other",
     "gradients.vanishing",
     "gradients.faint",
