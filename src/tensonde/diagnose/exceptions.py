@@ -165,7 +165,9 @@ def _own_check(event: Event) -> str:
 def _looked_at(event: Event) -> str:
     """What is left to do where nothing is known of an error but its message: the plain values that the line was given."""
     given = event.get("arguments") or {}
-    shown = ", ".join(f"{name} = {str(value)[:60]}" for name, value in list(given.items())[:6])
+    shown = ", ".join(
+        f"{name} = {str(value)[:60]}" for name, value in list(given.items())[:6] if not name[:1].isdigit()
+    )
     return f" It was given {shown}." if shown else ""
 
 

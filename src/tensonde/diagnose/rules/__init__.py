@@ -41,6 +41,7 @@ ORDER = (
     "optimization.lbfgs",
     "numbers.leaps",
     "optimization.learning_rate",
+    "optimization.overshoot",
     "gradients.linearity",
     "model.loading",
     "model.copies",

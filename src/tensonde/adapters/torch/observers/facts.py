@@ -32,6 +32,7 @@ from tensonde.adapters.torch.observers.loads import loaded_itself, unmatched
 from tensonde.adapters.torch.observers.modes import RootModes
 from tensonde.adapters.torch.observers.norms import Norms
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.overshoot import OvershootObserver
 from tensonde.adapters.torch.observers.probe import Probe, leaves
 from tensonde.adapters.torch.observers.rates import rates
 from tensonde.adapters.torch.observers.recreated_optimizers import Renewals
@@ -96,6 +97,7 @@ class Facts:
         self.inside = Inside(state)
         self.collectives = Collectives(state)
         self.replicas = Replicas(state)
+        self.overshoot = OvershootObserver(state)
         self.reached: list[str] | None = None
         self.loss_leaves = 0
         self.leaf_loss: dict[str, Any] | None = None
@@ -364,6 +366,7 @@ class Facts:
             "made_in_forward": self.inside.made(),
             "collectives": self.collectives.facts(),
             "replicas": self.replicas.facts(),
+            "overshoot": self.overshoot.facts(places),
             "hooks": HOOKS.facts({key: entry.name for key, entry in list(self.state.roster.entries.items())}),
         }
 

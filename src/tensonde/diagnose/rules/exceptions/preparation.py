@@ -196,7 +196,7 @@ def optimizer_arguments(event: Event) -> Cause | None:
                 ),
             ),
             (
-                r"Tried to step (\d+) times\. The total number of steps is (\d+)",
+                r"Tried to step (\d+) times\. The (?:specified number of total|total number of) steps is (\d+)",
                 lambda m, a: (
                     f"the schedule has {m[2]} steps and is stepped a {m[1]}th time",
                     "Make it as long as the training: total_steps=epochs * len(loader), and call scheduler.step() once per batch only if "
