@@ -113,7 +113,7 @@ def exception_finding(case: Case, event: Event, *, caused_by: int | None = None)
     first_line = str(event.get("message", "")).strip().split("\n")[0]
     return case.finding(
         f"{event['type']}{where}: {first_line[:200]}",
-        _advice(event),
+        _advice(event) if caused_by is not None else _own_check(event) or _advice(event) + _looked_at(event),
         rule="exception",
         step=event.get("step"),
         phase=event.get("phase"),
@@ -146,7 +146,29 @@ def _advice(event: Event) -> str:
         return f"The data set {data.get('dataset', '')} raised this{which}; load that item alone to see it."
     if kind == "optimizer":
         return "The optimizer raised this; compare what it was given with the model's parameters."
-    return "Raised by the program's own code at this line."
+    return _own_check(event) or "Raised by the program's own code at this line."
+
+
+def _own_check(event: Event) -> str:
+    """Of a check that stands in the program: its condition, and what the names in it hold."""
+    found = event.get("python") or {}
+    if found.get("kind") != "own":
+        return ""
+    shown = ", ".join(f"{name} = {value}" for name, value in list((found.get("values") or {}).items())[:6])
+    holds = "does not hold" if found["asserted"] else "holds"
+    return (
+        f"The program checks this itself: `{found['condition']}` {holds}{f', with {shown}' if shown else ''}. "
+        "Change what makes the value, or the check."
+    )
+
+
+def _looked_at(event: Event) -> str:
+    """What is left to do where nothing is known of an error but its message: the plain values that the line was given."""
+    given = event.get("arguments") or {}
+    shown = ", ".join(
+        f"{name} = {str(value)[:60]}" for name, value in list(given.items())[:6] if not name[:1].isdigit()
+    )
+    return f" It was given {shown}." if shown else ""
 
 
 def inputs_of(event: Event) -> dict[str, str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import sysconfig
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 from mindspore import nn
 
+from tensonde.adapters.early import failed_early
 from tensonde.adapters.mindspore.observers.origins import KNOWN
 from tensonde.adapters.mindspore.postmortem.ranges import out_of_range
 from tensonde.adapters.mindspore.run.naming import is_optimizer, own_parameters
@@ -244,12 +243,8 @@ def _frame(place: FrameState) -> dict[str, Any]:
 
 
 def concerns_training(problem: BaseException, trace: TracebackType | None) -> bool:
-    """Raised through MindSpore from the user's own code: of a program that only imports it, Tensonde says nothing."""
-    scripts = sysconfig.get_path("scripts") + os.sep
-    places = places_of(trace)
-    mine = [place for place in places if place.is_user and not os.path.abspath(place.path).startswith(scripts)]
-    through = any(f"{os.sep}mindspore{os.sep}" in place.path for place in places if not place.is_user)
-    return bool(mine) and isinstance(problem, Exception) and through
+    """Of a program that ends before a cell is called: its own code failed, and it trains with MindSpore."""
+    return failed_early(problem, places_of(trace), "mindspore")
 
 
 def trim(problem: BaseException) -> None:

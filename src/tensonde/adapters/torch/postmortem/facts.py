@@ -34,6 +34,7 @@ from tensonde.adapters.torch.postmortem.traceback import Failure, tensor_fact
 from tensonde.program import syntax
 from tensonde.program.classes import attribute_line
 from tensonde.program.lines import line_at, to_json
+from tensonde.program.raised import about
 from tensonde.program.values import UNKNOWN, evaluate, op_of, operands, plain
 
 _CONFIGURATION = (
@@ -75,6 +76,7 @@ def facts_of(failure: Failure) -> dict[str, Any]:
     for name, pattern, probe in _PROBES:
         if re.search(pattern, f"{type(failure.problem).__name__}: {failure.message}", re.IGNORECASE):
             take(name, lambda probe=probe: probe(failure, tensors))  # type: ignore[misc]
+    take("python", lambda: about(failure.problem, failure.user))
     take("stepping", lambda: stepping(failure))
     if fact.get("class") == "data loading":
         take("data", lambda: dataset_failure(failure))
@@ -362,7 +364,7 @@ _PROBES: list[tuple[str, str, _Probe]] = [
         lambda f, t: index_tensor(f),
     ),
     ("range", r"index out of range|out of bounds|out of range", out_of_range),
-    ("loaders", r"more than 1 value per channel|more than 1 spatial", lambda f, t: loaders(f)),
+    ("loaders", r"more than 1 value per channel|more than 1 spatial|UnboundLocalError", lambda f, t: loaders(f)),
     (
         "items",
         r"stack expects each tensor to be equal size|each element in list of batch",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sysconfig
 from types import TracebackType
 from typing import Any
 
 from torch import nn
 
+from tensonde.adapters.early import failed_early
 from tensonde.adapters.torch.memory.history import History
 from tensonde.adapters.torch.postmortem.facts import facts_of
 from tensonde.adapters.torch.postmortem.latest import LatestCall
@@ -41,18 +40,8 @@ def describe(
 
 
 def concerns_training(problem: BaseException, trace: TracebackType | None) -> bool:
-    """Raised through torch from the user's own code: of a program that only imports torch, Tensonde says nothing.
-
-    Launchers are programs of that kind; they stand among the environment's scripts.
-    """
-    scripts = sysconfig.get_path("scripts") + os.sep
-    places = Failure.places_of(trace)
-    mine = [place for place in places if place.is_user and not os.path.abspath(place.path).startswith(scripts)]
-    return (
-        bool(mine)
-        and isinstance(problem, Exception)
-        and any("torch" in place.path for place in places if not place.is_user)
-    )
+    """Of a program that ends before a module is called: its own code failed, and it trains with torch."""
+    return failed_early(problem, Failure.places_of(trace), "torch")
 
 
 def _phase(failure: Failure) -> str:

@@ -12,6 +12,7 @@ from tensonde.adapters.torch.postmortem.domain import out_of_domain
 from tensonde.adapters.torch.postmortem.flipped import flipped
 from tensonde.adapters.torch.postmortem.halved import halved
 from tensonde.adapters.torch.postmortem.leaves import copied, non_leaf, overlapping
+from tensonde.adapters.torch.postmortem.nonfinite import first_nonfinite
 from tensonde.adapters.torch.postmortem.own_function import own_gradient
 from tensonde.adapters.torch.postmortem.packing import unpacked_short
 from tensonde.adapters.torch.postmortem.recomputed import recomputed
@@ -38,6 +39,7 @@ MADE_ELSEWHERE: list[tuple[str, str, Probe]] = [
     ("halved", r"unscale FP16 gradients", lambda f, t: halved(f)),
     ("recomputed", r"CheckpointError", lambda f, t: recomputed(f)),
     ("flipped", r"stride in the given numpy array is negative|negative strides", lambda f, t: flipped(f)),
+    ("nonfinite", r"\b(nan|inf|infinity|infs|nans)\b|non-?finite|not finite", lambda f, t: first_nonfinite(f)),
     ("unpacked", r"size of tensor a|Sizes of tensors must match", lambda f, t: unpacked_short(f)),
 ]
 """Name of the fact, the message (`Type: text`) that asks for it, and how it is found."""

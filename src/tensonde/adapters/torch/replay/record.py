@@ -48,6 +48,10 @@ _RANDOM = frozenset(
     }
 )
 _QUESTIONS = frozenset({"isnan", "isfinite", "isinf"})
+_TAKEN_OUT = frozenset({"item", "tolist", "numpy", "__array__", "__float__", "__format__", "__repr__"})
+"""How values leave torch: to be printed, logged, saved."""
+MOST_LOOKED_AT = 1 << 20
+"""Elements of a tensor that is looked through for NaN when it leaves torch."""
 _grad_enabled = torch.is_grad_enabled
 _jit_state = torch._C._get_tracing_state
 _generator = torch.default_generator
@@ -93,6 +97,8 @@ class TapeMode(Looker):
                     _answered(tape, args[0])
             elif name == "item" and type(out) is float and not isfinite(out):
                 _answered(tape, args[0])
+            if name in _TAKEN_OUT and args and isinstance(args[0], Tensor):
+                _taken_out(tape, args[0])
         except Exception as problem:
             tape.state.session.guard.contain("taping an op", problem)
         return out
@@ -105,4 +111,16 @@ def _answered(tape: Tape, tensor: Tensor) -> None:
     with unseen():
         finite = bool(torch.isfinite(tensor.detach()))
     if not finite:
+        tape.asked(tensor)
+
+
+def _taken_out(tape: Tape, tensor: Tensor) -> None:
+    """What a trained model has computed without gradients leaves torch: an evaluation, or samples. NaN there is never meant."""
+    if tensor.requires_grad or not tensor.is_floating_point() or tensor.device.type != "cpu":
+        return
+    if tensor.numel() > MOST_LOOKED_AT or not tape.state.step or not tape.evaluates or tape.slot(tensor) is None:
+        return
+    with unseen():
+        bad = bool(torch.isnan(tensor.detach()).any())
+    if bad:
         tape.asked(tensor)

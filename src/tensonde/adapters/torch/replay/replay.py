@@ -75,6 +75,8 @@ class Replay:
         self._bad: str | None = None
         """What was found to be non-finite since the last look: the loss, or a gradient."""
         self._last_step = self._saved_step = -2
+        self._amid = False
+        """The tape began within a step, for an evaluation."""
         self._traced: set[int] = set()
         """Steps that were traced as they ran."""
         self._poisoned = False
@@ -116,6 +118,8 @@ class Replay:
 
     def loss(self, given: Any, gradient: Any) -> None:
         """A backward pass is about to begin; the loss has been digested."""
+        if self._amid:
+            self.tape.stop("the step had begun before Tensonde looked")
         tensors = tensors_in(given)[:1]
         for tensor in tensors:
             plain = getattr(tensor, "_tensonde_unscaled", tensor)
@@ -251,6 +255,7 @@ class Replay:
             state.session.note(
                 "bundle_declined", step=step, why="it has no optimizer step, before which it would be saved"
             )
+        self._amid = False
         if not behind:
             tape.clear()
         state.session.cost_ns += tape.cost_ns
@@ -289,6 +294,12 @@ class Replay:
         if self.tracing.tracer is None:
             self.tape.wanted = self._wants_tape(self.state.step)
             self.tape.resume()
+
+    def evaluation_begins(self) -> None:
+        """Amid steps that are not looked at: what comes now is, but a step that has begun already is no longer whole."""
+        if self.tracing.tracer is None and not self.tape.live:
+            self._amid = True
+            self.wake()
 
     def before_optimizer(self, optimizer: Any) -> None:
         self.tape.rest()

@@ -104,6 +104,11 @@ class Tape:
             self._entries, self._dropped = kept, set()
         return self._entries
 
+    @property
+    def evaluates(self) -> bool:
+        """Modules were called without gradients, and nothing was differentiated: an evaluation, or samples that are drawn."""
+        return bool(self._unlearned) and not self.losses
+
     # -- on and off ------------------------------------------------------------------------------
 
     def resume(self) -> None:

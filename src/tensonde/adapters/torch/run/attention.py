@@ -36,6 +36,7 @@ class Attention:
         self._stops, self._replay, self._facts, self._latest = stops, replay, facts, latest
         self._rest = rest
         rest.ended, rest.woken, rest.enough = self.choose, self.wake, self._enough
+        rest.evaluating = replay.evaluation_begins
         self.dump: Dump | None = None
         self._restful = False
         options = state.session.options

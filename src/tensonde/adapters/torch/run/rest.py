@@ -37,6 +37,8 @@ class Rest:
         """Called where a stretch ends within a step: everything is put back at once."""
         self.enough: Callable[[], None] = lambda: None
         """Called where enough of an evaluation was seen."""
+        self.evaluating: Callable[[], None] = lambda: None
+        """Called where an evaluation is looked at amid a rest."""
         self._steps = state.session.steps
         self._gate = state.session.gate
         self._thread = get_ident()
@@ -158,6 +160,7 @@ class Rest:
         state = self._state
         if state.light and not state.stack and state.session.policy.may_wake():
             self.end()
+            self.evaluating()
             self._to_evaluate = MOST_EVALUATED
 
     def root_called(self) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-from tensonde.diagnose.exceptions import Cause, Event, family, innermost, message
+from tensonde.diagnose.exceptions import Cause, Event, code, family, innermost, message
 
 
 @family("batchnorm-batch-of-one")
@@ -104,8 +106,20 @@ def data_worker(event: Event) -> Cause | None:
         return None
     return Cause(
         title=f"a DataLoader worker failed in {facts.get('function')}: {str(facts.get('message'))[:160]}",
-        advice="Set num_workers=0 to see it in the main process, or load that item alone.",
+        advice=_in_worker(str(facts.get("type")), str(facts.get("message")), facts["line"]),
         line=facts["line"],
         evidence={"type": facts.get("type")},
         confidence=0.9,
     )
+
+
+def _in_worker(kind: str, text: str, line: Mapping[str, Any]) -> str:
+    """What to change, by the kind of error: only its text came from the worker."""
+    key = text.partition(": ")[2].strip()
+    told = {
+        "KeyError": f"{code(line)} has no key {key}: add it, or give what is unknown a value of its own (dict.get(key, default)).",
+        "IndexError": f"{code(line)} asks for a position past the end: look at what `__len__` says, and at empty items.",
+        "FileNotFoundError": "Correct the path: in a worker, a relative one counts from where the program was started.",
+        "TypeError": f"An item holds another type than {code(line)} expects; None often stands for a missing value.",
+    }.get(kind, "")
+    return f"{told} Set num_workers=0 to see it in the main process.".strip()

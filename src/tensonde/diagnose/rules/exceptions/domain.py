@@ -80,6 +80,27 @@ def matrix_not_positive_definite(event: Event) -> Cause | None:
     )
 
 
+@family("value-not-finite")
+def value_not_finite(event: Event) -> Cause | None:
+    """A call refuses NaN or Inf. The first variable on the way that holds such, made of finite ones, is named, and what it is divided by
+    where that is zero."""
+    found = event.get("nonfinite")
+    if not found:
+        return None
+    what = "NaN" if found["nan"] else "Inf"
+    zero = found.get("divisor")
+    return Cause(
+        title=f"`{found['name']}` holds {what}: "
+        + (f"it is divided by `{zero}`, which is 0" if zero else f"it comes from `{found['code']}`"),
+        advice=f"Leave the division out where `{zero}` is 0 (greedy choice by argmax for a temperature of 0), or keep it above 0."
+        if zero
+        else f"Look at the range of what goes into `{found['code']}`: log and sqrt need positive numbers, divisions other than 0, exp small ones.",
+        line=found["line"],
+        evidence={name: found[name] for name in ("name", "nan", "inf", "code")},
+        confidence=0.85,
+    )
+
+
 def _reach(found: Mapping[str, Any]) -> str:
     return f" ({found['min']:.4g} to {found['max']:.4g})" if "max" in found else ""
 

@@ -18,10 +18,12 @@ def not_a_tensor(event: Event) -> Cause | None:
     return Cause(
         title=f"the forward of {maker} returns nothing"
         if missing
-        else f"`{name}` is a {kind}, not a tensor: {maker} gives one",
+        else f"`{name}` is a {kind}, not a tensor{f': {maker} gives one' if found.get('module') else ''}",
         advice="Return the output at the end of forward."
         if missing
         else f"Take the part that is meant: {name}, _ = ... (a recurrent layer returns its output and its state)."
+        if kind in ("tuple", "list") and found.get("module")
+        else f"Make a tensor of it: torch.tensor({name}), or torch.stack({name}) where it holds tensors."
         if kind in ("tuple", "list")
         else f"Look at what gives `{name}` its value.",
         line=found["line"],

@@ -83,6 +83,15 @@ def checkpoint_mismatch(event: Event) -> Cause | None:
                 evidence={"missing": missing[:5], "unexpected": extra[:5]},
                 confidence=0.95,
             )
+    wrapped = [key for key in extra if "." not in key]
+    if missing and wrapped and len(wrapped) == len(extra) and not sizes:
+        inner = [key for key in wrapped if re.search(r"model|state|net|weights|param", key)]
+        return Cause(
+            title=f"the checkpoint is a dictionary around the weights: {', '.join(wrapped[:6])}",
+            advice=f"Load the part with the weights: load_state_dict(checkpoint[{(inner or wrapped)[0]!r}]).",
+            evidence={"missing": missing[:5], "unexpected": extra[:5]},
+            confidence=0.9,
+        )
     if sizes:
         name, saved, current = sizes[0]
         return Cause(

@@ -147,7 +147,9 @@ def layer_input_size(event: Event) -> Cause | None:
     made = layer.get("made")
     return Cause(
         title=f"{layer['name']} ({kind}) takes {expected} ({name}), but is given {actual}: input {shape}",
-        advice=f"Make {name} {actual} where the layer is built, or change what reaches it; with flattened "
+        advice="The channels stand last: move them before height and width, with x.permute(0, 3, 1, 2) or a ToTensor transform."
+        if _channels_last(name, expected, shape)
+        else f"Make {name} {actual} where the layer is built, or change what reaches it; with flattened "
         "features the number "
         "depends on the size of the input.",
         line=made or event.get("source"),
@@ -155,6 +157,11 @@ def layer_input_size(event: Event) -> Cause | None:
         evidence={f"layer.{name}": expected, "layer.input": shape, "given": actual},
         confidence=0.9,
     )
+
+
+def _channels_last(name: str, expected: Any, shape: list[int]) -> bool:
+    """Images as (batch, height, width, channels)."""
+    return name == "in_channels" and len(shape) == 4 and shape[-1] == expected and shape[1] > 4
 
 
 def _compare(kind: str, configuration: Mapping[str, Any], shape: list[int]) -> tuple[str | None, Any, Any]:

@@ -11,7 +11,8 @@ from tensonde.model.ops import Trait, ops
 from tensonde.program.lines import from_json
 
 _DTYPE = re.compile(
-    r"dtype|scalar type|same type|can't be cast|not implemented for '(\w+)'|Found dtype|type of '\w+' should be same",
+    r"dtype|scalar type|same type|can't be cast|not implemented for '(\w+)'|Found dtype|type of '\w+' should be same|"
+    r"types? \(.*should be the same",
     re.IGNORECASE,
 )
 _LOSSES_WITH_CLASSES = ops(Trait.CLASS_LOSS)

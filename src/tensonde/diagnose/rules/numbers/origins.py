@@ -41,7 +41,7 @@ LATER = 20
 """Good steps after a bad one that was left out, from which on it is taken for known."""
 
 
-@rule("nan-origin", severity="error", explains=("exception", "nonfinite", "watchpoint"))
+@rule("nan-origin", severity="error", explains=("exception", "nonfinite", "watchpoint", "value-not-finite"))
 def origins(case: Case) -> list[Finding]:
     """NaN or Inf reached the loss, a gradient or a weight: the op that made it, from the trace of that step.
 

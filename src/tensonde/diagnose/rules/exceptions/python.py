@@ -1,0 +1,232 @@
+"""Plain errors of the program's own Python: what was asked for, what is there, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tensonde.diagnose.exceptions import Cause, Event, family, message
+from tensonde.program.lines import from_json
+
+
+def _about(event: Event, kind: str) -> Mapping[str, Any] | None:
+    found = event.get("python")
+    return found if found and found.get("kind") == kind else None
+
+
+def _at(line: Mapping[str, Any] | None) -> str:
+    where = from_json(line)
+    return f" (made at {where})" if where else ""
+
+
+def _perhaps(names: list[str]) -> str:
+    return " or ".join(f"`{name}`" for name in names[:2])
+
+
+@family("missing-key")
+def missing_key(event: Event) -> Cause | None:
+    """A dictionary is asked for a key that it does not have. The finding names the keys that it has, those that are spelt
+    alike first, and the line that made the dictionary."""
+    found = _about(event, "key")
+    if found is None:
+        return None
+    key, holder = found["key"], found["holder"]
+    if found.get("environment"):
+        return Cause(
+            title=f"the environment has no variable {key}",
+            advice=f"Set it before the program starts, or give a default: os.environ.get({key}, ...).",
+            confidence=0.95,
+        )
+    if "has" not in found:
+        return None
+    shown = ", ".join(found["has"]) + (", ..." if found["size"] > len(found["has"]) else "")
+    near = found.get("near") or []
+    return Cause(
+        title=f"`{holder}` has no key {key}" + (f", but {_perhaps(near)}" if near else ""),
+        advice=(f"Use {_perhaps(near)} here, or " if near else "Add it, or ")
+        + f"{'rename it' if near else 'ask for one that is there'} where `{holder}` is made{_at(found.get('made'))}. Its keys: {shown or 'none'}.",
+        evidence={"key": key, "keys": found["has"]},
+        confidence=0.9,
+    )
+
+
+@family("missing-attribute")
+def missing_attribute(event: Event) -> Cause | None:
+    """An object is asked for an attribute that it does not have: a layer that `__init__` gave another name, an option that
+    is spelt otherwise. The finding names what is spelt alike."""
+    found = _about(event, "attribute")
+    if found is None:
+        return None
+    name, near = found["name"], found.get("near") or []
+    return Cause(
+        title=f"{found['of']} has no `{name}`" + (f", but {_perhaps(near)}" if near else ""),
+        advice=f"Write {_perhaps(near)} here, or give {found['of']} a `{name}` where it is made{_at(found.get('made'))}."
+        if near
+        else f"Set `{name}` before this line; nothing in {found['of']} has a name like it{_at(found.get('made'))}.",
+        evidence={"attribute": name, "alike": near},
+        confidence=0.9 if near else 0.7,
+    )
+
+
+@family("value-is-none")
+def value_is_none(event: Event) -> Cause | None:
+    """Something is done with None. The value is followed back: a function without `return` made it, or a line that gave
+    it None and was to be replaced before."""
+    found = _about(event, "none")
+    if found is None or (not found.get("made") and not found.get("end")):
+        return None
+    name = found["name"]
+    if found.get("end"):
+        return Cause(
+            title=f"`{name}` is None: {found['function']} returns nothing",
+            advice=f"Return the result at the end of {found['function']}.",
+            line=found["end"],
+            evidence={"variable": name},
+            confidence=0.93,
+        )
+    told = f": it comes from `{found['value']}`" if found.get("value") != "None" else ", as it was given at the start"
+    return Cause(
+        title=f"`{name}` is None{told}",
+        advice=f"Give `{name}` a value before this line, or ask `if {name} is None` first.",
+        evidence={"variable": name, "made at": str(from_json(found.get("made")))},
+        confidence=0.8,
+    )
+
+
+@family("never-assigned")
+def never_assigned(event: Event) -> Cause | None:
+    """A name has no value where it is read. Where only a loop gives it one, the loop had nothing to go through: a loader with
+    fewer samples than a batch and `drop_last`, an iterator that was used up."""
+    found = _about(event, "unbound")
+    if found is None:
+        return None
+    name, near = found["name"], found.get("near") or []
+    if found.get("loop"):
+        over = found["over"]
+        short = next(
+            (
+                loader
+                for loader in event.get("loaders") or ()
+                if loader["drop_last"]
+                and loader["length"] is not None
+                and loader["length"] < (loader["batch_size"] or 0)
+            ),
+            None,
+        )
+        why = (
+            f"{short['length']} samples make no batch of {short['batch_size']} with drop_last=True"
+            if short
+            else f"`{over}` gives nothing"
+        )
+        return Cause(
+            title=f"the loop over `{over}` never runs ({why}), so `{name}` has no value",
+            advice="Take a smaller batch_size or drop_last=False."
+            if short
+            else f"Look at why `{over}` is empty: a filter that leaves nothing, an iterator that was used before.",
+            line=(short or {}).get("line") or found["loop"],
+            evidence={"variable": name, **({"length": short["length"]} if short else {})},
+            confidence=0.95 if short else 0.85,
+        )
+    if found.get("bound"):
+        return Cause(
+            title=f"`{name}` is read before it has a value: the line that gives it one did not run",
+            advice=f"Give `{name}` a value before the branch, or in every branch.",
+            line=found["bound"],
+            confidence=0.7,
+        )
+    return Cause(
+        title=f"there is no `{name}`" + (f", but {_perhaps(near)}" if near else ""),
+        advice=f"Write {_perhaps(near)}." if near else f"Import or define `{name}` before this line.",
+        confidence=0.85,
+    )
+
+
+@family("call-arguments")
+def call_arguments(event: Event) -> Cause | None:
+    """A call does not fit what it calls: an argument is missing, there is one too many, or a name is unknown. The finding
+    has the signature, and for the program's own functions the line that defines them."""
+    found = _about(event, "call")
+    if found is None:
+        return None
+    near = found.get("near") or []
+    text = message(event).splitlines()[0].partition("() ")[2] or message(event).splitlines()[0]
+    here = f", defined at {from_json(found['defined'])}" if found.get("defined") else ""
+    return Cause(
+        title=f"`{found['called']}` {text[:140]}",
+        advice=(f"Did you mean {_perhaps(near)}? " if near else "Change the call, or the definition. ")
+        + f"It takes {found['takes'] or 'other arguments'}{here}.",
+        evidence={"takes": found["takes"]},
+        confidence=0.9,
+    )
+
+
+@family("unpacking")
+def unpacking(event: Event) -> Cause | None:
+    """A line takes a value apart into more or fewer names than it has parts. A batch that a collate function is given is a list of
+    samples, to be turned by `zip(*batch)`; a loop over a loader goes through whatever an item of the data set is."""
+    found = _about(event, "unpack")
+    if found is None:
+        return None
+    wanted, value = found["wanted"], found.get("value") or "the value"
+    count = found.get("length")
+    what = (
+        f"a {found['type']}" + (f" of {count}" if count is not None else "") if found.get("type") else "something else"
+    )
+    if found.get("parts") == wanted and not found.get("loop"):
+        return Cause(
+            title=f"`{value}` is a list of {count} samples of {wanted} parts each, not {wanted} lists",
+            advice=f"Turn it around: zip(*{value}).",
+            evidence={"length": count, "parts": wanted},
+            confidence=0.93,
+        )
+    if found.get("loop"):
+        return Cause(
+            title=f"`{value}` does not give {wanted} things at a time",
+            advice="Look at one item (next(iter(...))): an item of the data set must have as many parts as the loop has names; "
+            "enumerate() adds one.",
+            confidence=0.8,
+        )
+    return Cause(
+        title=f"`{value}` is {what} and does not come apart into {wanted}",
+        advice=f"Take as many names as `{value}` has parts, or change what makes it.",
+        evidence={"wanted": wanted, **({"length": count} if count is not None else {})},
+        confidence=0.8,
+    )
+
+
+@family("missing-file")
+def missing_file(event: Event) -> Cause | None:
+    """A file or folder is not there: which part of the path is missing, from where a relative path counts, and what lies
+    beside it under a similar name."""
+    found = _about(event, "file")
+    if found is None:
+        return None
+    near = found.get("near") or []
+    from_here = (
+        f" A relative path counts from {found['working']}, where the program was started." if found["relative"] else ""
+    )
+    return Cause(
+        title=f"{found['path']} is not there: {found['folder']} has no {found['missing']}",
+        advice=(f"There is {_perhaps(near)}. " if near else "Correct the path, or make the file first.") + from_here,
+        evidence={"folder": found["folder"]},
+        confidence=0.9,
+    )
+
+
+@family("position-past-the-end")
+def position(event: Event) -> Cause | None:
+    """A list or tensor is asked for an element past its end."""
+    found = _about(event, "position")
+    if found is None or found["length"] is None:
+        return None
+    holder, length = found["holder"], found["length"]
+    shape = f" of shape {found['shape']}" if found.get("shape") is not None else ""
+    asked = f"element {found['index']}" if "index" in found else "an element past its end"
+    return Cause(
+        title=f"`{holder}`{shape} has {length} elements and is asked for {asked}",
+        advice=f"`{holder}` is empty: look at what fills it{_at(found.get('made'))}."
+        if length == 0
+        else f"Count from 0 to {length - 1}, or look at why `{holder}` is this short{_at(found.get('made'))}.",
+        evidence={"length": length},
+        confidence=0.85,
+    )
