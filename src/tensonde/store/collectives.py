@@ -83,6 +83,18 @@ class CollectivesFile:
         self._open = False
         self._count = 0
         self._kinds: dict[Any, int] = {}
+        self._described: dict[int, Kind] = {}
+        self._running: tuple[int, int, int, int, float] | None = None
+        """What was written of the call that runs now."""
+
+    @property
+    def running(self) -> Call | None:
+        """The call that this rank is in. Any thread."""
+        known = self._running
+        if known is None:
+            return None
+        index, number, kind, step, began = known
+        return Call(index, number, self._described.get(kind, Kind("?")), step, began, None)
 
     def kind(self, key: Any, describe: Callable[[], Kind]) -> int:
         """The number of a kind; it is described where `key` is new. About 0.1 µs for one that is known."""
@@ -99,11 +111,14 @@ class CollectivesFile:
             self._start()
         index = self._count
         self._count = index + 1
-        record = _RECORD.pack(index, number, kind, step, time.time(), -1.0)
+        began = time.time()
+        self._running = (index, number, kind, step, began)
+        record = _RECORD.pack(index, number, kind, step, began, -1.0)
         self._write(record, _HEAD.size + index % CAPACITY * _RECORD.size)
         return index
 
     def ended(self, index: int, seconds: float) -> None:
+        self._running = None
         self._write(_SECONDS.pack(seconds), _HEAD.size + index % CAPACITY * _RECORD.size + _SECONDS_AT)
 
     def close(self) -> None:
@@ -124,6 +139,7 @@ class CollectivesFile:
         self._write(_HEAD.pack(_MAGIC, CAPACITY), 0)
 
     def _describe(self, number: int, kind: Kind) -> None:
+        self._described[number] = kind
         said = {name: getattr(kind, name) for name in Kind.__slots__}
         try:
             with open(self._folder / KINDS, "a") as file:
