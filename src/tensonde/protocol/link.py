@@ -116,11 +116,12 @@ class Link:
         from websockets.sync.client import connect
 
         from tensonde.protocol.pings import Connection
+        from tensonde.protocol.trust import context_for
 
         headers = {"Authorization": f"Bearer {self.address.token}"}
         opening = connect(
             f"{self.address.socket}/api/agent", additional_headers=headers, max_size=LARGEST_FRAME, open_timeout=OPEN_SECONDS,
-            close_timeout=0.3, compression=None, proxy=None, create_connection=Connection,
+            close_timeout=0.3, compression=None, proxy=None, create_connection=Connection, ssl=context_for(self.address),
         )  # fmt: skip
         try:
             with opening as connection:
