@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tensonde.model.stop import Resume
 from tensonde.server.place import Place
 from tensonde.server.ranks import bands, waiting
 from tensonde.server.recorded import RecordedRank
@@ -51,7 +52,7 @@ def test_bands_are_over_the_ranks_that_have_a_number() -> None:
 
 
 def test_a_hold_is_at_the_end_of_the_step_unless_a_stop_before_is_wanted() -> None:
-    gate = Gate(controller=lambda stop: stop)  # type: ignore[arg-type, return-value]
+    gate = Gate(controller=lambda stop: Resume())
     gate.request_hold(5)
     assert gate.end_of_step(5) is None
     assert gate.end_of_step(6) == "pause"

@@ -59,7 +59,7 @@ def heat(places: list[Place], address: str, field: str, points: int) -> Json:
             series.append({})
             continue
         columns = gather(place.segments(), site.id, tuple(sorted(set(needed))), None)
-        values = reading.field(lambda name, columns=columns: columns[name], field)  # type: ignore[misc]
+        values = reading.field(columns.__getitem__, field)
         series.append(dict(zip(columns["step"].astype(np.int64).tolist(), values.tolist(), strict=True)))
     steps = np.array(sorted(set().union(*series)), np.int64)
     whole = np.array([[one.get(step, np.nan) for step in steps.tolist()] for one in series], np.float64)
