@@ -73,6 +73,9 @@ def one_session(link: str, parent: Path, end: Path, rate: int, found: dict[str, 
         def __init__(self) -> None:
             self.session = session
 
+        def together(self) -> None:
+            return None
+
     agent = Agent(Nothing(), Address.parse(link), None)  # type: ignore[arg-type]
     agent.start()
     agent.link.wait(60)

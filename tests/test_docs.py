@@ -90,7 +90,7 @@ HUB = "needs a hub and a browser: parsed here; tests/hub run it"
 NOT_RUN = {
     "run": TRAINING, "debug": TRAINING, "check": TRAINING, "lr": TRAINING, "tune": TRAINING, "ui": HUB, "attach": HUB,
     "mcp": "waits for an agent; tests/agents speak to it", "dap": "waits for an editor; tests/agents speak to it",
-    "compare --run": TRAINING, "compare dump": "needs Ray", "replay bundles": "needs a factory of the user's",
+    "merge": "needs the runs of two machines; tests/hub run it", "compare --run": TRAINING, "compare dump": "needs Ray", "replay bundles": "needs a factory of the user's",
 }  # fmt: skip
 """By the beginning of an example: why it is not run, only parsed."""
 

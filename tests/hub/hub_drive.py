@@ -45,10 +45,24 @@ print(hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parame
 
 
 class HubProcess:
-    def __init__(self, folder: Path, *, port: int = 0, token: str | None = None, note: Path | None = None) -> None:
-        words = (
-            ["--companion", "--no-open", "--port", str(port)] + (["--token", token] if token else []) + [str(folder)]
-        )
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int = 0,
+        token: str | None = None,
+        note: Path | None = None,
+        more: Sequence[str] = (),
+    ) -> None:
+        words = [
+            "--companion",
+            "--no-open",
+            "--port",
+            str(port),
+            *(["--token", token] if token else []),
+            *more,
+            str(folder),
+        ]
         self.errors = open(folder / "hub.err", "a+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tensonde", "ui", *words], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
@@ -58,7 +72,7 @@ class HubProcess:
         line = self.process.stdout.readline()
         assert line, (folder / "hub.err").read_text()
         said = json.loads(line)
-        self.address = Address(said["url"], said["token"])
+        self.address = Address(said["url"], said["token"], said.get("pin", ""))
         self.client = Client(self.address)
 
     @property

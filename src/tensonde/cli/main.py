@@ -33,6 +33,7 @@ COMMANDS = (
     Row("compare", "RUN OTHER", "where two trainings part, and why"),
     Row("ckpt", "model.pt [older.pt]", "inspect a checkpoint, or diff two"),
     Row("convert", "SRC DST", "dumps and checkpoints between formats"),
+    Row("merge", "WHOLE NODE0 NODE1", "the ranks of several machines as one run"),
     Row("ui", "", "live and recorded runs in the browser"),
     Row("attach", "", "the terminal debugger on a training under `tensonde run --ui`"),
     Row("lr", "train.py", "the learning-rate schedule, before training"),

@@ -17,15 +17,16 @@ HUB, TOKEN = "TENSONDE_HUB", "TENSONDE_HUB_TOKEN"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`url` is http or https, without a path."""
+    """`url` is http or https, without a path. `pin` is the fingerprint of the hub's certificate, where it is trusted by that."""
 
     url: str
     token: str
+    pin: str = ""
 
     @property
     def link(self) -> str:
         """For a browser, and for TENSONDE_HUB."""
-        return f"{self.url}/?{urlencode({'token': self.token})}"
+        return f"{self.url}/?{urlencode({'token': self.token} | ({'pin': self.pin} if self.pin else {}))}"
 
     @property
     def socket(self) -> str:
@@ -42,9 +43,14 @@ class Address:
             raise UsageError(f"{text!r} is no address of a hub; give the URL that `tensonde ui` printed.") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UsageError(f"{text!r} is no address of a hub; give the URL that `tensonde ui` printed.")
-        given = parse_qs(parts.query).get("token", [""])[0] or token
+        query = parse_qs(parts.query)
+        given = query.get("token", [""])[0] or token
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        return Address(urlunsplit((parts.scheme, host + (f":{port}" if port else ""), "", "", "")), given)
+        return Address(
+            urlunsplit((parts.scheme, host + (f":{port}" if port else ""), "", "", "")),
+            given,
+            query.get("pin", [""])[0],
+        )
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Address | None:
@@ -65,7 +71,7 @@ def _with_noted_token(address: Address) -> Address:
         return address
     noted = read_note()
     same = noted is not None and urlsplit(noted.url).port == urlsplit(address.url).port
-    return Address(address.url, noted.token) if same and noted is not None else address
+    return Address(address.url, noted.token, noted.pin) if same and noted is not None else address
 
 
 def note_path() -> Path:
@@ -83,7 +89,7 @@ def write_note(address: Address) -> None:
         draft = path.with_name(f"hub.json.{os.getpid()}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "w") as file:
-            json.dump({"url": address.url, "token": address.token, "pid": os.getpid()}, file)
+            json.dump({"url": address.url, "token": address.token, "pin": address.pin, "pid": os.getpid()}, file)
         os.replace(draft, path)
 
 
@@ -95,7 +101,7 @@ def read_note() -> Address | None:
             return None
         noted = json.loads(path.read_text())
         os.kill(int(noted["pid"]), 0)
-        return Address(str(noted["url"]), str(noted["token"]))
+        return Address(str(noted["url"]), str(noted["token"]), str(noted.get("pin", "")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from tensonde.errors import UsageError
 from tensonde.protocol.address import Address
+from tensonde.protocol.trust import WrongCertificate, context_for
 
 ANSWER_SECONDS = 60.0
 
@@ -29,8 +31,7 @@ class Client:
 
     def __init__(self, address: Address, *, timeout: float = ANSWER_SECONDS) -> None:
         self.address, self._timeout = address, timeout
-        # A proxy in the environment must not see what is meant for this machine.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        self._opener: urllib.request.OpenerDirector | None = None
 
     def get(self, path: str, **query: Any) -> Any:
         given = {name.rstrip("_"): value for name, value in query.items() if value is not None}
@@ -52,11 +53,17 @@ class Client:
             headers={"Authorization": f"Bearer {self.address.token}", "Content-Type": "application/json"},
         )  # fmt: skip
         try:
+            if self._opener is None:
+                # A proxy in the environment must not see what is meant for this machine.
+                secure = urllib.request.HTTPSHandler(context=context_for(self.address))
+                self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), secure)
             with self._opener.open(request, timeout=self._timeout) as answer:
                 body: bytes = answer.read()
                 return body
         except urllib.error.HTTPError as refused:
             raise HubError(_sentence(refused), refused.code) from None
+        except WrongCertificate as problem:
+            raise HubError(str(problem), 0) from None
         except (OSError, ValueError) as problem:
             reason = getattr(problem, "reason", problem)
             raise HubError(
@@ -84,6 +91,7 @@ class Client:
                 max_size=None,
                 open_timeout=10,
                 proxy=None,
+                ssl=context_for(self.address),
             )
             with opening as connection:
                 messages = Live(connection)
@@ -94,7 +102,9 @@ class Client:
             raise HubError(
                 f"the hub refused ({refused.response.status_code}); is its token right?", refused.response.status_code
             ) from None
-        except (ConnectionRefusedError, TimeoutError) as problem:
+        except WrongCertificate as problem:
+            raise HubError(str(problem), 0) from None
+        except (ConnectionRefusedError, TimeoutError, ssl.SSLError) as problem:
             raise HubError(
                 f"no hub answers at {self.address.url} ({problem}); start one with `tensonde ui`.", 0
             ) from None

@@ -36,9 +36,11 @@ class Link:
 
     def __init__(
         self, address: Address, outbox: Outbox, hello: Callable[[], Hello], receive: Callable[[FromHub], None],
-        poll: Callable[[], None] = lambda: None,
+        poll: Callable[[], None] = lambda: None, *, quiet: bool = False,
     ) -> None:  # fmt: skip
+        """`quiet`: somebody else tells when the hub is lost."""
         self.address, self.outbox = address, outbox
+        self._level = logging.INFO if quiet else logging.WARNING
         self._hello, self._receive, self._poll = hello, receive, poll
         self._pid = os.getpid()
         self._closing = threading.Event()
@@ -114,11 +116,12 @@ class Link:
         from websockets.sync.client import connect
 
         from tensonde.protocol.pings import Connection
+        from tensonde.protocol.trust import context_for
 
         headers = {"Authorization": f"Bearer {self.address.token}"}
         opening = connect(
             f"{self.address.socket}/api/agent", additional_headers=headers, max_size=LARGEST_FRAME, open_timeout=OPEN_SECONDS,
-            close_timeout=0.3, compression=None, proxy=None, create_connection=Connection,
+            close_timeout=0.3, compression=None, proxy=None, create_connection=Connection, ssl=context_for(self.address),
         )  # fmt: skip
         try:
             with opening as connection:
@@ -150,11 +153,12 @@ class Link:
         """Says once what is wrong. False where trying again is of no use."""
         status = getattr(getattr(problem, "response", None), "status_code", None)
         if status in (401, 403):
-            log.warning("the hub at %s refused this training (%s); it goes on without. Give the hub's URL with its token in TENSONDE_HUB", self.address.url, "wrong or no token" if status == 401 else "by its Host or Origin rule")  # fmt: skip
+            log.log(self._level, "the hub at %s refused this training (%s); it goes on without. Give the hub's URL with its token in TENSONDE_HUB", self.address.url, "wrong or no token" if status == 401 else "by its Host or Origin rule")  # fmt: skip
             return False
         if not self._told:
             self._told = True
-            log.warning(
+            log.log(
+                self._level,
                 "no hub answers at %s (%s); the training goes on, and joins when there is one",
                 self.address.url,
                 problem,

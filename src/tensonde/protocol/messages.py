@@ -38,6 +38,8 @@ class Hello(Message, tag="hello"):
     started: str = ""
     facts: Json = {}
     capabilities: list[str] = []
+    kept: int = 0
+    """The last `seq` so far: what the hub gets up to it happened before this connection."""
 
 
 class Sites(Message, tag="sites"):
@@ -69,6 +71,12 @@ class State(Message, tag="state"):
     steps_per_second: float | None = None
     overhead: float | None = None
     last_step_at: str | None = None
+    together: Json | None = None
+    """The process group that this rank is in: how many ranks (`world`), `backend`, `timeout` in seconds. None where there is none."""
+    waiting: Json | None = None
+    """The collective that it has been in for more than a moment: `what`, `line`, `since` (a time of day)."""
+    memory: int | None = None
+    """Bytes that the process holds in main memory."""
 
 
 class Hit(Message, tag="hit"):
@@ -134,7 +142,7 @@ class Clients(Message, tag="clients"):
 
 
 RequestKind = Literal[
-    "where", "pause", "pause_at", "resume", "watchpoints", "watch", "rewatch", "unwatch", "recommended",
+    "where", "pause", "pause_at", "hold", "release", "resume", "watchpoints", "watch", "rewatch", "unwatch", "recommended",
     "breakpoints", "break", "unbreak", "command", "complete", "assign", "shape", "tensor", "tensors", "digests", "model", "terminate",
 ]  # fmt: skip
 

@@ -45,6 +45,11 @@ class Outbox:
         self.dropped = 0
         self.acknowledged = 0
 
+    @property
+    def last_kept(self) -> int:
+        """The number of the last message that must arrive."""
+        return self._seq
+
     # -- filling ---------------------------------------------------------------------------------
 
     def keep(self, kind: Any, **fields: Any) -> int:

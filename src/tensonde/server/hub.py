@@ -11,6 +11,7 @@ from typing import Any
 
 from tensonde.protocol import messages
 from tensonde.protocol.codec import encode
+from tensonde.server.group import Group
 from tensonde.server.library import Library, RecordedRun
 from tensonde.server.live import LiveRank, Send
 from tensonde.server.onlookers import TICK, Gallery, Key
@@ -38,6 +39,7 @@ class Hub:
         self.library = library
         self.gallery = Gallery()
         self._live: dict[Key, LiveRank] = {}
+        self._groups: dict[str, Group] = {}
         self._recorded: dict[str, tuple[Any, Json]] = {}
         self._acted = float("-inf")
         self._clients = 0
@@ -90,6 +92,12 @@ class Hub:
         """Those whose agents are there."""
         return [live for key, live in self._live.items() if key[0] == run and live.connected and not live.finished]
 
+    def group(self, run: str) -> Group:
+        """The ranks of a run that are bound to each other, to steer them as one."""
+        if run not in self._groups:
+            self._groups[run] = Group(lambda: [live for live in self.ranks_of(run) if live.bound])
+        return self._groups[run]
+
     def live_at(self, key: Key) -> LiveRank | None:
         return self._live.get(key)
 
@@ -122,6 +130,8 @@ class Hub:
         """An agent has said something new."""
         if change["type"] not in ("digests", "scalars") and not (change["type"] == "state" and live.word == "running"):
             self._runs_changed = True
+        if change["type"] == "stop" and not change.pop("old"):
+            self.group(live.run).stopped(live)
         needs_state = change["type"] in ("state", "stop")
         self.gallery.changed(live, change, self.state_of(live) if needs_state else {})
 
@@ -176,6 +186,8 @@ class Hub:
                         self.show_runs(runs)
             self._tell_graphs()
             self._forget(now)
+            for group in list(self._groups.values()):
+                group.watch_time()
             for live in list(self._live.values()):
                 if live.finished and not live.diagnosed:
                     self._tell_findings(live)
@@ -212,6 +224,8 @@ class Hub:
         for key, live in list(self._live.items()):
             if not live.connected and now - live.seen_at > FORGET_SECONDS and self.library.run(key[0]) is not None:
                 del self._live[key]
+                if not any(other[0] == key[0] for other in self._live):
+                    self._groups.pop(key[0], None)
 
 
 def _essence(run: Json) -> Any:

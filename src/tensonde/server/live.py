@@ -75,6 +75,9 @@ class LiveRank:
         self.version = 0
         """Grows with everything that changes its state, so that onlookers can tell an old state from a new one."""
         self.seen_at = time.monotonic()
+        self.waiting_since = time.monotonic()
+        """Since when this hub knows that it is in the collective of its state."""
+        self.stopped_since = time.monotonic()
         self._send: Send | None = None
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[messages.Reply]] = {}
@@ -92,6 +95,24 @@ class LiveRank:
     def scalars(self) -> dict[str, tuple[Array, Array]]:
         """Any thread."""
         return self.store.scalars()
+
+    @property
+    def bound(self) -> bool:
+        """Other ranks wait for this one in collectives, and it for them."""
+        return self.connected and not self.finished and self.state.together is not None
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until the back end gives up the collective that it is in; None where it is in none, or that is not known."""
+        together, waiting = self.state.together, self.state.waiting
+        timeout = together.get("timeout") if together is not None and waiting is not None else None
+        return None if timeout is None else max(0.0, float(timeout) - (time.monotonic() - self.waiting_since))
+
+    def goes_on(self, number: int) -> None:
+        """The agent has agreed to end the stop of that number, and will say so once more."""
+        if self.stop is not None and self.stop["number"] == number:
+            self.stop = None
+            self.version += 1
 
     @property
     def stop_step(self) -> int | None:
@@ -143,6 +164,8 @@ class LiveRank:
             case messages.Digests():
                 return self._digests(message)
             case messages.State():
+                if message.waiting != self.state.waiting:
+                    self.waiting_since = time.monotonic()
                 self.state = message
                 return {"type": "state"}
             case messages.Scalars():
@@ -160,8 +183,9 @@ class LiveRank:
                 self.event_count += 1
                 return {"type": "event", "event": {**message.event, "ord": self.event_count - 1}}
             case messages.Stopped():
+                self.stopped_since = time.monotonic()
                 self.stop = {**message.stop, "number": message.seq}
-                return {"type": "stop", "stop": self.stop}
+                return {"type": "stop", "stop": self.stop, "old": message.seq <= self.hello.kept}
             case messages.Resumed():
                 self.stop = None
                 return {"type": "state"}

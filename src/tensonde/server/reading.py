@@ -67,7 +67,7 @@ def field(segment_column: Any, name: str) -> Array:
         return np.asarray(DERIVED[name][1](lambda other: field(segment_column, other)), np.float64)
 
 
-def _sources_of(name: str) -> list[str]:
+def sources_of(name: str) -> list[str]:
     """Which stored fields a field is made of."""
     if name in STORED or name in ("step", "call"):
         return [name]
@@ -76,7 +76,7 @@ def _sources_of(name: str) -> list[str]:
     asked: list[str] = []
 
     def get(other: str) -> Array:
-        asked.extend(_sources_of(other))
+        asked.extend(sources_of(other))
         return np.ones(1)
 
     DERIVED[name][1](get)
@@ -85,7 +85,7 @@ def _sources_of(name: str) -> list[str]:
 
 def digests(place: Place, address: str, fields: list[str], steps: tuple[int, int] | None, points: int) -> Json:
     site = known_site(place, address)
-    needed = {source for name in fields for source in _sources_of(name)}
+    needed = {source for name in fields for source in sources_of(name)}
     columns = gather(place.segments(), site.id, ("call", "phase", *sorted(needed)), steps)
     found = {name: field(lambda n: columns[n], name) for name in fields}
     total = len(columns["step"])
@@ -116,7 +116,7 @@ def histograms(place: Place, address: str, steps: tuple[int, int] | None, points
 def status(place: Place, step: int | None, shown: str) -> Json:
     at = place.last_step if step is None else step
     wanted = "absmax" if shown == "health" else shown
-    needed = list(dict.fromkeys([*COLUMNS, "norm", *_sources_of(wanted)]))
+    needed = list(dict.fromkeys([*COLUMNS, "norm", *sources_of(wanted)]))
     sites, columns = _latest_columns(place.segments(), at, needed)
     values, known = field(lambda name: columns[name], wanted), place.sites
     return {

@@ -133,7 +133,7 @@ class Safety:
             else:
                 await _answer(send, 401, {"error": sentence})
             return
-        rest = urlencode({name: values for name, values in query.items() if name != "token"}, doseq=True)
+        rest = urlencode({name: values for name, values in query.items() if name not in ("token", "pin")}, doseq=True)
         secure = "; Secure" if scope.get("scheme") == "https" else ""
         value = f"{cookie}={self._ticket}; Path=/; HttpOnly; SameSite=Strict{secure}"
         # One slash: `//evil.example/` is another site to a browser, and so is `/\\evil.example`, which quoting makes a name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import secrets
 import socket
@@ -14,6 +15,7 @@ import uvicorn
 from tensonde.errors import UsageError
 from tensonde.protocol.address import Address
 from tensonde.protocol.messages import LARGEST_FRAME
+from tensonde.protocol.trust import fingerprint_of_file
 from tensonde.server.app import create_app, guarded
 from tensonde.server.hub import Hub
 from tensonde.server.library import Library
@@ -21,6 +23,14 @@ from tensonde.server.patience import Patient
 from tensonde.server.safety import own_names
 
 LOOPBACK = "127.0.0.1"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def new_token() -> str:
@@ -52,20 +62,25 @@ def serve(
     token: str | None = None,
     certificate: Path | None = None,
     key: Path | None = None,
+    pinned: bool = False,
     ready: Callable[[Address], None] = lambda address: None,
     prepare: Callable[[Any], None] = lambda server: None,
     mounts: Mapping[str, Any] | None = None,
 ) -> None:
     """Blocks until SIGINT or SIGTERM. `ready` is told the address when connections are accepted.
 
-    `mounts`: other ASGI applications by their path, behind the hub's guards.
+    `pinned`: the certificate is trusted by its fingerprint, which goes into the address. `mounts`: other ASGI applications by their path, behind the hub's guards.
     """
     secret = token or new_token()
     hub = Hub(Library(given))
     listening = bind(host, port)
     shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
     shown = f"[{shown}]" if ":" in shown else shown
-    address = Address(f"{'https' if certificate else 'http'}://{shown}:{listening.getsockname()[1]}", secret)
+    address = Address(
+        f"{'https' if certificate else 'http'}://{shown}:{listening.getsockname()[1]}",
+        secret,
+        fingerprint_of_file(certificate) if pinned and certificate else "",
+    )
     logging.getLogger("websockets").setLevel(logging.ERROR)
     config = uvicorn.Config(
         guarded(create_app(hub, mounts or {}), token=secret, names=own_names(host)),

@@ -82,7 +82,18 @@ def live_state(live: LiveRank, recorded: Json | None) -> Json:
         "findings": recorded["findings"] if recorded else None, "ended": live.ended or (recorded or {}).get("ended"), "onlookers": live.onlookers,
         "seconds": (recorded or {}).get("seconds"), "loss": (recorded or {}).get("loss", []), "dropped": live.dropped, "last_step_at": known.last_step_at,
         "capabilities": live.hello.capabilities if live.connected and not live.finished else ["read"], "version": version, "hub": HUB,
+        "memory": known.memory, "together": _together(live),
     }  # fmt: skip
+
+
+def _together(live: LiveRank) -> Json | None:
+    known, waiting = live.state.together, live.state.waiting
+    if known is None:
+        return None
+    if waiting is not None:
+        seconds = max(0.0, time.monotonic() - live.waiting_since)
+        waiting = {"what": waiting.get("what"), "line": waiting.get("line"), "seconds": seconds, "left": live.time_left}
+    return {**known, "waiting": waiting}
 
 
 def _command(manifest: Json) -> list[str]:

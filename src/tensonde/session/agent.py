@@ -7,6 +7,7 @@ hub that is lost meanwhile is waited for only so long. What is said, and in whic
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import time
@@ -46,9 +47,12 @@ class Agent:
         self._id = secrets.token_hex(8)
         self._outbox = Outbox()
         self._feed = Feed(self._outbox)
-        self._progress = Progress(self.session, epoch)
+        self._progress = Progress(inspector, epoch)
         self._service = Service(inspector, commands, self._progress, Answers(self._outbox), lambda: self.link.lost_at)
-        self.link = Link(address, self._outbox, self._hello, self._receive, self._poll)
+        quiet = _is_one_of_many(self.session.rank)
+        if quiet:
+            self._service.level = logging.INFO
+        self.link = Link(address, self._outbox, self._hello, self._receive, self._poll, quiet=quiet)
 
     def start(self) -> None:
         """Takes its places in the session, and begins to look for the hub."""
@@ -88,6 +92,7 @@ class Agent:
             for request in self._service.desk.close():
                 self._service.answers.refuse(request, "the training runs again; pause it first.")
             self._feed.resumed()
+            self.session.whereabouts.still(0.0)
 
     def _worth(self, stop: Stop) -> bool:
         """A stop that nobody has asked for just now is made only if somebody is there to see it."""
@@ -127,7 +132,7 @@ class Agent:
         return messages.Hello(
             protocol=messages.PROTOCOL, session=self._id, run=run_id(manifest), name=manifest.name, rank=self.session.rank,
             rank_name=writer.folder.name, path=str(writer.folder.absolute()), machine=machine(),
-            script=str(facts.get("script", "")), started=str(facts.get("started", "")), facts=plain(facts), capabilities=CAPABILITIES,
+            script=str(facts.get("script", "")), started=str(facts.get("started", "")), facts=plain(facts), capabilities=CAPABILITIES, kept=self._outbox.last_kept,
         )  # fmt: skip
 
     def _poll(self) -> None:
@@ -140,6 +145,11 @@ class Agent:
             self.clients = message.count
         elif isinstance(message, messages.Request):
             self._service.receive(message)
+
+
+def _is_one_of_many(rank: int) -> bool:
+    """What all ranks of a machine lose, its first one tells."""
+    return os.environ.get("LOCAL_RANK", str(rank)) != "0"
 
 
 def run_id(run: Path) -> str:

@@ -2,7 +2,7 @@
 
 The adapter asks at every point it passes, in the training thread: `gate.at(...)`. It asks only while
 `gate.attentive` says that somebody wants to stop somewhere, so that a training that just runs pays one
-attribute read. Another thread (a signal, an agent) may call `request_pause` and `request_pause_at`, and nothing else.
+attribute read. Another thread (a signal, an agent) may call `request_pause`, `request_pause_at` and `request_hold`, and nothing else.
 
 Two questions decide a stop: the plan that came with the last resume (`step 3`, `next`, `until`, ...) and
 the breakpoints. Conditions are the engine's business; the gate is told what hit.
@@ -25,7 +25,7 @@ _DEFAULT_ROLES = frozenset({Role.OUT, Role.GRAD, Role.VALUE})
 
 
 class Gate:
-    """All methods belong to the training thread, except `request_pause` and `request_pause_at`."""
+    """All methods belong to the training thread, except those whose names begin with `request`."""
 
     def __init__(self, controller: Controller | None = None) -> None:
         self.controller = controller
@@ -44,6 +44,7 @@ class Gate:
         self._looking = False
         self._pause = False
         self._pause_at: int | None = None
+        self._pause_as: Reason = "pause"
         self.asked = False
         """A pause was asked for and has not come yet: nothing may rest."""
         self._next_id = 1
@@ -111,7 +112,7 @@ class Gate:
         if self.controller is None:
             return None
         if self._pause_at is not None and step >= self._pause_at:
-            return "pause"
+            return self._pause_as
         if self._pause and (self.keeping or not quick):
             return "pause"
         if self._pause or (self._pause_at is not None and step + 1 >= self._pause_at and not self.keeping):
@@ -144,7 +145,7 @@ class Gate:
 
     def resume(self, plan: Resume, stop: Stop) -> None:
         self.plan = plan
-        self._looking = False
+        self._looking = self._pause_at is not None and stop.moment.step + 1 >= self._pause_at
         self._until = Pattern.parse(plan.sites) if plan.kind == "until" else None
         self._scope = None
         if plan.kind == "finish":
@@ -159,11 +160,17 @@ class Gate:
         """Stop at the next permitted point. Any thread, and signal handlers."""
         self._pause = self.asked = True
 
-    def request_pause_at(self, step: int | None) -> None:
+    def request_pause_at(self, step: int | None, reason: Reason = "pause") -> None:
         """Stop when that step begins, exactly there: so do all ranks of a run, and none waits for another in a collective.
         None takes the request back. Any thread."""
+        self._pause_as = reason
         self._pause_at = step
         self.asked = self._pause or step is not None
+
+    def request_hold(self, step: int) -> None:
+        """Stop when the step after `step` begins, unless a stop before that is asked for already. Any thread."""
+        if self._pause_at is None or self._pause_at > step + 1:
+            self.request_pause_at(step + 1)
 
     def add_breakpoint(
         self, *, sites: str = "", file: str = "", line: int = 0, condition: str = "", once: bool = False

@@ -53,6 +53,15 @@ class OptimizerNode:
     missing: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The processes that this rank computes with. `timeout`: seconds after which the back end gives a collective up; None where that is not known."""
+
+    world: int
+    backend: str
+    timeout: float | None
+
+
 class Inspector(Protocol):
     session: Session
 
@@ -78,6 +87,9 @@ class Inspector(Protocol):
     def verify(self) -> Iterator[GraphCheck]:
         """Compiled graphs that were called in this step, or else in the one before, against themselves uncompiled; one by one,
         because each may take its time. Empty where none was called, or its inputs are not at hand."""
+
+    def together(self) -> Together | None:
+        """None where this process computes alone. Any thread."""
 
     def facts(self) -> dict[str, str]:
         """Step, epoch, speed, overhead, device, rank, script: what the status line shows."""

@@ -92,6 +92,20 @@ class CollectivesFile:
         """A call that runs beside the program, which the file does not say yet: mostly the program waits for it at once."""
         self._awaited = -1
         self._kinds: dict[Any, int] = {}
+        self._described: dict[int, Kind] = {}
+        self._running: tuple[int, int, int, int, float] | None = None
+        """What was written of the call that the program is in."""
+        self._left: tuple[int, int, int, int, float] | None = None
+        """The same of the last one that runs beside it."""
+
+    @property
+    def running(self) -> Call | None:
+        """The call that this rank is in. Any thread."""
+        known = self._running
+        if known is None:
+            return None
+        index, number, kind, step, began = known
+        return Call(index, number, self._described.get(kind, Kind("?")), step, began, None)
 
     def kind(self, key: Any, describe: Callable[[], Kind]) -> int:
         """The number of a kind; it is described where `key` is new. About 0.1 µs for one that is known."""
@@ -110,7 +124,9 @@ class CollectivesFile:
             self.tell()
         index = self._count
         self._count = index + 1
-        record = _RECORD.pack(index, number, kind, step, time.time(), _INSIDE)
+        began = time.time()
+        self._running = (index, number, kind, step, began)
+        record = _RECORD.pack(index, number, kind, step, began, _INSIDE)
         self._write(record, _HEAD.size + index % CAPACITY * _RECORD.size)
         return index
 
@@ -119,6 +135,7 @@ class CollectivesFile:
         if self._beside >= 0:
             self.tell()
         self._beside = index
+        self._left, self._running = self._running, None
 
     def tell(self) -> None:
         """Writes what `runs_on` has left. By any thread."""
@@ -131,12 +148,16 @@ class CollectivesFile:
     def waited_for(self, index: int) -> None:
         """The program waits for a call that ran beside it."""
         self._awaited = index
+        if self._left is not None and self._left[0] == index:
+            self._running = self._left
         if index == self._beside:
             self._beside = -1
         else:
             self.ended(index, _INSIDE)
 
     def ended(self, index: int, seconds: float) -> None:
+        if seconds >= 0:
+            self._running = None
         self._write(_SECONDS.pack(seconds), _HEAD.size + index % CAPACITY * _RECORD.size + _SECONDS_AT)
 
     def close(self) -> None:
@@ -159,6 +180,7 @@ class CollectivesFile:
         self._write(_HEAD.pack(_MAGIC, CAPACITY), 0)
 
     def _describe(self, number: int, kind: Kind) -> None:
+        self._described[number] = kind
         said = {name: getattr(kind, name) for name in Kind.__slots__}
         try:
             with open(self._folder / KINDS, "a") as file:

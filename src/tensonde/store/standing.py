@@ -179,6 +179,8 @@ def stuck(ranks: list[Standing], *, now: float | None = None, after_the_end: boo
     `after_the_end`: all processes are gone. Then a rank has waited in vain if it had stood still, or if it failed in its collective.
     """
     moment = time.time() if now is None else now
+    if not after_the_end and any(one.where.held and not one.gone for one in ranks):
+        return None  # they wait for somebody at a debugger
     inside = [
         (call, one)
         for one in ranks

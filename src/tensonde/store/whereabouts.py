@@ -15,6 +15,8 @@ from types import TracebackType
 from tensonde.program.frames import is_user
 
 FILE = "whereabouts"
+HELD = "(stopped by a debugger)"
+"""In the place of a function: a rank that stands still because somebody wants it to."""
 _MAGIC = b"tnsnd\0\0\1"
 _HEAD = struct.Struct("<8sq")
 _STEP = struct.Struct("<q")
@@ -68,6 +70,11 @@ class Whereabouts:
     waiting: Waiting | None = None
     still: Still | None = None
     """Not None: nothing has happened for some seconds."""
+
+    @property
+    def held(self) -> bool:
+        """A debugger has stopped it."""
+        return self.still is not None and self.still.function == HELD
 
 
 class WhereaboutsFile:

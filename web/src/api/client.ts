@@ -32,6 +32,8 @@ async function take<T>(pending: Promise<Answer<T>>): Promise<T> {
 
 export const hub = {
   runs: () => take(client.GET('/api/runs')),
+  ranks: (run: string, site: string, field: string) =>
+    take(client.GET('/api/runs/{run}/ranks', { params: { path: { run }, query: { site, field } } })),
   conditions: () => take(client.GET('/api/conditions')),
   /** Each side is RUN/RANK. */
   compare: (a: string, b: string) => take(client.GET('/api/compare', { params: { query: { a, b } } })),

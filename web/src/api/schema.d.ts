@@ -95,9 +95,29 @@ export interface paths {
         put?: never;
         /**
          * Control All
-         * @description The same for all ranks of the run; a pause is at one step for all, so that none is left waiting in a collective.
+         * @description The same for all ranks of the run: together where they wait for each other in collectives, so that none is left waiting in one.
          */
         post: operations["control_all_api_runs__run__control_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run}/ranks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Ranks
+         * @description All ranks of a run side by side; with a site, that one on each of them.
+         */
+        get: operations["ranks_api_runs__run__ranks_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -173,7 +193,8 @@ export interface paths {
         put?: never;
         /**
          * Command
-         * @description A line for the terminal debugger, run in the training thread; an empty one shows where it has stopped.
+         * @description A line for the terminal debugger, run in the training thread; an empty one shows where it has stopped. How the training goes on is for all
+         *     ranks that wait for each other.
          */
         post: operations["command_api_runs__run___rank__command_post"];
         delete?: never;
@@ -213,7 +234,8 @@ export interface paths {
         put?: never;
         /**
          * Control
-         * @description Accepted by the training's gate; the stop itself comes on /api/live.
+         * @description Accepted by the training's gate; the stop itself comes on /api/live. A rank that waits for others in collectives, and they for it, does it
+         *     together with them; with `alone`, by itself where that leaves nobody waiting.
          */
         post: operations["control_api_runs__run___rank__control_post"];
         delete?: never;
@@ -870,7 +892,7 @@ export interface components {
         };
         /**
          * Control
-         * @description `count` is for step, `sites` for until.
+         * @description `count` is for step, `sites` for until. `alone`: only this rank, or not at all.
          */
         Control: {
             /**
@@ -878,6 +900,11 @@ export interface components {
              * @enum {string}
              */
             action: "continue" | "pause" | "step" | "next" | "nextop" | "until" | "finish" | "terminate";
+            /**
+             * Alone
+             * @default false
+             */
+            alone: boolean;
             /**
              * Count
              * @default 1
@@ -888,6 +915,13 @@ export interface components {
              * @default
              */
             sites: string;
+        };
+        /** Curve */
+        Curve: {
+            /** Step */
+            step: number[];
+            /** Value */
+            value: (number | ("NaN" | "Infinity" | "-Infinity"))[];
         };
         /**
          * Differences
@@ -1211,6 +1245,26 @@ export interface components {
             hits: components["schemas"]["Hit"][];
             /** Total */
             total: number;
+        };
+        /**
+         * InCollective
+         * @description Where a rank waits for others: for how long, and how many seconds are `left` until the back end gives up.
+         */
+        InCollective: {
+            /**
+             * Left
+             * @default null
+             */
+            left: number | null;
+            /**
+             * Line
+             * @default null
+             */
+            line: string | null;
+            /** Seconds */
+            seconds: number;
+            /** What */
+            what: string;
         };
         /** Latest */
         Latest: {
@@ -1591,6 +1645,59 @@ export interface components {
             step: number;
         };
         /**
+         * RankHeat
+         * @description A field of a site: a row per rank in the order of `ranks`, a column per step; None where a rank has no digest of that step.
+         */
+        RankHeat: {
+            /** Address */
+            address: string;
+            /** Field */
+            field: string;
+            /** Max */
+            max: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+            /** Min */
+            min: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+            /** Spread */
+            spread: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+            /** Step */
+            step: number[];
+            /**
+             * Thinned
+             * @default false
+             */
+            thinned: boolean;
+            /** Values */
+            values: (number | ("NaN" | "Infinity" | "-Infinity") | null)[][];
+        };
+        /**
+         * RankRow
+         * @description `waited`: seconds that it was in collectives because another rank came later; `waited_for`: that others were in them because it did.
+         *     `inside` is the collective that it is in now.
+         */
+        RankRow: {
+            /** Host */
+            host?: string | null;
+            inside?: components["schemas"]["InCollective"] | null;
+            loss: components["schemas"]["Curve"];
+            /** Memory */
+            memory?: number | null;
+            /** Name */
+            name: string;
+            /** Rank */
+            rank: number;
+            /** State */
+            state: string;
+            /** Step */
+            step: number;
+            /** Steps Per Second */
+            steps_per_second?: number | null;
+            stop?: components["schemas"]["Stop"] | null;
+            /** Waited */
+            waited?: number | null;
+            /** Waited For */
+            waited_for?: number | null;
+        };
+        /**
          * RankState
          * @description `connected`: an agent speaks for it now. `dropped` counts live digests that were left out, never hits.
          *
@@ -1669,6 +1776,11 @@ export interface components {
              * @default []
              */
             loss: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+            /**
+             * Memory
+             * @default null
+             */
+            memory: number | null;
             /** Name */
             name: string;
             /**
@@ -1720,11 +1832,22 @@ export interface components {
             steps_per_second: number | null;
             /** @default null */
             stop: components["schemas"]["Stop"] | null;
+            /** @default null */
+            together: components["schemas"]["Together"] | null;
             /**
              * Version
              * @default 0
              */
             version: number;
+        };
+        /** Ranks */
+        Ranks: {
+            /** Findings */
+            findings: components["schemas"]["SharedFinding"][];
+            /** Ranks */
+            ranks: components["schemas"]["RankRow"][];
+            site?: components["schemas"]["RankHeat"] | null;
+            waiting: components["schemas"]["Waiting"];
         };
         /**
          * Recheck
@@ -1816,6 +1939,55 @@ export interface components {
             optimizers: {
                 [key: string]: unknown;
             }[];
+        };
+        /** SharedFinding */
+        SharedFinding: {
+            /** Advice */
+            advice: string;
+            /** Caused By */
+            caused_by?: number | null;
+            /**
+             * Confidence
+             * @default 1
+             */
+            confidence: number;
+            /** Evidence */
+            evidence?: {
+                [key: string]: unknown;
+            };
+            /** Op */
+            op?: string | null;
+            /** Phase */
+            phase?: string | null;
+            /**
+             * Places
+             * @default []
+             */
+            places: components["schemas"]["Place"][];
+            /**
+             * Rank
+             * @default 0
+             */
+            rank: number;
+            /**
+             * Ranks
+             * @default []
+             */
+            ranks: number[];
+            /** Rule */
+            rule: string;
+            /**
+             * Severity
+             * @enum {string}
+             */
+            severity: "error" | "warning" | "info";
+            /** Site */
+            site?: string | null;
+            source?: components["schemas"]["SourceLine"] | null;
+            /** Step */
+            step?: number | null;
+            /** Title */
+            title: string;
         };
         /** Site */
         Site: {
@@ -2061,6 +2233,23 @@ export interface components {
             /** Values */
             values: (number | ("NaN" | "Infinity" | "-Infinity"))[][];
         };
+        /**
+         * Together
+         * @description The process group of a rank: it waits for the others in collectives, and they for it. `timeout` is the back end's, in seconds.
+         */
+        Together: {
+            /** Backend */
+            backend: string;
+            /**
+             * Timeout
+             * @default null
+             */
+            timeout: number | null;
+            /** @default null */
+            waiting: components["schemas"]["InCollective"] | null;
+            /** World */
+            world: number;
+        };
         /** Unmatched */
         Unmatched: {
             /** A */
@@ -2072,6 +2261,20 @@ export interface components {
         Version: {
             /** Tensonde */
             tensonde: string;
+        };
+        /**
+         * Waiting
+         * @description Of the `calls` that several ranks have recorded, in `steps`: who came last, most of the time.
+         */
+        Waiting: {
+            /** Calls */
+            calls: number;
+            /** Sentence */
+            sentence?: string | null;
+            /** Slowest */
+            slowest?: string | null;
+            /** Steps */
+            steps?: number[] | null;
         };
         /**
          * Watchpoint
@@ -2439,6 +2642,86 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Accepted"];
+                };
+            };
+            /** @description no token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description wrong Host or Origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no such run, rank, site or file */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not now: the sentence says when or how */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description wrong use */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    ranks_api_runs__run__ranks_get: {
+        parameters: {
+            query?: {
+                site?: string;
+                field?: string;
+                points?: number;
+            };
+            header?: never;
+            path: {
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Ranks"];
                 };
             };
             /** @description no token */

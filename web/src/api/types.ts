@@ -32,6 +32,7 @@ export type Condition = Schemas['Condition'];
 export type Conditions = Schemas['Conditions'];
 export type Breakpoint = Schemas['Breakpoint'];
 export type Control = Schemas['Control'];
+export type Ranks = Schemas['Ranks'];
 export type Output = Schemas['Output'];
 export type Completion = Schemas['Completion'];
 export type Comparison = Schemas['Comparison'];

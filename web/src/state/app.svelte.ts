@@ -135,10 +135,12 @@ class App {
     }
     if (moved) {
       const before = this.place;
+      // Another rank of the same run: the selection stays, also where that rank has stopped.
+      const known = before?.at.run === route.run ? this.run?.ranks.find((rank) => rank.name === route.rank)?.stop?.number : undefined;
       this.place?.close();
       this.place = new OpenPlace(route.run, route.rank, this.say, {
         resumed: () => this.go({ step: null }),
-        stopped: (stop) => this.goTo(stop),
+        stopped: (stop) => stop.number !== known && this.goTo(stop),
       });
       if (before?.at.run === route.run) this.place.lookAs(before);
       this.live?.subscribe(route.run, route.rank);

@@ -67,10 +67,9 @@ export class OpenPlace extends ShownPlace {
 
   async control(body: Partial<Control> & Pick<Control, 'action'>): Promise<boolean> {
     try {
-      const whole = { count: 1, sites: '', ...body };
+      const whole = { count: 1, sites: '', alone: false, ...body };
       const several = (this.run?.ranks.filter((rank) => rank.connected).length ?? 0) > 1;
-      const everyone = several && ['continue', 'pause', 'step', 'terminate'].includes(body.action);
-      await (everyone ? this.at.controlAll(whole) : this.at.control(whole));
+      await (several ? this.at.controlAll(whole) : this.at.control(whole));
       if (body.action !== 'pause') this.on.resumed();
       return true;
     } catch (problem) {

@@ -56,6 +56,11 @@ NAMES: dict[str, tuple[str, str]] = {
     "_native_batch_norm_legit": ("computing batch norm again without writing its statistics", "a step with batch norm is not asked"),
     "_params": ("a clone of LBFGS, which keeps a list of its parameters", "LBFGS is not cloned for an experiment"),
     "_numel_cache": ("as _params", "as _params"),
+    # Process groups
+    "_world": ("which process groups there are", "a stopped training does not know how long other ranks may wait for it"),
+    "_device_types": ("as _world", "as _world"),
+    "_get_backend": ("as _world", "as _world"),
+    "_timeout": ("as _world", "as _world"),
     # Modules
     "_module_parameters": ("parameters that DistributedDataParallel has known from the start", "those of the model count instead"),
     "_global_forward_hooks": ("whether hooks of all modules run, which a replay runs again", "no replay"),

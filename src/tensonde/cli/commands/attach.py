@@ -92,13 +92,18 @@ class Conversation:
         self.place, self.live = place, live
         self.terminal = open_terminal(self._complete)
         self._last = ""
+        self._waiting = ""
         self._interrupted = float("-inf")
 
     def hold(self) -> None:
+        from tensonde.debugger.ranks import HELP
+
         state = self.place.state()
         self.terminal.line(
             (f"● {self.place.run}/{self.place.rank}", "title"), f"  {state['state']} at step {state['step']}"
         )
+        if (state.get("together") or {}).get("world", 1) > 1:
+            self.terminal.line((HELP, "dim"))
         stopped = state["state"] == "stopped"
         if not stopped and not self.terminal.interactive:
             self.place.control("pause")  # what comes from a file wants to be run
@@ -128,6 +133,8 @@ class Conversation:
                 self.place.control("pause")
                 continue
             kind = message["type"]
+            if message.get("rank") not in (None, self.place.rank):
+                continue  # of a rank that was looked at before
             if kind == "hit":
                 hit = message["hit"]
                 self.terminal.line(
@@ -136,6 +143,7 @@ class Conversation:
             elif kind == "stop":
                 return True
             elif kind == "state":
+                self._tell_waiting(message["state"])
                 state = message["state"]["state"]
                 if state not in ("running", "stopped"):
                     self.terminal.text(
@@ -164,10 +172,56 @@ class Conversation:
                 return True
             prompt = answer["prompt"]
             read = self._read(prompt)
+            while read is not None and prompt is None and self._about_ranks(read):
+                read = self._read(prompt)
             if read is None:
                 self._leave()
                 return False
             line = read
+
+    def _tell_waiting(self, state: dict[str, Any]) -> None:
+        """Once for each collective."""
+        from tensonde.debugger.ranks import waits
+
+        what = ((state.get("together") or {}).get("waiting") or {}).get("what", "")
+        if what and what != self._waiting:
+            self.terminal.text(
+                f"{state['name']} waits {waits(state)}; `tensonde attach --rank N` at a rank that is stopped lets all go on"
+            )
+        self._waiting = what
+
+    def _about_ranks(self, line: str) -> bool:
+        """Commands about several ranks are the hub's, not the training's."""
+        from tensonde.debugger.ranks import show_ranks
+
+        word, _, rest = line.partition(" ")
+        if word not in ("ranks", "rank", "alone"):
+            return False
+        try:
+            states = next(run["ranks"] for run in self.place.client.runs() if run["id"] == self.place.run)
+            if word == "ranks":
+                show_ranks(self.terminal, states, self.place.rank)
+            elif word == "rank":
+                self._look_at(rest.strip(), states)
+            else:
+                action, _, count = rest.strip().partition(" ")
+                self.place.control(action, count=int(count) if count.isdecimal() else 1, alone=True)
+                self.terminal.text(f"{self.place.rank} goes on alone")
+        except (HubError, StopIteration) as problem:
+            self.terminal.problem(str(problem) or "the hub does not know this run any more.")
+        return True
+
+    def _look_at(self, wanted: str, states: list[dict[str, Any]]) -> None:
+        found = next((one for one in states if wanted in (one["name"], str(one["rank"]))), None)
+        if found is None or found["state"] != "stopped":
+            names = ", ".join(one["name"] for one in states if one["state"] == "stopped")
+            self.terminal.problem(f"there is no rank {wanted!r} that is stopped; stopped are {names}.")
+            return
+        self.place = self.place.client.place(self.place.run, found["name"])
+        self.live.subscribe(self.place.run, self.place.rank)
+        self.terminal.line(
+            (f"● {self.place.rank}", "title"), f"  stopped at step {found['step']}; `where` shows its place"
+        )
 
     def _leave(self) -> None:
         """The last one who leaves lets the training go on."""

@@ -22,12 +22,16 @@ from tensonde.errors import UsageError
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="0.0.0.0 opens it to the network; the token is required all the same.",
+    help="0.0.0.0 opens it to the network, over TLS; the token is required all the same.",
 )
 @click.option("--token", envvar="TENSONDE_HUB_TOKEN", help="The secret that opens the hub (default: a new one).")
 @click.option(
     "--tls-cert", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Certificate, to serve https."
 )
+@click.option(
+    "--tls", is_flag=True, help="Serve https with a certificate that is made here; so it is beyond this machine."
+)
+@click.option("--plain", is_flag=True, help="No TLS, also beyond this machine: whoever can listen gets the token.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its key.")
 @click.option(
     "--allow-run",
@@ -48,6 +52,8 @@ def ui(
     token: str | None,
     tls_cert: Path | None,
     tls_key: Path | None,
+    tls: bool,
+    plain: bool,
     allow_run: bool,
     show: bool | None,
     companion: bool,
@@ -64,10 +70,17 @@ def ui(
         raise UsageError("--tls-cert and --tls-key go together; give both, or none.")
     if token is not None and len(token) < 16:
         raise UsageError(f"a token of {len(token)} characters can be guessed; give at least 16, or none for a new one.")
+    if plain and (tls or tls_cert is not None):
+        raise UsageError("--plain is without TLS; leave it out, or --tls and --tls-cert.")
     from tensonde.mcp.mount import PATH, Mount
     from tensonde.protocol.address import Address, read_note, remove_note, write_note
-    from tensonde.server.serve import serve
+    from tensonde.server.serve import is_loopback, serve
 
+    pinned = tls_cert is None and not plain and (tls or not is_loopback(host))
+    if pinned:
+        from tensonde.server.certificate import own_certificate
+
+        tls_cert, tls_key = own_certificate()
     noted: list[Address] = []
     agents = Mount(next((path for path in given if path.is_dir()), Path()), allow_run=allow_run)
 
@@ -77,9 +90,11 @@ def ui(
             noted.append(address)
             write_note(address)
         if companion:
-            print(json.dumps({"url": address.url, "token": address.token}), flush=True)
+            print(json.dumps({"url": address.url, "token": address.token, "pin": address.pin}), flush=True)
             return
         echo(f"tensonde: the UI is at {address.link}", err=True)
+        if address.pin:
+            echo(f"tensonde: a browser asks once about its certificate, whose SHA-256 is {address.pin}", err=True)
         echo("tensonde: Ctrl-C ends it; `tensonde run --ui train.py` joins it", err=True)
         if show or (show is None and _has_display()):
             import webbrowser
@@ -98,6 +113,7 @@ def ui(
             token=token,
             certificate=tls_cert,
             key=tls_key,
+            pinned=pinned,
             ready=ready,
             prepare=prepare,
             mounts={PATH: agents},

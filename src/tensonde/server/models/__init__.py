@@ -13,8 +13,9 @@ from tensonde.server.models.control import Accepted, Command, CompleteRequest, C
 from tensonde.server.models.digests import Digests, Histograms, Latest, ScalarNames, Scalars, Site, Status
 from tensonde.server.models.graphs import Graph, GraphEdges, GraphNodes, GraphScopes, GraphSource, Node, Port
 from tensonde.server.models.live import LiveMessage, LiveRequest, Subscription
+from tensonde.server.models.ranks import Curve, RankHeat, RankRow, Ranks, SharedFinding, Waiting
 from tensonde.server.models.reports import Event, Events, Excerpt, Finding, Hits, Question, Settings
-from tensonde.server.models.runs import Frame, Hit, RankState, Run, Stop
+from tensonde.server.models.runs import Frame, Hit, InCollective, RankState, Run, Stop, Together
 from tensonde.server.models.tensors import Against, Assign, TensorAtHand, TensorHistogram, Tile
 from tensonde.server.models.watchpoints import (
     Action,
@@ -48,6 +49,7 @@ __all__ = [
     "Condition",
     "Conditions",
     "Control",
+    "Curve",
     "Differences",
     "DifferingSetting",
     "Digests",
@@ -67,6 +69,7 @@ __all__ = [
     "Histograms",
     "Hit",
     "Hits",
+    "InCollective",
     "Latest",
     "LiveMessage",
     "LiveRequest",
@@ -83,13 +86,17 @@ __all__ = [
     "Port",
     "Problem",
     "Question",
+    "RankHeat",
+    "RankRow",
     "RankState",
+    "Ranks",
     "Recheck",
     "Rechecked",
     "Run",
     "ScalarNames",
     "Scalars",
     "Settings",
+    "SharedFinding",
     "Site",
     "Source",
     "Status",
@@ -98,7 +105,9 @@ __all__ = [
     "TensorAtHand",
     "TensorHistogram",
     "Tile",
+    "Together",
     "Unmatched",
     "Version",
+    "Waiting",
     "Watchpoint",
 ]

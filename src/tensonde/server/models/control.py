@@ -10,11 +10,12 @@ from tensonde.server.models.common import Model
 
 
 class Control(Model):
-    """`count` is for step, `sites` for until."""
+    """`count` is for step, `sites` for until. `alone`: only this rank, or not at all."""
 
     action: Literal["continue", "pause", "step", "next", "nextop", "until", "finish", "terminate"]
     count: int = Field(default=1, ge=1)
     sites: str = ""
+    alone: bool = False
 
 
 class Accepted(Model):

@@ -52,6 +52,24 @@ class Stop(Model):
     stack: list[Frame] = []
 
 
+class InCollective(Model):
+    """Where a rank waits for others: for how long, and how many seconds are `left` until the back end gives up."""
+
+    what: str
+    line: str | None = None
+    seconds: float
+    left: float | None = None
+
+
+class Together(Model):
+    """The process group of a rank: it waits for the others in collectives, and they for it. `timeout` is the back end's, in seconds."""
+
+    world: int
+    backend: str
+    timeout: float | None = None
+    waiting: InCollective | None = None
+
+
 class RankState(Model):
     """`connected`: an agent speaks for it now. `dropped` counts live digests that were left out, never hits.
 
@@ -88,6 +106,10 @@ class RankState(Model):
     dropped: int = 0
     last_step_at: str | None = None
     capabilities: list[str] = []
+    memory: int | None = None
+    """Bytes that the process holds in main memory."""
+    together: Together | None = None
+    """None: it computes alone, as far as is known."""
     version: int = 0
     hub: int = 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
@@ -18,8 +17,6 @@ from tensonde.server.routes.reading import PLACE, At, TheHub
 from tensonde.watch.parse import watchpoint as parse_watchpoint
 
 router = APIRouter(prefix="/api", tags=["acting"])
-ROUND_TRIP = 0.1
-TRIES = 8
 
 
 async def find_live(run: str, rank: str, hub: TheHub) -> LiveRank:
@@ -51,41 +48,34 @@ async def act(live: LiveRank, wish: models.Control) -> dict[str, Any]:
 
 
 @router.post(PLACE + "/control", response_model=models.Accepted)
-async def control(live: Live, wish: models.Control) -> Any:
-    """Accepted by the training's gate; the stop itself comes on /api/live."""
-    return Json(await act(live, wish))
+async def control(live: Live, hub: TheHub, wish: models.Control) -> Any:
+    """Accepted by the training's gate; the stop itself comes on /api/live. A rank that waits for others in collectives, and they for it, does it
+    together with them; with `alone`, by itself where that leaves nobody waiting."""
+    if not live.bound:
+        return Json(await act(live, wish))
+    group = hub.group(live.run)
+    if wish.alone and len(group.ranks) > 1:
+        return Json(await group.alone(live, wish.action, wish.count))
+    return Json(await group.act(wish.action, wish.count, wish.sites))
 
 
 @router.post("/runs/{run}/control", response_model=models.Accepted)
 async def control_all(run: str, hub: TheHub, wish: models.Control) -> Any:
-    """The same for all ranks of the run; a pause is at one step for all, so that none is left waiting in a collective."""
+    """The same for all ranks of the run: together where they wait for each other in collectives, so that none is left waiting in one."""
     await hub.acting()
     ranks = hub.ranks_of(run)
     if not ranks:
         raise NotNow("no rank of this run is connected to this hub; this can only be done to a live one.")
-    if len(ranks) == 1 or wish.action != "pause":
-        if wish.action not in ("pause", "terminate"):
-            ranks = [live for live in ranks if live.stop is not None]
-            if not ranks:
-                raise NotNow("the training runs; pause it first.")
-        found = await asyncio.gather(*(act(live, wish) for live in ranks))
-        return Json(found[0])
-    await pause_together(ranks)
-    return Json({"accepted": True, "state": "running"})
-
-
-async def pause_together(ranks: list[LiveRank]) -> int:
-    """Picks a step that none has reached, and tells all; again with more room where one was quicker."""
-    room = 2
-    for _ in range(TRIES):
-        there = [reply.result for reply in await asyncio.gather(*(live.ask("where") for live in ranks))]
-        quickest = max(float(one.get("speed") or 0.0) for one in there)
-        step = max(int(one["step"]) for one in there) + room + math.ceil(quickest * ROUND_TRIP)
-        told = [reply.result for reply in await asyncio.gather(*(live.ask("pause_at", step=step) for live in ranks))]
-        if all(one["accepted"] for one in told):
-            return step
-        room *= 4
-    raise NotNow("the ranks could not agree on a step to stop at; try again.")
+    found = []
+    single = [live for live in ranks if not live.bound]
+    if len(single) < len(ranks):
+        found.append(await hub.group(run).act(wish.action, wish.count, wish.sites))
+    if wish.action not in ("pause", "terminate"):
+        single = [live for live in single if live.stop is not None]
+        if not single and not found:
+            raise NotNow("the training runs; pause it first.")
+    found += await asyncio.gather(*(act(live, wish) for live in single))
+    return Json(found[0])
 
 
 # -- watchpoints -------------------------------------------------------------------------------------
@@ -150,9 +140,15 @@ async def remove_breakpoint(live: Live, id: int) -> Any:
 
 
 @router.post(PLACE + "/command", response_model=models.Output)
-async def command(live: Live, request: models.Command) -> Any:
-    """A line for the terminal debugger, run in the training thread; an empty one shows where it has stopped."""
-    return Json((await live.ask("command", 600.0, line=request.line)).result)
+async def command(live: Live, hub: TheHub, request: models.Command) -> Any:
+    """A line for the terminal debugger, run in the training thread; an empty one shows where it has stopped. How the training goes on is for all
+    ranks that wait for each other."""
+    reply = await live.ask("command", 600.0, line=request.line, together=live.bound)
+    plan = reply.result.pop("plan", None)
+    if plan is not None:
+        kind = "terminate" if plan["kind"] == "quit" else plan["kind"]
+        await hub.group(live.run).act(kind, plan["count"], plan["sites"])
+    return Json(reply.result)
 
 
 @router.post(PLACE + "/complete", response_model=models.Completion)

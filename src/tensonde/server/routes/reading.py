@@ -15,6 +15,8 @@ from tensonde.server.node import node
 from tensonde.server.numbers import Json
 from tensonde.server.place import Place
 from tensonde.server.questions import questions
+from tensonde.server.ranks import side_by_side
+from tensonde.server.refusals import NotFound
 from tensonde.server.source import excerpt
 from tensonde.version import __version__
 
@@ -58,6 +60,18 @@ def conditions() -> Any:
 def runs(hub: TheHub) -> Any:
     """All runs, newest first."""
     return Json(hub.runs())
+
+
+@router.get("/runs/{run}/ranks", response_model=models.Ranks)
+def ranks(
+    run: str, hub: TheHub, site: str = "", field: str = "norm", points: Annotated[int, Query(ge=1, le=2000)] = 200
+) -> Any:
+    """All ranks of a run side by side; with a site, that one on each of them."""
+    found = next((one for one in hub.runs() if one["id"] == run), None)
+    if found is None:
+        raise NotFound(f"there is no run {run!r} here; GET /api/runs lists them.")
+    places = [hub.place(run, rank["name"]) for rank in found["ranks"]]
+    return Json(side_by_side(places, found["ranks"], site, field, points))
 
 
 @router.get(PLACE + "/sites", response_model=list[models.Site])

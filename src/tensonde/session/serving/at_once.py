@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from tensonde.model.stop import Reason
 from tensonde.protocol.messages import Request
 from tensonde.session.serving.answers import Answer
 
 if TYPE_CHECKING:
     from tensonde.session.serving.service import Service
+
+log = logging.getLogger("tensonde.agent")
+
+ASKED = ("pause", "step")
+"""Reasons of stops that were asked for at a step, not at a place."""
 
 
 def where(service: Service, request: Request) -> Answer:
@@ -26,17 +33,38 @@ def pause(service: Service, request: Request) -> Answer:
 def pause_at(service: Service, request: Request) -> Answer | None:
     """One step for all ranks. Too late where this one is past it; a rank that had stopped early for it goes on."""
     step = int(request.arguments["step"])
+    reason: Reason = "step" if request.arguments.get("reason") == "step" else "pause"
     gate, stop = service.session.gate, service.desk.stop
-    if stop is not None and step > stop.moment.step and stop.reason == "pause":
-        gate.request_pause_at(step)
+    if stop is not None and step > stop.moment.step and (stop.reason in ASKED or request.arguments.get("go")):
+        gate.request_pause_at(step, reason)
         _go_on(service, request, "continue")
         return None
-    gate.request_pause_at(step)  # first, so that a step that begins right now is not missed
+    gate.request_pause_at(step, reason)  # first, so that a step that begins right now is not missed
     here = service.session.steps.step
     late = stop is None and here >= step
     if late:
         gate.request_pause_at(None)
     return Answer({"accepted": not late, "state": "stopped" if stop is not None else "running", "step": here})
+
+
+def hold(service: Service, request: Request) -> Answer:
+    """Another rank has stopped."""
+    stopped = service.desk.stop is not None
+    if not stopped:
+        service.session.gate.request_hold(service.session.steps.step)
+    return _state(service, stopped=stopped)
+
+
+def release(service: Service, request: Request) -> Answer | None:
+    """No stop is wanted any more, neither the one that it is in nor one that it was asked for."""
+    why = str(request.arguments.get("why") or "")
+    if why:
+        log.log(service.level, "the training goes on: %s", why)
+    service.session.gate.request_pause_at(None)
+    if service.desk.stop is not None:
+        _go_on(service, request, "continue")
+        return None
+    return _state(service, stopped=False)
 
 
 def terminate(service: Service, request: Request) -> Answer | None:

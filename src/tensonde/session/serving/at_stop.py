@@ -36,6 +36,8 @@ def resume(service: Service, request: Request) -> Answer:
             raise UsageError("until which site? For example until blocks.3.attn:grad.")
         Pattern.parse(sites)
     service.watchlist.apply()
+    if "limit" in given:
+        service.session.gate.request_pause_at(given["limit"])
     plan = Resume(kind, max(1, int(given.get("count") or 1)), sites)  # type: ignore[arg-type]
     return Answer({"accepted": True, "state": "running", "step": service.session.steps.step}, plan=plan)
 
@@ -64,7 +66,10 @@ def command(service: Service, request: Request) -> Answer:
     service.watchlist.take_over()
     if plan is not None and plan.kind != "quit":
         service.watchlist.apply()
-    return Answer({"output": said, "resumed": plan is not None, "prompt": None}, plan=plan, to=asking)
+    result = {"output": said, "resumed": plan is not None, "prompt": None}
+    if plan is not None and asking.arguments.get("together"):
+        return Answer({**result, "plan": asdict(plan)}, to=asking)
+    return Answer(result, plan=plan, to=asking)
 
 
 def complete(service: Service, request: Request) -> Answer:

@@ -47,8 +47,10 @@ _WAYS = ("step", "next", "nextop", "until", "finish")
 REQUESTS: dict[RequestKind, Row] = {
     "where": Row(_ONCE, at_once.where, "the current step, and whether the training is stopped", ("read",)),
     "pause": Row(_ONCE, at_once.pause, "stops at the end of a step", ("pause",)),
-    "pause_at": Row(_ONCE, at_once.pause_at, "stops at the end of `step`, as all ranks do"),
-    "resume": Row(_STOP, at_stop.resume, "goes on, by one `kind` of step, `count` times or until `sites`", _WAYS),
+    "pause_at": Row(_ONCE, at_once.pause_at, "stops when `step` begins, as all ranks do; with `go`, a stop before that is over"),
+    "hold": Row(_ONCE, at_once.hold, "stops at the end of the current step, because another rank has stopped"),
+    "release": Row(_ONCE, at_once.release, "goes on, and forgets stops that it was asked for; `why` is said to the user"),
+    "resume": Row(_STOP, at_stop.resume, "goes on, by one `kind` of step, `count` times or until `sites`, at the latest when the step `limit` begins", _WAYS),
     "terminate": Row(_ONCE, at_once.terminate, "ends the training after its step", ("terminate",)),
     "watchpoints": Row(_ONCE, at_once.watchpoints, "lists the watchpoints", ("watchpoints",)),
     "watch": Row(_ONCE, at_once.watch, "adds a watchpoint: `sites`, `condition`, `action`"),
@@ -64,7 +66,7 @@ REQUESTS: dict[RequestKind, Row] = {
     "digests": Row(_STOP, at_stop.digests, "statistics of the tensors at `addresses`, as they are now", ("digests",)),
     "model": Row(_STOP, at_stop.model, "modules and parameters, also before the first step", ("model",)),
     "assign": Row(_STOP, at_stop.assign, "sets elements of the tensor at `address` to `value`", ("assign",)),
-    "command": Row(_STOP, at_stop.command, "runs a `line` of the terminal debugger", ("command",)),
+    "command": Row(_STOP, at_stop.command, "runs a `line` of the terminal debugger; `together`: how it goes on is only said, for all ranks to do it", ("command",)),
     "complete": Row(_STOP, at_stop.complete, "completes the beginning of such a line"),
 }  # fmt: skip
 CAPABILITIES = [word for row in REQUESTS.values() for word in row.capabilities]

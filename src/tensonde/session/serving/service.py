@@ -17,6 +17,7 @@ from tensonde.session.serving.desk import Desk
 from tensonde.session.serving.progress import Progress
 from tensonde.session.serving.requests import REQUESTS, Where
 from tensonde.session.watchlist import Watchlist
+from tensonde.store.whereabouts import HELD
 
 log = logging.getLogger("tensonde.agent")
 
@@ -41,6 +42,8 @@ class Service:
         self.desk = Desk()
         self.terminate = False
         """The training is to end after its step."""
+        self.level = logging.WARNING
+        """Of what is said to the user."""
         self._lost_at = lost_at
         try:
             self._patience = float(os.environ.get("TENSONDE_HUB_PATIENCE", PATIENCE))
@@ -77,7 +80,7 @@ class Service:
         while True:
             request = self.next()
             if request is None:
-                log.warning("the hub has been gone for %g s; the training goes on", self._patience)
+                log.log(self.level, "the hub has been gone for %g s; the training goes on", self.patience)
                 return Resume()
             plan = self.serve(request)
             if plan is not None:
@@ -89,6 +92,21 @@ class Service:
             request = self.desk.take(0.25)
             if request is not None:
                 return request
+            self._note_hold()
             lost = self._lost_at()
-            if lost is not None and time.monotonic() - lost > self._patience:
+            if lost is not None and time.monotonic() - lost > self.patience:
                 return None
+
+    def _note_hold(self) -> None:
+        """For those who look for ranks that wait in vain: this one does not stand still by itself."""
+        at = self.desk.stop.source if self.desk.stop is not None else None
+        self.session.whereabouts.moves += 1
+        self.session.whereabouts.still(time.time(), HELD, at.file if at else "", at.line if at else 0)
+
+    @property
+    def patience(self) -> float:
+        """Other ranks may wait for this one in a collective, which their back end gives up after a time."""
+        together = self.inspector.together()
+        if together is None or together.timeout is None:
+            return self._patience
+        return min(self._patience, together.timeout / 2)

@@ -16,7 +16,7 @@ from tensonde.adapters.mindspore.tensors import dtype_name, elements, is_tensor,
 from tensonde.errors import UsageError
 from tensonde.model.graph import GraphCheck
 from tensonde.model.site import Site
-from tensonde.session.inspector import ModuleNode, OptimizerNode, Value
+from tensonde.session.inspector import ModuleNode, OptimizerNode, Together, Value
 
 Found = tuple[Any, str, int | None]
 """A tensor or an array, what is worth knowing about it, and the step when it was seen if that may not be now."""
@@ -89,6 +89,9 @@ class MindSporeInspector:
 
     def verify(self) -> Iterator[GraphCheck]:
         return iter(())
+
+    def together(self) -> Together | None:
+        return None  # ranks of MindSpore are not steered together
 
     def facts(self) -> dict[str, str]:
         training = self.training

@@ -11,6 +11,7 @@ from torch import Tensor
 from tensonde.adapters.inspecting import changed, group_texts, no_site, no_value, resolved, run_facts
 from tensonde.adapters.torch.compiled.graphs import Graphs
 from tensonde.adapters.torch.debugging.stops import Stops
+from tensonde.adapters.torch.debugging.together import process_groups
 from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.seams.optimizers import known_optimizers
@@ -18,7 +19,7 @@ from tensonde.adapters.torch.tensors import array_of, dense_of, dtype_name, shap
 from tensonde.errors import UsageError
 from tensonde.model.graph import GraphCheck
 from tensonde.model.site import Site
-from tensonde.session.inspector import ModuleNode, OptimizerNode, Value
+from tensonde.session.inspector import ModuleNode, OptimizerNode, Together, Value
 
 Found = tuple[Tensor, str, int | None]
 """A tensor, what is worth knowing about it, and the step when it was seen if that may not be now."""
@@ -94,6 +95,9 @@ class TorchInspector:
 
     def verify(self) -> Iterator[GraphCheck]:
         return self._graphs.comparison.checks()
+
+    def together(self) -> Together | None:
+        return process_groups()
 
     def facts(self) -> dict[str, str]:
         state = self.state
