@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tensonde.errors import UsageError
 from tensonde.store.claim import create_run
@@ -34,7 +35,7 @@ def merge(target: Path, parts: Sequence[Path]) -> list[Rank]:
     if len(worlds) > 1:
         raise UsageError(f"the parts are of trainings with {' and '.join(map(str, sorted(worlds)))} ranks, not of one.")
     first = opened[0].manifest
-    kept = {name: first[name] for name in ("script", "argv") if name in first}
+    kept: dict[str, Any] = {name: first[name] for name in ("script", "argv") if name in first}
     started = min((str(one.manifest["started"]) for one in opened if one.manifest.get("started")), default="")
     codes = [code for one in opened if isinstance(code := one.manifest.get("exit_code"), int)]
     more = {"exit_code": max(codes)} if codes else {}
