@@ -94,6 +94,7 @@ export abstract class ShownPlace extends ReadPlace {
   }
 
   async refreshStatus(): Promise<void> {
+    await this.there;
     const field = this.colourBy;
     await this.quiet(this.at.status(this.shownStep ?? undefined, field), (found) => {
       const at = this.definiteStep;
