@@ -46,7 +46,8 @@ model.load_state_dict(saved)  # HERE
 class Net(nn.Module):
     def forward(self, x, mask):
         return x * mask
-Net()(torch.ones(3))  # HERE
+net = Net()
+net(torch.ones(3))  # HERE
 """),
     "a loader that gives nothing": ("never-assigned", "drop_last=False", """
 model = nn.Linear(4, 2)

@@ -97,7 +97,11 @@ def _of_none(node: ast.expr, places: Sequence[FrameState]) -> dict[str, Any]:
         function, _ = called(way.node.func, way.stand)
         code = getattr(function, "__code__", None)
         scope = syntax.function_of(code) if code is not None and is_user(code) else None
-        if scope is not None and not any(isinstance(s, ast.Return) and s.value for s in syntax.statements(scope)):
+        if (
+            code is not None
+            and scope is not None
+            and not any(isinstance(s, ast.Return) and s.value for s in syntax.statements(scope))
+        ):
             fact |= {"function": scope.name, "end": line_at(code.co_filename, scope.body[-1].lineno)}
     return fact | {"made": way.source, "value": ast.unparse(way.node)[:60]}
 
