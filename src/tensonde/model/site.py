@@ -57,6 +57,8 @@ class Site:
     shape: tuple[int, ...] = ()
     dtype: str = ""
     source: SourceLine | None = None
+    device: str = ""
+    """Where the tensor was when it was first seen, such as `cuda:1`; empty: in the host's memory."""
 
     @property
     def address(self) -> str:

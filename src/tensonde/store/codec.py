@@ -54,6 +54,7 @@ def site_out(site: Site) -> Json:
         "shape": list(site.shape),
         "dtype": site.dtype,
         "source": to_json(site.source),
+        **({"device": site.device} if site.device else {}),
     }
 
 
@@ -70,6 +71,7 @@ def site_in(entry: Mapping[str, Any]) -> Site:
         shape=tuple(_int(n) for n in entry.get("shape") or ()),
         dtype=str(entry.get("dtype", "")),
         source=_source_in(entry.get("source")),
+        device=str(entry.get("device") or ""),
     )
 
 
