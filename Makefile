@@ -24,6 +24,7 @@ demo: setup ## a bundled training that goes wrong, diagnosed
 	@$(BIN)/tensonde run examples/focal_loss.py || true
 
 test: setup web
+	@$(BIN)/python -m compileall -q src  # hundreds of test processes import it, and write nothing themselves
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser $(TESTS)
 
 # Tests in these folders that need torch or start a process that may train are skipped.

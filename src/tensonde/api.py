@@ -30,7 +30,7 @@ def watch(sites: str, condition: str, *, on_hit: Action | None = None) -> None:
         raise UsageError(f"on_hit is {on_hit!r}; it may be report, stop or pause.")
     from tensonde.watch.parse import watchpoint
 
-    watchpoint(f"{sites} {condition}", id=1)  # wrong use is the script's to hear about, whoever runs it
+    watchpoint(f"{sites} {condition}", id=1)  # wrong use raises in the script, with or without Tensonde
     training = _open_training(begin=True)
     if training is not None:
         training.session.watch(sites, condition, on_hit)

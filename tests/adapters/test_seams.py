@@ -19,7 +19,7 @@ def code(value):
 
 def attributes():
     found = {}
-    ours = [m for n, m in list(sys.modules.items()) if n in ("torch", "multiprocessing.process") or n.startswith("torch.")]
+    ours = [m for n, m in list(sys.modules.items()) if n in ("torch", "multiprocessing.process", "warnings") or n.startswith("torch.")]
     for module in ours:
         if type(module) is not types.ModuleType:
             continue

@@ -27,6 +27,14 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+TOASTS = """
+    window.toasts = [];
+    new MutationObserver(() => {
+      const said = document.querySelector('[data-testid=toast]')?.textContent;
+      if (said && window.toasts.at(-1) !== said) window.toasts.push(said);
+    }).observe(document, { subtree: true, childList: true, characterData: true });
+"""
+"""Keeps every message that was shown, also those that have gone since."""
 
 
 def chromium() -> str | None:
@@ -151,6 +159,7 @@ def browser() -> Iterator[Any]:
 def page(browser: Any, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1366, "height": 768}, reduced_motion="reduce")
     context.set_default_timeout(90_000)  # a busy machine takes its time to import torch
+    context.add_init_script(TOASTS)
     opened = context.new_page()
     errors: list[str] = []
     opened.on("pageerror", lambda error: errors.append(str(error)))

@@ -34,7 +34,7 @@ def test_nothing_serious_is_in_the_way_of_anyone(desk: Desk, page: Any) -> None:
         wait_until(lambda: page.evaluate("window.__tensonde.boxes().length"))
         page.evaluate("window.__tensonde.app.select(window.__tensonde.app.place.hits[0]?.site ?? 'head')")
         page.get_by_test_id("port").first.wait_for()
-        for tab in ("tensor", "hits", "findings", "charts", "log"):
+        for tab in ("tensor", "hits", "findings", "health", "charts", "log"):
             page.get_by_test_id(f"tab-{tab}").click()
             page.wait_for_timeout(300)
             found[f"{theme} {tab}"] = page.evaluate(RUN)

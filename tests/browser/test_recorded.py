@@ -19,6 +19,10 @@ def test_a_recording_is_read_and_keeps_its_place(desk: Desk, page: Any) -> None:
     shutil.copytree(folder / "rank0", folder / "rank1")  # as if there were two
     session = json.loads((folder / "rank1" / "session.json").read_text())
     (folder / "rank1" / "session.json").write_text(json.dumps({**session, "rank": 1}))
+    told = {"experiment": "constant", "question": "Is it better than a constant?", "step": 50}
+    facts = json.loads((folder / "rank0" / "facts.json").read_text())
+    facts["answers"] = [{**told, "healthy": False, "why": "it is worse", "numbers": {"ratio": 1.25}, "module": "head"}]
+    (folder / "rank0" / "facts.json").write_text(json.dumps(facts))
     _, url = desk.hub()
 
     # Who comes with a wrong token gets a page, not a line of JSON.
@@ -55,6 +59,13 @@ def test_a_recording_is_read_and_keeps_its_place(desk: Desk, page: Any) -> None:
     wait_until(
         lambda: "2" in (steps := {age.get_attribute("data-step") for age in ages.all()}) and steps <= {"0", "1", "2"}
     )
+
+    # What experiments asked while it trained, with the answers and the numbers.
+    page.get_by_test_id("tab-health").click()
+    asked = page.locator("[data-testid=question][data-state=problem]")
+    asked.wait_for()
+    assert all(word in asked.text_content() for word in ("better than a constant", "it is worse", "ratio 1.25", "head"))
+    page.get_by_test_id("tab-tensor").click()
 
     # The other rank: the same selection, step, tab and comparison.
     before = page.url

@@ -35,7 +35,11 @@ def test_a_script_that_only_imports_torch(tmp_path: Path) -> None:
 
 
 def test_a_training_that_compiles_nothing(tmp_path: Path) -> None:
+    (tmp_path / "pandas.py").write_text(
+        "__version__ = '2.2.3'\n"
+    )  # which pyarrow imports wherever it is asked for an array
     loaded = modules(TRAINING, tmp_path)
+    assert "pandas" not in loaded
     assert "tensonde.adapters.torch.run.watcher" in loaded
     assert "tensonde.adapters.torch.compiled.graphs" not in loaded
     assert "tensonde.adapters.torch.dumping.dump" not in loaded

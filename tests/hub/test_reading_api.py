@@ -71,6 +71,27 @@ def refused(web: TestClient) -> Ask:
     return refused
 
 
+def test_the_questions_of_experiments_come_with_their_answers(recording: Recording, tmp_path: Path) -> None:
+    shutil.copytree(recording.path, tmp_path / "asked")
+    facts = tmp_path / "asked" / "rank0" / "facts.json"
+    line = {"file": "train.py", "line": 7, "code": "loss = f(x)"}
+    told = [
+        {"experiment": "constant", "question": "Better?", "step": 50, "healthy": True, "why": "0.15", "numbers": {"ratio": 0.15}},
+        {"experiment": "inputs", "question": "Needed?", "step": 3, "healthy": False, "why": "t is not", "names": ["t"], "line": line},
+        {"experiment": "causal", "question": "Causal?", "step": 3, "why": "no sequence"},
+    ]  # fmt: skip
+    facts.write_text(json.dumps({**json.loads(facts.read_text()), "answers": told}))
+    web = TestClient(create_app(Hub(Library([tmp_path / "asked"]))))
+    (run,) = web.get("/api/runs").json()
+    found = web.get(f"/api/runs/{run['id']}/rank0/questions")
+    better, needed, causal = TypeAdapter(list[models.Question]).validate_json(found.content)
+    assert (better.state, better.evidence, better.source) == ("ok", {"ratio": 0.15}, None)
+    assert (needed.state, needed.names) == ("problem", ["t"])
+    assert needed.source is not None
+    assert needed.source.line == 7
+    assert (causal.state, causal.answer) == ("unknown", "not asked: no sequence")
+
+
 def test_runs(web: TestClient, recording: Recording) -> None:
     (run,) = web.get("/api/runs").json()
     assert run["id"] == recording.manifest["id"]

@@ -5,57 +5,15 @@ The ranks are forked, and talk through gloo.
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import pytest
+from ranks_program import program
 
 from launch import Foundry, Ran
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.model.finding import Finding
 from tensonde.store.query import query
-
-PROGRAM = """
-import os, signal, sys
-import torch
-import torch.nn as nn
-import torch.distributed as dist
-import torch.multiprocessing as mp
-from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, TensorDataset, DistributedSampler
-
-def data(seed, n=96):
-    x = torch.randn(n, 6, generator=torch.Generator().manual_seed(seed))
-    return x, (x[:, 0] > 0).long()
-
-def net():
-    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
-
-def average(model, world):
-    for p in model.parameters():
-        dist.all_reduce(p.grad)
-        p.grad /= world
-
-loss_of = nn.functional.cross_entropy
-# torch 2.13 may wait for ever in the destructor of DistributedDataParallel, bare as well. It holds the GIL while it joins
-# gloo's threads, and a thread that was not scheduled since the last collective still needs the GIL to drop its tensors.
-kept = []
-
-def worker(rank, world):
-    torch.set_num_threads(1)
-    # A file, not a port: another test could take a port between its choice and its use.
-    dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/rendezvous", rank=rank, world_size=world)
-    torch.manual_seed(0)
-    x, y = data(10 + rank)
-    #BODY
-    with open(f"weights{rank}", "w") as file:
-        file.write(" ".join(p.detach().double().abs().sum().item().hex() for p in model.parameters()))
-    dist.destroy_process_group()
-    kept.append(model)
-
-if __name__ == "__main__":
-    mp.start_processes(worker, args=(2,), nprocs=2, start_method="fork")
-"""
 
 LOOP = """
 for step in range(12):
@@ -168,7 +126,137 @@ for step in range(6):
     ),
 }
 
+PARTED |= {
+    "averaged-twice": (
+        WRAPPED.replace("#REDUCE", "for p in model.parameters():\n        p.grad /= world"),
+        "p.grad /= world",
+    ),
+    "reduction-not-awaited": (
+        BY_HAND.replace("#REDUCE", "[dist.all_reduce(p.grad, async_op=True) for p in model.parameters()]"),
+        "async_op=True",
+    ),
+    "ranks-start-differently loaded": (
+        WRAPPED.replace(
+            "opt =", "other = net().state_dict()\nif rank == 0:\n    model.module.load_state_dict(other)\nopt =", 1
+        ),
+        "load_state_dict(other)",
+    ),
+    "replicas-drift sent": (
+        """
+torch.manual_seed(rank)
+model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 2))
+dist.broadcast(model[0].weight.data, src=0)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = loss_of(model(x[:8]), y[:8])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        "loss.backward()",
+    ),
+    "shares-overlap": (
+        """
+whole = TensorDataset(*data(3))
+torch.manual_seed(rank)
+share = Subset(whole, torch.randperm(96)[rank::world].tolist())
+loader = DataLoader(share, batch_size=8)
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for xb, yb in loader:
+    loss = loss_of(model(xb), yb)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        "share = Subset",
+    ),
+    "replicas-drift outside of fully_shard": (
+        """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 2))
+fully_shard(model[0], mesh=init_device_mesh("cpu", (world,)))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+forward = model
+"""
+        + LOOP
+        + "\nkept.append(model)\nmodel = nn.Linear(1, 1)\n",
+        "loss.backward()",
+    ),
+    "random-numbers-differ": (
+        """
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x = x.clone()
+        dist.all_reduce(x)
+        return x
+    @staticmethod
+    def backward(ctx, g):
+        return g
+class Split(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(6, 4), nn.Linear(4, 2, bias=False)
+    def forward(self, x):
+        return torch.dropout(Sum.apply(self.down(torch.relu(self.up(x)))), 0.5, True)
+torch.manual_seed(rank)
+model = Split()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+x, y = data(3)
+for step in range(4):
+    loss = loss_of(model(x[:8]), y[:8])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+        "torch.dropout(",
+    ),
+}
+
+PARTED |= {
+    "replicas-drift noise": (
+        WRAPPED.replace(
+            "#REDUCE",
+            "torch.manual_seed(rank)\n    for p in model.parameters():\n        p.grad += torch.randn_like(p.grad)",
+        ),
+        "p.grad += torch.randn_like",
+    ),
+    "shards-never-reduced": (
+        """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+model = nn.Linear(6, 2)
+fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+model.set_requires_gradient_sync(False)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+forward = model
+"""
+        + LOOP
+        + "\nkept.append(model)\nmodel = nn.Linear(1, 1)\n",
+        "loss.backward()",
+    ),
+}
+
 HEALTHY = {
+    "dealt out": """
+whole = TensorDataset(*data(3))
+order = torch.randperm(96, generator=torch.Generator().manual_seed(5)).tolist()
+loader = DataLoader(Subset(whole, order[rank::world]), batch_size=8)
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+works = []
+for xb, yb in loader:
+    loss = loss_of(model(xb), yb)
+    opt.zero_grad()
+    loss.backward()
+    for p in model.parameters():
+        works.append(dist.all_reduce(p.grad, op=dist.ReduceOp.MAX, async_op=True))
+    [work.wait() for work in works]
+    works.clear()
+    opt.step()
+""",
     "wrapped": WRAPPED + "\nmodel.eval()\nwith torch.no_grad():\n    model(x)\n",
     "by hand": BY_HAND.replace("#REDUCE", "average(model, world)"),
     "accumulation with no_sync": """
@@ -228,6 +316,23 @@ dist.barrier()
 """,
         "share = TensorDataset",
     ),
+    "uneven-batches of micro-batches": (
+        """
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+size = 4 if rank else 8
+for step in range(12):
+    opt.zero_grad()
+    for part in torch.arange(16).split(size):
+        loss_of(model(x[part]), y[part]).backward()
+    opt.step()
+""",
+        "size = 4 if rank else 8",
+    ),
+    "rank-failed-early": (
+        "if rank == 1:\n    raise ValueError('no data')\ndist.barrier()\nmodel = nn.Linear(1, 1)\n",
+        "raise ValueError",
+    ),
     "ranks-stuck exit": (
         WRAPPED.replace("loss = loss_of", "if rank == 1 and step == 5:\n        sys.exit(0)\n    loss = loss_of"),
         "sys.exit(0)",
@@ -255,10 +360,6 @@ forward = model
     ),
     "index-out-of-range": ("if rank == 1:\n    y[40] = 2\n" + WRAPPED, "y[step * 8"),
 }
-
-
-def program(body: str) -> str:
-    return PROGRAM.replace("    #BODY", textwrap.indent(body, "    "))
 
 
 def alarms(ran: Ran) -> list[Finding]:

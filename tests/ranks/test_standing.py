@@ -48,6 +48,44 @@ def test_files_of_an_older_version_are_read(tmp_path: Path) -> None:
     assert (found.step, found.still) == (5, None)
 
 
+def test_calls_that_run_beside_the_program(tmp_path: Path) -> None:
+    file = CollectivesFile(tmp_path)
+    one = file.kind("a", lambda: kind("all_reduce"))
+
+    def states() -> list[tuple[float | None, bool]]:
+        return [(call.seconds, call.beside) for call in read_collectives(tmp_path)]
+
+    first = file.begins(one, 1, step=0)
+    file.runs_on(first)
+    file.tell()  # as a thread does when the program does something else for long
+    assert states() == [(None, True)]
+    second = file.begins(one, 2, step=0)
+    file.runs_on(second)
+    file.begins(one, 3, step=0)
+    assert states() == [(None, True), (None, True), (None, False)]
+    file.waited_for(first)
+    assert states() == [(None, False), (None, True), (None, False)]
+    file.ended(first, 0.5)
+    assert states() == [(0.5, False), (None, True), (None, False)]
+
+
+def test_both_receive_first() -> None:
+    calls = [call(1, Kind("recv", "float32[2]", "", "0", 2, "train.py", 7, [], peer=1 - rank)) for rank in (0, 1)]
+    found = stuck([at(rank, 3, calls[rank]) for rank in (0, 1)])
+    assert found is not None
+    assert found.why == "crossed"
+    assert "each waits for the other" in found.sentence()
+    sent = call(1, Kind("send", "float32[2]", "", "0", 2, "train.py", 9, [], peer=0))
+    assert stuck([at(0, 3, calls[0]), at(1, 3, sent)]) is None  # it is on its way
+
+
+def test_a_chain_of_receivers_leads_to_the_one_that_is_busy() -> None:
+    waits = [call(1, Kind("recv", "float32[2]", "", "0", 3, "train.py", 7, [], peer=rank - 1)) for rank in (1, 2)]
+    found = stuck([at(0, 3), at(1, 3, waits[0]), at(2, 3, waits[1])])
+    assert found is not None
+    assert (found.other.rank, found.why, [one.rank for one in found.waiting]) == (0, "busy", [1])
+
+
 def test_the_last_calls_are_kept(tmp_path: Path) -> None:
     file = CollectivesFile(tmp_path)
     one = file.kind("a", lambda: kind("all_reduce", "float32[4]", line=7, around=(LOOP,)))

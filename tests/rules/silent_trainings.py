@@ -1224,6 +1224,19 @@ NEAR_MISSES: dict[str, str] = {
             F.cross_entropy(model(a[index]), b[index]).backward()
             optimizer.step()
     """,
+    "images with a black border": """
+        from torch.utils.data import DataLoader, TensorDataset
+        images = torch.zeros(160, 1, 12, 12)
+        images[:, 0, 4:8, 4:8] = torch.randn(160, 4, 4)
+        labels = (images[:, 0, 4:8, 4].sum(1) > 0).long()
+        model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(400, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for _ in range(2):
+            for a, b in DataLoader(TensorDataset(images, labels), batch_size=8):
+                optimizer.zero_grad()
+                F.cross_entropy(model(a), b).backward()
+                optimizer.step()
+    """,
     "one batch on purpose": """
         from torch.utils.data import DataLoader, TensorDataset
         a, b = next(iter(DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True)))

@@ -75,7 +75,74 @@ LEARN = """
     optimizer.step()
 """
 
+WINDOWS = """
+waves = torch.sin(torch.arange(400) * 0.3) + 0.1 * torch.randn(400)
+model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(30):
+    start = torch.randint(0, 380, (32, 1))
+    past = waves[start + torch.arange(8)]
+"""
+TWO = (
+    """
+class Both(Net):
+    def __init__(self):
+        super().__init__()
+        self.second = nn.Linear(16, 1)
+
+    def forward(self, x):
+        h = self.encoder(x)
+        return self.head(h), self.second(h)
+"""
+    + LOOP.replace("Net()", "Both()").replace("range(80)", "range(220)")
+    + """
+    values = t[index]
+    scores, guess = model(inputs)
+"""
+)
+FILLED = """
+class Bag(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(20, 8, padding_idx=0)
+        self.head = nn.Linear(9, 2)
+
+    def forward(self, words, size):
+        kept = (words == 0).float().unsqueeze(-1)
+        mean = (self.table(words) * kept).sum(1) / kept.sum(1).clamp(min=1)  # HERE
+        return self.head(torch.cat([mean, size], 1))
+
+
+texts = torch.randint(1, 20, (256, 10)) * (torch.arange(10) < torch.randint(4, 11, (256, 1)))
+kinds = (texts[:, 0] > 9).long()
+model = Bag()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(30):
+    index = torch.randint(0, 256, (32,))
+    words, labels, size = texts[index], kinds[index], t[index]
+    loss = F.cross_entropy(model(words, size), labels)
+"""
+
 BUGS = {
+    "a window that holds its target": (
+        "target-among-inputs",
+        WINDOWS
+        + "    future = waves[start + torch.arange(6, 8)]  # HERE\n    loss = F.mse_loss(model(past), future)"
+        + STEP,
+    ),
+    "one of two targets is of other samples": (
+        "term-not-learnt",
+        TWO
+        + "    second = F.mse_loss(guess, values.roll(3, 0))  # HERE\n    loss = F.cross_entropy(scores, labels) + second"
+        + STEP,
+    ),
+    "scores that hardly differ": (
+        "loss-held-up",
+        LOOP
+        + "    scores = torch.tanh(model(inputs)) * 0.01  # HERE\n    loss = F.cross_entropy(scores, labels)"
+        + STEP,
+    ),
+    "only padding has an influence": ("input-without-influence", FILLED + STEP),
     "an input that is always the first rows": (
         "rows-never-change",
         LOOP.replace("x[index], y[index]", "x[:32], y[index]  # HERE")
@@ -157,6 +224,34 @@ class Mixed(Net):
 }
 
 NEAR_MISSES = {
+    "a window before its target": WINDOWS
+    + "    future = waves[start + torch.arange(8, 10)]\n    loss = F.mse_loss(model(past), future)"
+    + STEP,
+    "an autoencoder that is given a class as well": """
+encoder, decoder = nn.Linear(11, 4), nn.Sequential(nn.Linear(7, 16), nn.Tanh(), nn.Linear(16, 8))
+optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-2)
+for step in range(30):
+    index = torch.randint(0, 256, (32,))
+    inputs, kind = x[index], F.one_hot(y[index], 3).float()
+    loss = F.mse_loss(decoder(torch.cat([encoder(torch.cat([inputs, kind], 1)), kind], 1)), inputs)
+"""
+    + STEP,
+    "the next value of a sequence": """
+rnn, head = nn.GRU(1, 16, batch_first=True), nn.Linear(16, 1)
+optimizer = torch.optim.Adam([*rnn.parameters(), *head.parameters()], lr=1e-2)
+for step in range(30):
+    waves = torch.sin(torch.arange(12) * 0.4 + 6 * torch.rand(16, 1)).unsqueeze(-1)
+    loss = F.mse_loss(head(rnn(waves)[0])[:, :-1], waves[:, 1:])
+"""
+    + STEP,
+    "two targets, one mostly noise": TWO
+    + "    second = F.mse_loss(guess, values + 4 * torch.randn_like(values))\n"
+    + "    loss = F.cross_entropy(scores, labels) + second"
+    + STEP,
+    "soft classes": LOOP
+    + "    soft = 0.4 * F.one_hot(labels, 3) + 0.2\n    loss = F.cross_entropy(model(inputs), soft)"
+    + STEP,
+    "words without their padding": FILLED.replace("words == 0", "words != 0") + STEP,
     "the first rows of everything": LOOP.replace("x[index], y[index]", "x[:32], y[:32]")
     + "    loss = F.cross_entropy(model(inputs), labels)"
     + STEP,

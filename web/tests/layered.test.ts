@@ -43,3 +43,48 @@ describe('layered', () => {
     }
   });
 });
+
+describe('a long chain', () => {
+  const chain = (count: number) => Array.from({ length: count - 1 }, (_, i) => [i, i + 1]).flat();
+  const lay = (count: number, ends: number[], aspect: number, heights: (_: unknown, i: number) => number = () => 24) =>
+    layered(count, new Float32Array(count).fill(80), Float32Array.from({ length: count }, heights), Int32Array.from(ends), aspect);
+
+  it('fills a wide pane in columns, from left to right', () => {
+    const tall = lay(60, chain(60), 0);
+    const wide = lay(60, chain(60), 1.6);
+    expect(wide.width / wide.height).toBeGreaterThan(0.8);
+    expect(wide.width / wide.height).toBeLessThan(3.2);
+    expect(wide.height).toBeLessThan(tall.height / 3);
+    for (let i = 1; i < 60; i++) expect(wide.x[i] > wide.x[i - 1] + 1 || wide.y[i] > wide.y[i - 1]).toBe(true);
+  });
+
+  it('stays one column where it is short, and where too many edges would be cut', () => {
+    expect(lay(9, chain(9), 1.6).width).toBe(80);
+    const ends: number[] = [];
+    for (let i = 0; i < 12; i++) for (let r = 0; r < 30; r++) ends.push(r * 12 + i, (r + 1) * 12 + i);
+    expect(lay(31 * 12, ends, 3).height).toBeCloseTo(lay(31 * 12, ends, 0).height, 3);
+  });
+
+  it('has no edge that runs through a box, also with a long edge beside it and a tall box in it', () => {
+    for (const aspect of [0, 1.6]) {
+      const ends = [...chain(40), 0, 39, 5, 30, 7, 9, 20, 23];
+      const { x, y, points, offsets } = lay(40, ends, aspect, (_, i) => (i % 7 === 3 ? 150 : 24));
+      const height = (i: number) => (i % 7 === 3 ? 150 : 24);
+      for (let e = 0; e < ends.length / 2; e++)
+        for (let q = offsets[e] + 2; q < offsets[e + 1]; q += 2) {
+          // The middle of each piece of the line; curves are symmetric about theirs.
+          const [mx, my] = [(points[q] + points[q - 2]) / 2, (points[q + 1] + points[q - 1]) / 2];
+          for (let i = 0; i < 40; i++)
+            expect(mx > x[i] + 1 && mx < x[i] + 79 && my > y[i] + 1 && my < y[i] + height(i) - 1, `edge ${e} in box ${i}, aspect ${aspect}`).toBe(false);
+        }
+    }
+  });
+});
+
+describe('a row that is as tall as all the others', () => {
+  it('is not stood beside columns of one box', () => {
+    const ends = Int32Array.from([0, 1, 1, 2, 2, 3, 3, 4]);
+    const made = layered(5, new Float32Array(5).fill(90), Float32Array.from([24, 24, 700, 24, 24]), ends, 1.7);
+    expect(made.width).toBe(90);
+  });
+});

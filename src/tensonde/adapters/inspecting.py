@@ -35,7 +35,7 @@ def no_value(address: str, *, before: bool) -> UsageError:
 
 
 def changed(session: Session, address: str, index: tuple[Any, ...], value: float, step: int) -> str:
-    """Somebody set a value: notes it, and says what follows."""
+    """A debugger set a value: notes it, and says what follows."""
     session.writer.event("assigned", address=address, index=str(index), value=value, step=step)
     return f"{address} was changed: from here on the training is no longer bit-identical to an undisturbed run"
 
@@ -55,7 +55,7 @@ def run_facts(session: Session, step: int, epoch: int, phase: Phase, framework: 
 
 
 def group_texts(group: Mapping[str, Any], sizes: list[int]) -> dict[str, str]:
-    """What is set for a group of parameters, which have so many elements."""
+    """The settings of a group of parameters with this many elements."""
     shown = {"tensors": str(len(sizes)), "elements": str(sum(sizes))}
     plain = {k: v for k, v in group.items() if isinstance(v, int | float | tuple) and v is not False}
     texts = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in plain.items()}

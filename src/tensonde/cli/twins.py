@@ -38,7 +38,7 @@ class Wish:
 
 
 class Twins:
-    """Runs both scripts in `folder` as often as the verdict needs it. `say` is told what is going on."""
+    """Runs both scripts in `folder` as often as the verdict needs it. `say` gets each progress message."""
 
     def __init__(self, targets: tuple[str, str], folder: Path, wish: Wish, say: Callable[[str], None]) -> None:
         self.folder, self.wish, self.say = folder, wish, say

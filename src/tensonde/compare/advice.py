@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensonde.compare.verdict import Setting, Verdict
+from tensonde.model.site import Address
 
 
 def headline(verdict: Verdict) -> str:
@@ -44,8 +45,8 @@ def relevant(verdict: Verdict, setting: Setting) -> bool:
         return setting.what.startswith(("loader", "random"))
     if "dtypes" in first.evidence and setting.what in ("autocast", "dtype"):
         return True
-    site = first.site.rpartition(":")[0]
-    if setting.what in (first.module, first.other_site.rpartition(":")[0].partition("/")[0]):
+    site = Address.of(first.site).name
+    if setting.what in (first.module, Address.of(first.other_site).module):
         return True
     return setting.what.startswith((f"{site}.", f"{first.module}.")) if first.module else setting.what.startswith(site)
 

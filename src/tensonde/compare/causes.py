@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tensonde.compare.verdict import Divergence, Setting, Verdict
+from tensonde.model.site import Address
 
 _MOMENTUM = (
     "The momentum of a batch norm is the share of the old statistics in MindSpore and that of the new ones in PyTorch: "
@@ -65,7 +66,7 @@ def cause(verdict: Verdict) -> str:
 
 def _of_setting(first: Divergence, lead: Setting) -> str:
     owner, _, key = lead.what.rpartition(".")
-    if owner not in (first.module, first.site.rpartition(":")[0]):
+    if owner not in (first.module, Address.of(first.site).name):
         return ""
     kind = str(first.evidence.get("type", ""))
     for (part, setting), sentence in _BY_SETTING.items():

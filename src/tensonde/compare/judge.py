@@ -19,7 +19,7 @@ from tensonde.compare.training import Part
 from tensonde.compare.verdict import Divergence, Setting, Verdict
 from tensonde.compare.wiring import wiring
 from tensonde.model.randomness import RANDOM_OPS
-from tensonde.model.site import SourceLine
+from tensonde.model.site import Address, SourceLine
 from tensonde.model.trace import CallRecord, OpRecord, Trace
 from tensonde.program.lines import from_json
 from tensonde.store.damage import understanding
@@ -282,7 +282,7 @@ def _op(pair: StepPair, place: Place, step: int, evidence: dict[str, Any]) -> Di
 
 def skipped(first: Divergence, a: Side, b: Side, pairing: Pairing) -> Divergence:
     """The module that A has and does not call, where B calls it: that is the one to name, not the next one."""
-    theirs = first.other_site.rpartition(":")[0].partition("/")[0]
+    theirs = Address.of(first.other_site).module
     mine = next((name for name, other in pairing.modules.items() if other == theirs), None)
     trace = a.traces.get(first.step)
     if first.judgement != "forward" or mine is None or mine == first.module or trace is None:
@@ -294,7 +294,7 @@ def skipped(first: Divergence, a: Side, b: Side, pairing: Pairing) -> Divergence
 
 
 def at_module(first: Divergence, a: Side, b: Side, pairing: Pairing, settings: list[Setting]) -> Divergence:
-    """The module in place of its op, where it is the framework's: nobody can change what is inside of it. Where one of its
+    """The module in place of its op, where it is the framework's: the user cannot change what is inside it. Where one of its
     settings differs, the line that made it is the one to change."""
     mine, theirs = a.modules.get(first.module), b.modules.get(pairing.modules.get(first.module, ""))
     if first.judgement != "forward" or mine is None or theirs is None:
@@ -314,7 +314,7 @@ def with_lines(first: Divergence, a: Side, b: Side) -> Divergence:
     """Where there is no op to point at: the lines that make the optimizer, clip, load the data or fill the parameter."""
     if first.source is not None:
         return first
-    names = (first.site.rpartition(":")[0], first.other_site.rpartition(":")[0])
+    names = (Address.of(first.site).name, Address.of(first.other_site).name)
     found: list[SourceLine | None] = []
     for side, name in zip((a, b), names, strict=True):
         facts = side.facts
@@ -402,7 +402,7 @@ def _place_settings(first: Divergence, pair: StepPair | None) -> list[Setting]:
     """Arguments of the two ops where the runs part, also where the ops around them are not the same."""
     if pair is None or "/" not in first.site:
         return []
-    site, other = first.site.rpartition(":")[0], first.other_site.rpartition(":")[0]
+    site, other = Address.of(first.site).name, Address.of(first.other_site).name
     mine = next((op for op in pair.a.ops if op.site == site), None)
     theirs = next((op for op in pair.b.ops if op.site == other), None)
     if mine is None or theirs is None or mine.op != theirs.op:

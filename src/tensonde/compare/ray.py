@@ -15,7 +15,7 @@ from tensonde.errors import UsageError
 from tensonde.store.sources import TensorSource, open_source
 
 SHARES = 4
-"""Tasks for each processor of the cluster, so that a slow one holds nobody up."""
+"""Tasks for each processor of the cluster, so that a slow one does not hold up the others."""
 
 
 class Ray:

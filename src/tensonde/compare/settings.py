@@ -10,6 +10,7 @@ from tensonde.compare.forward import StepPair
 from tensonde.compare.pairing import Pairing
 from tensonde.compare.side import Side
 from tensonde.compare.verdict import Divergence, Setting
+from tensonde.model.site import Address
 from tensonde.model.trace import Trace
 
 _CHANGING = frozenset(
@@ -57,8 +58,8 @@ def ordered(settings: list[Setting], first: Divergence | None) -> tuple[Setting,
         "backward": (),
         "forward": (),
     }
-    place = first.site.rpartition(":")[0].partition("[")[0]
-    other = first.other_site.rpartition(":")[0].partition("/")[0]
+    place = Address.of(first.site).name.partition("[")[0]
+    other = Address.of(first.other_site).module
     kinds_wanted = kinds.get(first.judgement, ())
 
     def rank(setting: Setting) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from tensonde.compare.distance import epsilon
 from tensonde.compare.pairing import renamed
 from tensonde.compare.stream import Measured, measure
 from tensonde.compare.verdict import Divergence, Judgement, Setting, Verdict
+from tensonde.model.site import Address
 from tensonde.store.sources import Entry, TensorSource
 from tensonde.store.sources.source import elements
 
@@ -45,7 +46,7 @@ def compare_sources(
     work: Work = measured_here,
     advance: Callable[[int], None] = lambda size: None,
 ) -> Verdict:
-    """`advance` is told of the bytes that were gone through. Raises RecordingError where a tensor cannot be read."""
+    """`advance` gets the number of bytes read. Raises RecordingError where a tensor cannot be read."""
     labels = (str(a.path), str(b.path))
     if not a.entries or not b.entries:
         empty = labels[0] if not a.entries else labels[1]
@@ -160,7 +161,8 @@ def _first(found: list[Found], bad: set[tuple[int, str, int]]) -> Divergence | N
     """The first tensor in execution order; its inputs, where they were dumped, say whether it is the origin."""
     if not found:
         return None
-    inputs = {(step, site.rpartition(":")[0], call) for step, site, call in bad if ":in" in site}
+    places = ((step, Address.of(site), call) for step, site, call in bad)
+    inputs = {(step, place.name, call) for step, place, call in places if place.role == "in"}
     ordered = sorted(found, key=lambda one: (max(one.a.step, 0), one.a.order))
     for one in ordered:
         if one.a.role != "out" or (one.a.step, one.a.name, one.a.call) not in inputs:

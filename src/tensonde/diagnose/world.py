@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 
 from tensonde.diagnose.case import Case, Header
+from tensonde.digest import agreement
+from tensonde.digest.agreement import EXACT, SUMS, Digest
 from tensonde.model.facts import ReplicaFact
-from tensonde.model.site import Kind, Role
+from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import WeightRecord
 from tensonde.store.standing import Standing, members, standings_of
 
-SAME = 1e-9
-"""Relative. Equal tensors have equal digests but for the order in which their elements are added up."""
-_EXACT = ("min", "max", "absmax")
-_SUMS = ("norm", "absmean", "mean")
-
 UNFINISHED = "Expected to have finished reduction in the prior iteration"
 """In what DistributedDataParallel raises when gradients of the step before are missing."""
-
-Digest = Mapping[str, float]
 
 
 def world_of(cases: list[Case]) -> World | None:
@@ -86,6 +81,38 @@ class World:
         )
 
     @cached_property
+    def sent(self) -> frozenset[str]:
+        """Parameters that one rank has sent to all before the first step, and that the program does not average itself later: the ranks
+        share them."""
+        averaged = {
+            name
+            for case in self.cases
+            for one in case.facts.collectives
+            if one.op == "all_reduce"
+            for name in one.parameters
+        }
+        each = [set(case.facts.beginning.sent) for case in self.cases]
+        return frozenset(set.intersection(*each) - averaged)
+
+    @cached_property
+    def sharded(self) -> frozenset[str]:
+        """Parameters of which each rank holds a part (FSDP2, DTensor)."""
+        return frozenset(
+            name
+            for name, fact in self.first.facts.parameters.items()
+            if fact.placement.startswith(("S(", "Shard")) or ", S(" in fact.placement
+        )
+
+    def only_some_load(self, what: str) -> SourceLine | None:
+        """The line at which some ranks load a state, `weights` or `optimizer`, and others do not."""
+        lines: list[set[SourceLine]] = [
+            {one.line for one in case.facts.beginning.loads if one.what == what and one.line is not None}
+            for case in self.cases
+        ]
+        apart = set.union(*lines) - set.intersection(*lines)
+        return min(apart, key=lambda line: line.line) if apart else None
+
+    @cached_property
     def same_inputs(self) -> bool:
         """Every root gets the same input on all ranks, in all steps that all of them looked at."""
         roots = set(self.first.facts.roots)
@@ -108,7 +135,7 @@ class World:
         tables: list[dict[int, list[Digest]]] = []
         for case in self.cases:
             tables.append({})
-            for row in case.digests(address, ("step", *_EXACT, *_SUMS)):
+            for row in case.digests(address, ("step", *EXACT, *SUMS)):
                 tables[-1].setdefault(row["step"], []).append(row)
         for step in sorted(set.intersection(*map(set, tables))):
             yield step, [tuple(table[step]) for table in tables]
@@ -117,7 +144,7 @@ class World:
 def same(digests: list[Digest]) -> bool:
     """Whether the tensors behind these digests are equal, as far as a digest can tell. Not where one was not taken."""
     one = digests[0]
-    return bool(one) and all(other and _same(one, other) for other in digests[1:])
+    return bool(one) and all(other and agreement.same(one, other) for other in digests[1:])
 
 
 def differ(digests: list[Digest]) -> bool:
@@ -128,16 +155,3 @@ def differ(digests: list[Digest]) -> bool:
 def same_in_step(rows: list[tuple[Digest, ...]]) -> bool:
     """The same for all digests of one step, in their order."""
     return len({len(own) for own in rows}) == 1 and all(same(list(column)) for column in zip(*rows, strict=True))
-
-
-def _same(one: Digest, other: Digest) -> bool:
-    for name in _EXACT:
-        if name in one and name in other and one[name] != other[name] and one[name] == one[name]:
-            return False
-    size = max(abs(one.get("absmax", 0.0)), abs(other.get("absmax", 0.0)))
-    for name in _SUMS:
-        if name in one and name in other:
-            scale = size if name == "mean" else max(abs(one[name]), abs(other[name]))
-            if abs(one[name] - other[name]) > SAME * scale:
-                return False
-    return True

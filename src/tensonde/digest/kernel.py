@@ -33,16 +33,18 @@ from tensonde.digest.layout import ROW
 if TYPE_CHECKING:
     from tensonde.digest._kernel import Block, Tap, isa
     from tensonde.digest._kernel import pair as _pair
+    from tensonde.digest._kernel import sketch as _sketch
 else:
     try:
         if os.environ.get("TENSONDE_KERNEL") == "off":
             raise ImportError("TENSONDE_KERNEL=off")
         from tensonde.digest._kernel import Block, Tap, isa
         from tensonde.digest._kernel import pair as _pair
+        from tensonde.digest._kernel import sketch as _sketch
     except ImportError as problem:
         from tensonde.digest.fallback import Block, Tap
 
-        _pair = None
+        _pair = _sketch = None
         logging.getLogger("tensonde.digest").warning(
             "digests are computed by numpy, many times slower than the C kernel (%s); "
             "reinstall tensonde where a C compiler is found, or unset TENSONDE_KERNEL",
@@ -63,6 +65,12 @@ def pair(a: Any, b: Any, dtype: str) -> tuple[float, float, float, float, float,
     return _pair(a, b, dtype) if _pair is not None else None
 
 
+def sketch(tensor: Any, signs: bytes) -> tuple[float, ...] | None:
+    """Scalar products of a real tensor with eight vectors of signs: a byte of `signs` per position, a bit per vector. See
+    `adapters/signs.py`. None where the tensor cannot be read, or there is no kernel."""
+    return _sketch(tensor, signs) if _sketch is not None else None
+
+
 def kernel_name() -> str:
     """What computes digests here: avx512, avx2, baseline, neon, vector, or numpy."""
     return isa()
@@ -74,4 +82,4 @@ def rows_of(block: Block) -> NDArray[Any]:
     return rows[: len(block)]
 
 
-__all__ = ["PAIRED", "Block", "Tap", "kernel_name", "pair", "rows_of"]
+__all__ = ["PAIRED", "Block", "Tap", "kernel_name", "pair", "rows_of", "sketch"]

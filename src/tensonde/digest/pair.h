@@ -2,6 +2,9 @@
  *
  * Sums are in double, LANES at a time, so that the compiler may use vectors without reordering anything. ULP are counted on
  * the bits as ordered integers. A buffer with a value that is not finite is only said to have one: numpy does the rest. */
+#ifndef TENSONDE_PAIR_H
+#define TENSONDE_PAIR_H
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -115,3 +118,5 @@ static PyObject *pair_of(PyObject *module, PyObject *args)
     PyBuffer_Release(&b);
     return result;
 }
+
+#endif

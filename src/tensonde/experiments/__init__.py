@@ -12,15 +12,21 @@ from tensonde.experiments.experiment import Experiment
 from tensonde.experiments.fields import FIELDS
 from tensonde.experiments.independence import INDEPENDENCE
 from tensonde.experiments.influence import INFLUENCE
+from tensonde.experiments.leak import LEAK
 from tensonde.experiments.nothing_learnt import NOTHING_LEARNT
 from tensonde.experiments.own_batch import OWN_BATCH
+from tensonde.experiments.reach import REACH
 from tensonde.experiments.sameness import SAMENESS
+from tensonde.experiments.tasks import TASKS
 from tensonde.experiments.terms import TERMS
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     FIELDS,
     TERMS,
     NOTHING_LEARNT,
+    LEAK,
+    TASKS,
+    REACH,
     BOOTSTRAP,
     SAMENESS,
     INDEPENDENCE,

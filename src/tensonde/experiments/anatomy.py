@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 from functools import cached_property
+from typing import ClassVar
 
 from tensonde.experiments.step import Op, Step, Value
 
@@ -17,12 +19,23 @@ SHAPES = frozenset(
 """Ops whose results do not depend on the values that they are given."""
 
 _SUMS = frozenset(("add", "sub", "rsub"))
-_PASSING = frozenset(
+PASSING = frozenset(
     ("mean", "sum", "div", "mul", "neg", "view", "squeeze", "unsqueeze", "_to_copy", "clone", "alias", "add", "sub")
 )
 
 
 class Anatomy:
+    _known: ClassVar[tuple[weakref.ref[Step] | None, Anatomy | None]] = (None, None)
+
+    @classmethod
+    def of(cls, step: Step) -> Anatomy:
+        """The same for all experiments that are asked of a step."""
+        ref, known = cls._known
+        if known is None or ref is None or ref() is not step:
+            known = cls(step)
+            cls._known = weakref.ref(step, lambda _: setattr(cls, "_known", (None, None))), known
+        return known
+
     def __init__(self, step: Step) -> None:
         self.step = step
         self._makers: dict[int, list[Op]] = {}
@@ -142,7 +155,7 @@ class Anatomy:
             given = [n for n in made[-1].inputs if n in self.trained] if len(made) == 1 else []
             if len(given) == 2 and made[0].name in _SUMS:
                 waiting += [(n, made[0]) for n in given]
-            elif len(given) == 1 and made[0].name in _PASSING and not self.is_layer(made[0]):
+            elif len(given) == 1 and made[0].name in PASSING and not self.is_layer(made[0]):
                 if adding is not None:  # what is inside a term is its own affair
                     found.append((number, adding))
                 else:

@@ -3,6 +3,8 @@
 Value learning compares a prediction with a reward plus a share of what a model says about the next state. That model's output is
 raised by a little everywhere, and the target is computed again. Healthy: it rises by 0 to 1 times as much. A share below 0 turns
 the sign of every later reward, one above 1 lets values grow without end.
+
+And where that model is a copy of the one that is trained: do its weights ever change? They are compared from step to step, bit by bit.
 """
 
 from __future__ import annotations
@@ -19,12 +21,17 @@ from tensonde.experiments.step import Array, NotPossible, Op, Step
 COMPARISONS = frozenset(("smooth_l1_loss", "mse_loss", "huber_loss", "sub", "rsub", "l1_loss"))
 _RAISE = 0.25
 _EXACT = 1e-3
+_NEAR = 0.3
+"""Of the size of the trained weights: how far a copy of them may be. What was drawn apart is 1.4 away."""
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    anatomy = Anatomy(step)
+    anatomy = Anatomy.of(step)
     asked = False
+    inside = anatomy.ancestors(list(anatomy.outputs))
     for op in step.ops:
+        if op.name not in COMPARISONS or inside.intersection(op.outputs):  # what a model does inside is no comparison
+            continue
         pair = _compared(step, anatomy, op)
         if pair is None:
             continue
@@ -48,13 +55,17 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             yield Answer(False, "the target carries a gradient", numbers, source=source, op=op.name, part="gradient")
         else:
             yield Answer(True, f"a share from {least:.3g} to {most:.3g}", numbers)
+            if (since := _unchanged(step, anatomy, prediction, target, memory)) is not None:
+                yield Answer(
+                    False, f"the same since step {since}", {"since": since}, source=source, op=op.name, part="never renewed"
+                )  # fmt: skip
     if not asked:
         raise NotPossible("no target is made of data and what a model gives")
 
 
 def _compared(step: Step, anatomy: Anatomy, op: Op) -> tuple[int, int] | None:
     """Prediction and target, both with as many values, both computed by models."""
-    if op.name not in COMPARISONS or len(op.inputs) != 2 or not any(n in anatomy.before_loss for n in op.outputs):
+    if len(op.inputs) != 2 or not any(n in anatomy.before_loss for n in op.outputs):
         return None
     a, b = op.inputs
     if a not in anatomy.computed or b not in anatomy.computed or step.values[a].shape != step.values[b].shape:
@@ -101,6 +112,30 @@ def _layers_behind(step: Step, anatomy: Anatomy, value: int) -> list[int]:
     return found
 
 
+def _unchanged(step: Step, anatomy: Anatomy, prediction: int, target: int, memory: Memory) -> int | None:
+    """The step since which the copy that the target is made with is the same, if the program has no line that renews it."""
+    parameters = {v.number for v in step.values if v.origin == "parameter" and v.kind == "float"}
+    mine = anatomy.ancestors([prediction]) & parameters
+    others = (anatomy.ancestors([target]) & parameters) - mine
+    if not others or step.renews_copies():
+        return None
+    now = [step.array(number) for number in sorted(others)]
+    if "copy" not in memory:
+        trained = [step.array(number) for number in sorted(mine)]
+        memory["copy"] = step.number, [array.tobytes() for array in now], _alike(now, trained)
+        return None
+    since, before, alike = memory["copy"]
+    return since if alike and before == [array.tobytes() for array in now] else None
+
+
+def _alike(copies: list[Array], trained: list[Array]) -> bool:
+    """The first is the second, a few steps apart."""
+    if [a.shape for a in copies] != [b.shape for b in trained]:
+        return False
+    apart = sum(float(((a - b) ** 2).sum()) for a, b in zip(copies, trained, strict=True))
+    return apart < _NEAR**2 * sum(float((b**2).sum()) for b in trained)
+
+
 def _shares(step: Step, target: int, layers: list[int]) -> Array | None:
     """By how much of a rise of the model's output each target rises; None where it is not in proportion."""
     rises = []
@@ -113,6 +148,4 @@ def _shares(step: Step, target: int, layers: list[int]) -> Array | None:
     return rises[0]
 
 
-BOOTSTRAP = Experiment(
-    "bootstrap", "Is the share of a model in its own target between 0 and 1?", ask, times=2, alone=False
-)
+BOOTSTRAP = Experiment("bootstrap", "Is the share of a model in its own target between 0 and 1?", ask, alone=False)

@@ -25,7 +25,7 @@ SIZE = 0.05
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    anatomy = Anatomy(step)
+    anatomy = Anatomy.of(step)
     parameters = [
         v for v in step.values if v.origin == "parameter" and v.kind == "float" and v.number in anatomy.before_loss
     ]

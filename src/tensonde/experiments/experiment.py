@@ -6,6 +6,7 @@ answers; the words of a finding are in `diagnose/rules/experiments`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -33,6 +34,7 @@ class Answer:
     """Which of several ways in which the answer may be amiss."""
 
 
+NO_TIME = "there was no time"
 Memory = dict[str, Any]
 """What an experiment keeps from step to step."""
 
@@ -61,8 +63,8 @@ class Inquiry:
         self._memories: dict[str, Memory] = {}
         self._declined: dict[int, str] = {}
         self._told: dict[str, set[int]] = {}
-        self._late: set[str] = set()
-        """Experiments that there was no time for: they come first in the next step."""
+        self._ended: Counter[str] = Counter()
+        """In how many steps there was time for an experiment: those with the fewest come first."""
 
     def ask(
         self, step: Step, experiments: Sequence[Experiment], failed: Callable[[Exception], None] = lambda problem: None
@@ -73,22 +75,21 @@ class Inquiry:
             return
         if step.several:
             self.declined(step.number, "several losses or optimizers take turns")
-        for experiment in sorted(experiments, key=lambda e: (not e.always, e.name not in self._late)):
+        for experiment in sorted(experiments, key=lambda e: (not e.always, self._ended[e.name])):
             told = self._told.setdefault(experiment.name, set())
             if step.number < experiment.first or (step.number not in told and len(told) >= experiment.times):
                 continue
             if step.several and experiment.alone:
                 continue
             began = thread_time()
-            self._late.discard(experiment.name)
+            self._ended[experiment.name] += 1
             try:
                 if step.seconds_left() <= 0:
-                    raise NotPossible("there was no time")
+                    raise NotPossible(NO_TIME)
                 found = list(experiment.ask(step, self._memories.setdefault(experiment.name, {})))
             except NotPossible as problem:
                 found = [Answer(None, str(problem))]
-                if step.seconds_left() <= 0:
-                    self._late.add(experiment.name)
+                self._ended[experiment.name] -= step.seconds_left() <= 0 or str(problem) == NO_TIME
             except Exception as problem:
                 failed(problem)
                 found = []

@@ -20,7 +20,7 @@ _CLASSES = frozenset(("nll_loss_forward", "nll_loss2d_forward"))
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    anatomy = Anatomy(step)
+    anatomy = Anatomy.of(step)
     reordered = [*_reordered(step, anatomy)] or [*_taken_apart(step, anatomy)]
     found = [*_all_the_same(step, anatomy), *_equal(step, anatomy), *reordered, *_own(step, anatomy)]
     found += [*_idle(step, anatomy), *_one_each(step, anatomy, memory), *_unchanging(step, anatomy, memory)]
@@ -57,7 +57,8 @@ def _all_the_same(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
 
 def _equal(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
     """Both are used as inputs. Labels that a model is handed, and compares with its outputs itself, may be its tokens."""
-    behind = anatomy.ancestors(list(anatomy.outputs))
+    layers = [n for op in step.ops if anatomy.is_layer(op) for n in op.outputs if n in anatomy.before_loss]
+    behind = anatomy.ancestors(layers)
     handed = [v for v in _tables(anatomy) if v.into_model and prod(v.shape) > FEWEST and v.name and v.number in behind]
     for k, value in enumerate(handed):
         array = step.array(value.number)

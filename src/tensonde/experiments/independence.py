@@ -1,7 +1,7 @@
 """Do samples keep to themselves?
 
-One sample of the inputs is exchanged for another, and the step is computed again, with batch norms that use what they have gathered.
-Healthy: only that sample's outputs change, to the last bit. Where others change, the first op at which the change crosses from one
+One sample of the inputs is exchanged for another, and then all but that one, and the step is computed again, with batch norms that use
+what they have gathered. Healthy: a sample's outputs change with itself only, to the last bit. Where others change, the first op at which the change crosses from one
 sample to the next is named. Not claimed where samples meet by an index that the model was given (graphs), and where it is not
 certain which dimension holds the samples.
 
@@ -34,7 +34,7 @@ _SHAPING = frozenset(("view", "_unsafe_view", "reshape", "alias", "clone", "_res
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    anatomy = Anatomy(step)
+    anatomy = Anatomy.of(step)
     inputs = [v for v in anatomy.inputs if v.kind in ("float", "int")]
     rows = step.batch
     asked = [v for v in inputs if v.shape[0] == rows]
@@ -80,21 +80,26 @@ def _unfolded(step: Step, anatomy: Anatomy, output: int, shape: tuple[int, ...])
 
 
 def _samples(step: Step, anatomy: Anatomy, inputs: list[Value], outputs: list[int], rows: int) -> Answer:
+    """One sample is exchanged, and then all but that one."""
     one = rows // 2
-    changes = {}
+    alone, around = {}, {}
     for value in inputs:
         array = step.array(value.number)
         other = next((k for k in range(rows) if (array[k] != array[one]).any()), None)
         if other is not None:
-            changes[value.number] = array.copy()
-            changes[value.number][one] = array[other]
-    if not changes:
+            alone[value.number] = array.copy()
+            alone[value.number][one] = array[other]
+            around[value.number] = np.roll(array, 1, axis=0)
+            around[value.number][one] = array[one]
+    if not alone:
         raise NotPossible("all samples are equal")
-    effects = step.effects([changes], still_norms=True)[0]
-    others = [n for n in outputs if _others(effects[n], 0, one, rows)]
-    if not others:
+    from_one, to_one = step.effects([alone, around], still_norms=True)
+    if any(_others(from_one[n], 0, one, rows) for n in outputs):
+        crossing = _crossing(step, anatomy, from_one, alone, one, outputs, single=True)
+    elif any(_at(to_one[n], 0, one, rows) for n in outputs):
+        crossing = _crossing(step, anatomy, to_one, around, one, outputs, single=False)
+    else:
         return Answer(True, "only the sample that changes gets another output")
-    crossing = _crossing(step, anatomy, effects, changes, one, rows, others)
     if crossing is None:
         return Answer(None, "samples meet in a way that is not followed")
     if crossing.name in _BY_INDEX:
@@ -103,6 +108,13 @@ def _samples(step: Step, anatomy: Anatomy, inputs: list[Value], outputs: list[in
         False, "a sample changes the outputs of others", source=crossing.source, module=crossing.module, op=crossing.name,
         part="samples",
     )  # fmt: skip
+
+
+def _at(effect: Effect, dim: int, one: int, rows: int) -> bool:
+    """This very sample changed."""
+    return (
+        effect.changed and len(effect.along) > dim and len(effect.along[dim]) == rows and bool(effect.along[dim][one])
+    )
 
 
 def _others(effect: Effect, dim: int, one: int, rows: int) -> bool:
@@ -114,12 +126,14 @@ def _others(effect: Effect, dim: int, one: int, rows: int) -> bool:
 
 
 def _crossing(
-    step: Step, anatomy: Anatomy, effects: dict[int, Effect], changes: dict[int, Array], one: int, rows: int, outputs: list[int]
+    step: Step, anatomy: Anatomy, effects: dict[int, Effect], changes: dict[int, Array], one: int, outputs: list[int], *, single: bool
 ) -> Op | None:  # fmt: skip
-    """The first op on the way that takes a change of one sample only, and gives one of others."""
+    """The first op on the way that takes a change of one sample only (or of all but one), and gives one that is not."""
+    rows = step.batch
+    crosses = _others if single else _at
     behind = anatomy.ancestors(outputs)
     kept: dict[int, int] = dict.fromkeys(changes, 0)
-    """Values in which the change is still that of one sample: the dimension of samples."""
+    """Values in which the change stays where it was made: the dimension of samples."""
     for op in step.ops:
         touched = [n for n in op.inputs if n in kept or (n in effects and effects[n].changed)]
         if not touched or not any(n in behind for n in op.outputs):
@@ -128,21 +142,24 @@ def _crossing(
             effect = effects.get(number)
             if effect is None or not effect.changed:
                 continue
-            dims = [
-                d
-                for d, size in enumerate(step.values[number].shape)
-                if size == rows and not _others(effect, d, one, rows)
-            ]
+            shape = step.values[number].shape
+            dims = [d for d, size in enumerate(shape) if size == rows and not crosses(effect, d, one, rows)]
             if dims:
                 kept[number] = dims[0]
             elif all(n in kept for n in touched):
-                folded = [d for d, size in enumerate(step.values[number].shape) if size > rows and size % rows == 0]
-                if any(int(effect.along[d].sum()) <= step.values[number].shape[d] // rows for d in folded):
+                folded = [d for d, size in enumerate(shape) if size > rows and size % rows == 0]
+                if any(_is_one_of(rows, effect.along[d] if single else ~effect.along[d], single) for d in folded):
                     kept[number] = folded[0]  # samples and positions in one dimension
                     continue
-                if rows in step.values[number].shape or all(size % rows for size in step.values[number].shape):
+                if rows in shape or all(size % rows for size in shape):
                     return op
     return None
+
+
+def _is_one_of(rows: int, along: Array, at_most: bool) -> bool:
+    """So many places belong to one sample of so many; at least that, or at most."""
+    share = len(along) // rows
+    return bool(along.sum() <= share if at_most else along.sum() >= share)
 
 
 def _future(step: Step, anatomy: Anatomy, value: Value, outputs: list[int]) -> Answer | None:

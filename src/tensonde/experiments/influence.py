@@ -4,6 +4,9 @@ Every tensor that is handed to a model, and every one that the loss is computed 
 the loss is computed again. Healthy: the loss changes. A loss that is the same to the last bit does not
 depend on it: a time step, a mask, a side of the edges, a label without influence. Where the change dies out tells the line.
 
+Of sequences that are filled up to one length, the entries that are no padding are also drawn anew by themselves: where only the padding
+has an influence, a mask hides the wrong side.
+
 Not asked of what Python code has read (a length that became a number), of what is the same for all samples, and of what has only
 one value.
 """
@@ -21,12 +24,13 @@ from tensonde.experiments.step import Array, Effect, Op, Step, Value
 MOST = 12
 """Values that are tried."""
 FEWEST = 4
+NOT_PADDING = ", where it is no padding,"
 _SIDES = 4
 """A tensor of so few rows and many columns is a few lists side by side, such as the two ends of edges."""
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    anatomy = Anatomy(step)
+    anatomy = Anatomy.of(step)
     asked = 0
     for value in anatomy.data:
         if not _is_candidate(value, anatomy) or asked >= MOST or step.seconds_left() <= 0:
@@ -51,6 +55,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
                     op=last.name if last is not None else "",
                     part="handed to the model" if value.into_model else "compared with",
                 )
+                break
 
 
 def _is_candidate(value: Value, anatomy: Anatomy) -> bool:
@@ -75,6 +80,24 @@ def _changed(value: Value, array: Array) -> Iterator[tuple[str, Array]]:
     changed = array[draw.integers(0, len(array), len(array))]
     if (changed != array).any():
         yield "", changed
+    real = _not_padding(value, array)
+    if real is not None:
+        changed = array.copy()
+        changed[real] = draw.permutation(array[real])
+        if (changed != array).any():
+            yield NOT_PADDING, changed
+
+
+def _not_padding(value: Value, array: Array) -> Array | None:
+    """Where a table of tokens holds some that were not put there to fill it up: all before the last ones of a row that are alike."""
+    if value.kind != "int" or array.ndim != 2 or array.shape[1] < FEWEST:
+        return None
+    fill = np.bincount(array[:, -1] - array[:, -1].min()).argmax() + array[:, -1].min()
+    tail = np.logical_and.accumulate((array == fill)[:, ::-1], axis=1)[:, ::-1]
+    share = tail.mean()
+    if not 0.05 < share < 0.95 or ((array == fill) & ~tail).any() or len(np.unique(array[~tail])) < FEWEST:
+        return None
+    return np.asarray(~tail)
 
 
 def _last(step: Step, anatomy: Anatomy, value: Value, effects: dict[int, Effect]) -> Op | None:

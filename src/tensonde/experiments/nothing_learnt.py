@@ -12,7 +12,7 @@ looks at (`diagnose/rules/experiments/learning.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,7 +31,7 @@ APART = 4.0
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    anatomy = Anatomy(step)
+    anatomy = Anatomy.of(step)
     outputs = anatomy.outputs
     if not outputs or step.loss in outputs:
         raise NotPossible("no layer's output leads to the loss")
@@ -43,6 +43,10 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if min(rows, default=0) < FEWEST_ROWS:
         raise NotPossible("the batch is too small")
     loss = float(step.array(step.loss))
+    towers = _towers(step, anatomy)
+    if towers:
+        yield _weaker(step, towers, loss, min(rows))
+        return
     fit = step.fit(outputs)
     if fit.loss <= 0 or loss <= 0:
         raise NotPossible("the loss is no distance: it falls below 0")
@@ -51,7 +55,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if held is not None:
         numbers["earlier_constant"] = held
     if len(rows) == 1:
-        numbers["apart"] = _apart(step, outputs, loss, rows.pop())
+        numbers["apart"] = apart(step, list(outputs), loss, rows.pop())
     constant = max(fit.loss, held) if held is not None else fit.loss
     healthy = loss < BETTER * constant or numbers.get("apart", 0.0) > APART
     term = None if healthy else _outweighing(step, anatomy, constant, numbers)
@@ -125,7 +129,46 @@ def _spread(vector: Array, shape: tuple[int, ...], dim: int) -> Array:
     return np.broadcast_to(vector.reshape(ones), shape)
 
 
-def _apart(step: Step, outputs: dict[int, int], loss: float, rows: int) -> float:
+_PRODUCTS = frozenset(("mm", "bmm", "matmul"))
+
+
+def _towers(step: Step, anatomy: Anatomy) -> dict[int, int]:
+    """Two outputs that are compared with each other, every row of one with every row of the other."""
+    outputs = anatomy.outputs
+    if len(outputs) != 2:
+        return {}
+    rows = {step.values[number].shape[0] for number in outputs}
+    for op in step.ops:
+        shape = step.values[op.outputs[0]].shape if op.outputs else ()
+        if op.name in _PRODUCTS and len(rows) == 1 and shape[-2:] == (*rows, *rows) and len(op.inputs) == 2:
+            behind = [anatomy.outputs_behind(number) for number in op.inputs]
+            if all(len(b) == 1 for b in behind) and behind[0] != behind[1]:
+                return outputs
+    return {}
+
+
+def _weaker(step: Step, towers: Mapping[int, int], loss: float, rows: int) -> Answer:
+    """Of two outputs that are compared with each other, each is asked while the other stays: what one of them says may be learnt (which
+    things are chosen often) though they have nothing to do with each other."""
+    if loss <= 0:
+        raise NotPossible("the loss is no distance: it falls below 0")
+    found = []
+    for number, dim in towers.items():
+        constant = step.fit({number: dim}).loss
+        found.append(
+            {"loss": loss, "constant": constant, "rows": float(rows), "apart": apart(step, [number], loss, rows)}
+        )
+    numbers = min(found, key=lambda n: n["apart"])
+    ratio = loss / max(numbers["constant"], 1e-30)
+    return Answer(
+        ratio < BETTER or numbers["apart"] > APART,
+        f"{ratio:.2f} of the loss of the best constant",
+        numbers,
+        source=step.loss_source,
+    )
+
+
+def apart(step: Step, outputs: Sequence[int], loss: float, rows: int) -> float:
     """How many deviations the loss lies below that of outputs changed about."""
     draw = np.random.Generator(np.random.PCG64(0))
     arrays = {number: step.array(number) for number in outputs}

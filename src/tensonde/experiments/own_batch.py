@@ -11,27 +11,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from tensonde.experiments.experiment import Answer, Experiment, Memory
+from tensonde.experiments.experiment import NO_TIME, Answer, Experiment, Memory
 from tensonde.experiments.step import NotPossible, Step, Trial
 
-STEPS = 5
+STEPS, FEWEST = 5, 2
+SHARE = 0.6
+"""Of the time that is left, for two trials."""
 BACKWARD = 3.0
 """Computations of the step that one with its gradients takes as long as."""
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    if step.seconds_left() < BACKWARD * (STEPS + 1) * step.seconds_each:
-        raise NotPossible("there was no time")
-    trial = step.trial(STEPS)
+    steps = min(STEPS, int(SHARE * step.seconds_left() / (2 * BACKWARD * max(step.seconds_each, 1e-6))) - 1)
+    if steps < FEWEST:
+        raise NotPossible(NO_TIME)
+    trial = step.trial(steps)
     before, after = trial.losses[:2]
-    numbers = {"before": before, "after": after, "predicted": trial.predicted, "moved": trial.moved}
+    numbers = {"before": before, "after": after, "predicted": trial.predicted, "moved": trial.moved, "steps": steps}
     if step.rates:
         numbers["lr"] = max(step.rates)
-    numbers["at 1"] = _last(trial)
+    numbers["at 1"] = _last(trial, steps)
     rate = 100.0 if after <= before and numbers["at 1"] <= before else 0.01
-    if step.seconds_left() > BACKWARD * (STEPS + 1) * step.seconds_each:
-        with suppress(NotPossible):  # it took longer than it seemed
-            numbers[f"at {rate:g}"] = _last(step.trial(STEPS, rate=rate))
+    with suppress(NotPossible):  # it took longer than it seemed
+        numbers[f"at {rate:g}"] = _last(step.trial(steps, rate=rate), steps)
     yield Answer(
         after <= before or numbers["at 1"] <= before,
         f"from {before:.4g} to {after:.4g}",
@@ -40,9 +42,9 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     )
 
 
-def _last(trial: Trial) -> float:
+def _last(trial: Trial, steps: int) -> float:
     """NaN where it did not get to the end."""
-    return trial.losses[-1] if len(trial.losses) == STEPS + 1 else float("nan")
+    return trial.losses[-1] if len(trial.losses) == steps + 1 else float("nan")
 
 
 OWN_BATCH = Experiment("own-batch", "Does a step lower the loss of its own batch?", ask, times=3)

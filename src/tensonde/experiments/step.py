@@ -123,6 +123,9 @@ class Step(Protocol):
     def given_twice(self, names: Sequence[str]) -> SourceLine | None:
         """The one call of the program that is given a variable of one of these names twice."""
 
+    def renews_copies(self) -> bool:
+        """The program loads a state somewhere under a condition, as when a copy is renewed every so many steps."""
+
     def array(self, value: int) -> Array:
         """As it was made, or given."""
 
@@ -138,6 +141,10 @@ class Step(Protocol):
 
     def fit(self, values: Mapping[int, int]) -> Fit:
         """The best constants in the place of these values; each with the dimension of its features."""
+
+    def floor(self, values: Sequence[int], enough: float) -> float:
+        """The lowest loss that is found when these values may be anything, one by one, beginning with what they are. Below `enough`
+        it is not looked any further."""
 
     def weighed(self, factors: Mapping[int, float]) -> AbstractContextManager[None]:
         """While inside, these values are so many times what they are, in all that is computed."""

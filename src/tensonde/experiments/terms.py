@@ -19,7 +19,7 @@ _PASSING = frozenset(("mul", "div", "neg", "mean", "sum", "view", "squeeze", "al
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    anatomy = Anatomy(step)
+    anatomy = Anatomy.of(step)
     found = terms = 0
     waiting = [step.loss]
     while waiting:

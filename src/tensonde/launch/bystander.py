@@ -52,7 +52,7 @@ class Bystander:
             for stream in {0, 1, 2} - {
                 lifeline,
                 heard,
-            }:  # whoever reads these waits for the program's end, not for ours
+            }:  # their readers wait for the program's end, not for ours
                 with contextlib.suppress(OSError):
                     os.close(stream)
             while os.read(lifeline, 1):

@@ -33,7 +33,7 @@ _closed: list[Training] = []
 _watched = ""
 """The framework whose training is watched in this process."""
 _interrupted = False
-"""Ctrl-C ends the program: nobody caught the KeyboardInterrupt."""
+"""Ctrl-C ends the program: the KeyboardInterrupt was not caught."""
 
 
 def start(options: Options | None = None) -> None:
@@ -319,7 +319,7 @@ def _went_to_the_top(trace: TracebackType | None) -> bool:
 
 
 def _end_as_interrupted() -> None:
-    """Python ends by SIGINT where nobody caught the KeyboardInterrupt. It keeps that in a flag, which every `exec` of a
+    """Python ends by SIGINT if the KeyboardInterrupt was not caught. It keeps that in a flag, which every `exec` of a
     text clears, and such may well run at the end (a named tuple that is imported, by us or by what we imported); one that
     raises it sets the flag again."""
     if _interrupted:

@@ -43,7 +43,7 @@ class CompanionHub:
             return None
 
     def stay(self) -> None:
-        """After the training: as long as somebody at the terminal wants to look on."""
+        """After the training: as long as the person at the terminal wants to look."""
         if self._own is None or self.address is None:
             return
         if sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty():

@@ -37,7 +37,7 @@ class Part:
     """The thread that trains calls all of it. Neither `begin` nor `end` raises once the user's code has begun to run."""
 
     def __init__(self, options: Options, *, opened: Callable[[Training], None] = lambda training: None) -> None:
-        """`opened` is told when the training begins."""
+        """`opened` is called when the training begins."""
         self.options = options
         self._told = opened
         self.opened: Opened | None = None

@@ -24,7 +24,7 @@ from tensonde.session.options import Options
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
 PATIENCE = 5.0
-"""Seconds that a program has to end by itself, where the command that runs it is told to end."""
+"""Seconds that a program has to end by itself after the command that runs it was asked to end."""
 
 
 def supervise(
@@ -43,7 +43,7 @@ def supervise(
     standard output is to be read by a program; with `output`, all that it prints goes to that file.
 
     `faithful`: a signal means to the program what it means without Tensonde, whether or not the program ends by it. Else
-    SIGINT, SIGTERM and SIGHUP end the command: the program is told, is killed if it does not heed it, and SystemExit is raised.
+    SIGINT, SIGTERM and SIGHUP end the command: the program gets the signal, is killed if it does not end, and SystemExit is raised.
     """
     received: list[int] = []
     told_at: list[float] = []
@@ -70,7 +70,7 @@ def supervise(
             signal.signal(number, forward)
         for early in received[:]:  # while the child was being made
             forward(early, None)
-        waiting = WaitingRanks(Path(options.run))
+        waiting = WaitingRanks(Path(options.run), options.watches)
         try:
             code = child.wait() if faithful else _wait(child, told_at)
         finally:

@@ -515,6 +515,10 @@ class LoaderFact(Record, frozen=True):
     worker_init: WorkerInit | None = None
     dataset: str = ""
     length: int | None = None
+    share_of: int | None = None
+    """Of a Subset: how many samples the data set has that it is taken from."""
+    share: list[int] = []
+    """Of a Subset: the samples that it takes; [] where there are too many."""
     sample_line: Line = None
     """The user's `__getitem__`."""
     data_line: Line = None
@@ -799,8 +803,10 @@ class CollectiveFact(Record, frozen=True):
     count: int = 0
     steps: int = 0
     seconds: Number = 0.0
-    """Spent in it."""
+    """Spent in it, and in waits for it."""
     longest: Number = 0.0
+    left: int = 0
+    """Calls with `async_op=True` that the program never waited for."""
     gradients: list[str] = []
     """Parameters whose gradients it was called on, in the first steps."""
     parameters: list[str] = []
@@ -811,6 +817,25 @@ class CollectiveFact(Record, frozen=True):
     line: Line = None
     after: Line = None
     """The statement that follows when all gradients are reduced."""
+
+
+class StateLoad(Record, frozen=True):
+    """A line that loads a state."""
+
+    what: str = ""
+    """`weights` or `optimizer`."""
+    count: int = 0
+    line: Line = None
+
+
+class BeginningFact(Record, frozen=True):
+    """What a rank does by itself, for the comparison with other ranks."""
+
+    loads: list[StateLoad] = []
+    sent: list[str] = []
+    """Parameters that were sent to all ranks (`broadcast`) before the first step."""
+    rewrite: Line = None
+    """The statement that changes gradients between the backward pass and the optimizer's step."""
 
 
 class ReplicaFact(Record, frozen=True):
@@ -1026,6 +1051,7 @@ class Facts(Record, frozen=True):
     made_in_forward: list[MadeInForward] = []
     collectives: list[CollectiveFact] = []
     replicas: list[ReplicaFact] = []
+    beginning: BeginningFact = msgspec.field(default_factory=BeginningFact)
     hooks: list[HookFact] = []
     memory: MemoryFact | None = None
 

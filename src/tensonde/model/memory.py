@@ -33,7 +33,7 @@ def size(amount: float) -> str:
 
 
 def peak_at(fact: MemoryFact, batch: int) -> int | None:
-    """With batches of so many samples; None: not known."""
+    """With batches of this many samples; None: not known."""
     return peak_of(fact.envelope, batch) if fact.envelope else None
 
 
@@ -42,7 +42,7 @@ def peak_of(envelope: Envelope, batch: int) -> int:
 
 
 def fits(fact: MemoryFact, limit: int) -> int | None:
-    """The largest batch whose peak stays within so many bytes; 0: not even one sample does, None: not known, or no batch is too large."""
+    """The largest batch whose peak stays within this many bytes; 0: not even one sample does, None: not known, or no batch is too large."""
     return largest(fact.envelope, limit)
 
 

@@ -1,4 +1,4 @@
-"""A moment is a position in time: step, phase, and the how-manieth call of that site in the step."""
+"""A moment is a position in time: step, phase, and the index of the call of that site within the step."""
 
 from __future__ import annotations
 

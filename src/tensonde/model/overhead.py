@@ -7,7 +7,7 @@ from typing import Any
 FEWEST = 20
 """Steps that a share is worth saying from."""
 UNCLEAR = 0.02
-"""The standard error up to which a share of any size is told as it is; beyond, it must be less than half of the share."""
+"""A share with a smaller standard error than this is shown as it is; with a larger one, only if the error is less than half of the share."""
 START = 0.05
 """Seconds at the start that are worth a word."""
 
@@ -41,7 +41,7 @@ def _said(overhead: dict[str, Any]) -> str:
     whole = _number(overhead, "seconds")
     if whole < START:
         return ""
-    # Of the first step nobody knows which part torch would have needed anyway, above all where it compiles.
+    # The part of the first step that torch needs anyway is unknown, above all where it compiles.
     return f"Tensonde and the framework's own start took about {min(start, whole):.1f} s of the {whole:.1f} s"
 
 

@@ -1,4 +1,4 @@
-"""Numbers that a script reports on the way to whoever started it: lines of JSON in the file that TENSONDE_REPORTS names.
+"""Numbers that a script reports on the way to the process that started it: lines of JSON in the file that TENSONDE_REPORTS names.
 
 Beside the recording, because a script that is tuned need not use a framework that Tensonde watches.
 """
@@ -27,7 +27,7 @@ class Reported(NamedTuple):
 
 
 def note(name: str, value: float, step: int | None) -> None:
-    """One line, written at once and whole; nothing where nobody asked."""
+    """Writes one whole line at once; does nothing if no file is named."""
     for listener in listeners:
         listener(Reported(name, value, step))
     path = os.environ.get(ENVIRONMENT)

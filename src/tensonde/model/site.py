@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -39,11 +40,54 @@ class SourceLine:
         return f"{self.file}:{self.line}"
 
 
+_ADDRESS = re.compile(r"(?P<name>.*?)(?::(?P<role>[^:\[\]]*)(?:\[(?P<index>\d+)\])?)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The text of an address, taken apart: `blocks.3.attn/softmax#0:out[1]`. What is missing is empty, the index None."""
+
+    name: str
+    role: str
+    index: int | None
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        found = _ADDRESS.fullmatch(text)
+        if found is None:
+            return cls(text, "", None)
+        return cls(found["name"], found["role"] or "", int(found["index"]) if found["index"] else None)
+
+    @property
+    def module(self) -> str:
+        """The module itself, or the one that calls the op."""
+        return self.name.partition("/")[0]
+
+    @property
+    def op(self) -> str:
+        return self.name.partition("/")[2].rpartition("#")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How a rank holds a tensor that is distributed over ranks. For each dimension of the mesh: `placements` is `S` (each rank has its own
+    part), `R` (each has all of it) or `P` (each has a summand); `mesh` is how many ranks there are, `at` which of them this one is."""
+
+    placements: tuple[str, ...]
+    mesh: tuple[int, ...]
+    at: tuple[int, ...]
+
+    @property
+    def sharded(self) -> bool:
+        return "S" in self.placements
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """One place where a tensor is observed, with the facts known about it when it was first seen.
 
     `type` is the class of the module (`Linear`), of the module that owns the parameter, or the op's name.
+    `shape` is that of the whole tensor, also where the rank holds a `part` of it.
     `trainable` is whether the parameter requires a gradient and is in an optimizer's groups (None: not a parameter).
     """
 
@@ -57,6 +101,7 @@ class Site:
     shape: tuple[int, ...] = ()
     dtype: str = ""
     source: SourceLine | None = None
+    part: Part | None = None
     device: str = ""
     """Where the tensor was when it was first seen, such as `cuda:1`; empty: in the host's memory."""
 

@@ -32,7 +32,7 @@ def report(recording: Recording) -> str:
     ranks = recording.ranks
     several = len(ranks) > 1
     live = recording.live
-    findings = diagnose(recording) if live else recording.findings  # nobody has diagnosed a run that still goes on
+    findings = diagnose(recording) if live else recording.findings  # a run that still goes on has no diagnosis yet
     parts = [_head(recording, findings), _findings(findings, live)]
     for rank in ranks:
         title = f" of {rank.name}" if several else ""

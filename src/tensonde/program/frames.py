@@ -118,7 +118,7 @@ def user_frame(frame: FrameType | None = None) -> FrameType | None:
 def let_go(frame: FrameType | None) -> None:
     """Before Python 3.13, who reads the variables of a function's frame leaves a copy of them in the frame, which keeps what they held
     alive for as long as the function runs: the tensors of a step. This empties these copies, from `frame` outwards. A copy that
-    somebody else has (`locals()`) stays, and all do under a trace function, which writes them back."""
+    other code has (`locals()`) stays, and all do under a trace function, which writes them back."""
     if sys.version_info >= (3, 13) or sys.gettrace() is not None:
         return
     while frame is not None:

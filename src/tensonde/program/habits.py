@@ -93,6 +93,17 @@ def _parameters(node: ast.expr) -> int:
     )
 
 
+def loads_under_condition(path: str) -> bool:
+    """`load_state_dict` stands inside of an `if` somewhere."""
+    return any(
+        isinstance(part, ast.Attribute) and part.attr == "load_state_dict"
+        for node in walk(path)
+        if isinstance(node, ast.If)
+        for statement in [*node.body, *node.orelse]
+        for part in ast.walk(statement)
+    )
+
+
 def writes_to(path: str, name: str) -> list[int]:
     """Lines that write to a variable's tensor: `x.copy_(...)`, `x[...] = ...`, `x += ...`, `f(..., out=x)`."""
     found = []

@@ -1,6 +1,6 @@
 """Exceptions that end a training but are caught before `sys.excepthook`: those of a process that a launcher started.
 
-Whoever closes the session says what is to be done with them.
+The caller that closes the session decides what to do with them.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ expected cost. Where the sentinel leaves nothing, full looks still get a tenth o
 then. What the user watches by name comes before the rest. The first step is always seen in full.
 
 Costs are measured by comparison with bare steps (`measured.py`), from stretches in which Tensonde is taken out of the training: from
-step 500 on, two steps or so in 64, and where steps are short some fifty in a row per thousand. Until then they are estimated from what was timed. Where even the sentinel is dearer than the
+step 500 on, two steps or so in 64, and where steps are short some fifty in a row per thousand. Until then they are estimated from what was timed. Where even the sentinel costs more than the
 budget, the training *rests*: most of its steps are bare. A *glance* (loss, gradients and parameters, and nothing else in the
 training's way) comes every 2, 4, … 256 steps, and a full look with the step after it when what the last one cost has been
 paid back. See docs/adr/0008.
@@ -41,7 +41,7 @@ GLANCE_EVERY = 256
 ALIGNED = 16
 """A full look falls on a multiple of this, as what is noted about batches and modes does."""
 POLL_NS = 250_000_000
-"""Nothing rests longer without asking whether somebody wants something. A pause is noticed with every step."""
+"""The longest rest before Tensonde looks for requests. A pause is noticed in every step."""
 COLD = 3
 """Steps after a look whose caches are cold; they count as bare ones only in stretches of twice as many."""
 LONG_EVERY = 16
@@ -154,7 +154,7 @@ class Policy:
         return self.level
 
     def rested(self, steps: int, wall_ns: float, cpu_ns: float, *, first: int = 0, first_ns: float = 0.0) -> Level:
-        """So many steps ran without Tensonde, the `first` of them in `first_ns`. Decides the level of the next."""
+        """`steps` ran without Tensonde, the `first` of them in `first_ns`. Decides the level of the next."""
         if self._steady is None:
             self._steady = dict.fromkeys(Level, 0)
         self._took(Level.REST, steps)
@@ -178,7 +178,7 @@ class Policy:
             self._rare_ns += ns
 
     def may_wake(self) -> bool:
-        """An evaluation begins amid bare steps: whether to look at it."""
+        """An evaluation begins between bare steps: whether to observe it."""
         if self._woken >= MOST_WOKEN and self._debt > 0:
             return False
         self._woken += 1

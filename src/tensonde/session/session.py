@@ -19,7 +19,7 @@ import numpy as np
 from tensonde.digest import ROW, Block
 from tensonde.digest.layout import of_one
 from tensonde.model.moment import Moment, Phase
-from tensonde.model.site import Kind, Role, Site, SourceLine
+from tensonde.model.site import Kind, Part, Role, Site, SourceLine
 from tensonde.model.stop import Stop
 from tensonde.model.watchpoint import Action, Hit, Watchpoint
 from tensonde.session.division import divided_by
@@ -44,7 +44,7 @@ watch_log = logging.getLogger("tensonde.watch")
 CAPACITY = 16384
 FLUSH_NS = 500_000_000
 FLUSH_SHARE = 400
-"""What is observed is written every half second, or more rarely where writing takes more than one part in so many of the time."""
+"""What is observed is written every half second, or less often where writing would take more than this fraction of the time."""
 
 LATEST = 16
 """Steps after which the digests of a device have arrived."""
@@ -140,6 +140,7 @@ class Session:
         shape: tuple[int, ...] = (),
         dtype: str = "",
         source: SourceLine | None = None,
+        part: Part | None = None,
         device: str = "",
     ) -> int:
         """The id of a site, which is registered when it is new."""
@@ -147,7 +148,7 @@ class Session:
         known = self.site_ids.get(key)
         if known is not None:
             return known
-        site = Site(len(self.sites), name, role, kind, index, type, trainable, shape, dtype, source, device)
+        site = Site(len(self.sites), name, role, kind, index, type, trainable, shape, dtype, source, part, device)
         self.sites.append(site)
         self.site_ids[key] = site.id
         self.engine.add_site(site)
@@ -244,7 +245,7 @@ class Session:
         self.on_late(rows)
 
     def found_nonfinite(self, site: int) -> None:
-        """A digest that somebody else computed has NaN or Inf."""
+        """A digest that was computed elsewhere has NaN or Inf."""
         self.on_nonfinite(site)
         self._went_nonfinite.add(site)
 

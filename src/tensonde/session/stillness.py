@@ -10,6 +10,7 @@ import sys
 import time
 
 from tensonde.program.frames import user_frame
+from tensonde.store.collectives import CollectivesFile
 from tensonde.store.whereabouts import WhereaboutsFile
 
 EVERY = 1.0
@@ -20,8 +21,8 @@ PATIENCE = 3.0
 class Stillness:
     """`end` may be called by any thread, twice, and in a forked child, which has no such thread."""
 
-    def __init__(self, whereabouts: WhereaboutsFile, thread: int) -> None:
-        self._whereabouts = whereabouts
+    def __init__(self, whereabouts: WhereaboutsFile, collectives: CollectivesFile, thread: int) -> None:
+        self._whereabouts, self._collectives = whereabouts, collectives
         self._thread = thread
         self._over = False
         _thread.start_new_thread(self._look, ())
@@ -35,6 +36,7 @@ class Stillness:
             time.sleep(EVERY)
             if self._over:
                 return
+            self._collectives.tell()
             if self._whereabouts.moves != moves:
                 moves, since = self._whereabouts.moves, time.time()
                 if said[0]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tensonde.model.finding import Finding, Place
 from tensonde.model.moment import Moment, Phase
-from tensonde.model.site import Kind, Role, Site, SourceLine
+from tensonde.model.site import Kind, Part, Role, Site, SourceLine
 from tensonde.model.watchpoint import Hit
 from tensonde.program.lines import from_json, to_json
 
@@ -54,6 +54,7 @@ def site_out(site: Site) -> Json:
         "shape": list(site.shape),
         "dtype": site.dtype,
         "source": to_json(site.source),
+        **({"part": asdict(site.part)} if site.part is not None else {}),
         **({"device": site.device} if site.device else {}),
     }
 
@@ -71,8 +72,17 @@ def site_in(entry: Mapping[str, Any]) -> Site:
         shape=tuple(_int(n) for n in entry.get("shape") or ()),
         dtype=str(entry.get("dtype", "")),
         source=_source_in(entry.get("source")),
+        part=_part_in(entry.get("part")),
         device=str(entry.get("device") or ""),
     )
+
+
+def _part_in(entry: Any) -> Part | None:
+    if not isinstance(entry, Mapping):
+        return None
+    placements = tuple(str(one)[:1] for one in entry.get("placements") or ())
+    mesh, at = (tuple(_int(n, 32) for n in entry.get(name) or ()) for name in ("mesh", "at"))
+    return Part(placements, mesh, at) if len(placements) == len(mesh) == len(at) else None
 
 
 def hit_out(hit: Hit) -> Json:

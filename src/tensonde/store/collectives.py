@@ -25,7 +25,9 @@ MOST_KINDS = 4096
 _MAGIC = b"tnsndcl\1"
 _HEAD = struct.Struct("<8sq")
 _RECORD = struct.Struct("<qqIidd")
-"""Which call of the process it is, its number in its group, its kind, the step, when it began, and how long it took: negative while it runs."""
+"""Which call of the process it is, its number in its group, its kind, the step, when it began, and how long the rank was in it, or one of these:"""
+_INSIDE, _BESIDE = -1.0, -2.0
+"""The rank is in it; it runs beside the program, which may wait for it later."""
 _SECONDS = struct.Struct("<d")
 _SECONDS_AT = _RECORD.size - _SECONDS.size
 GRADIENTS = "gradients"
@@ -37,7 +39,8 @@ BUFFERS = "buffers"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`what` is the dtype and shape of its tensor. `size` is how many ranks the group has. `around` is `program.surroundings`."""
+    """`what` is the dtype and shape of its tensor. `size` is how many ranks the group has. `around` is `program.surroundings`. `peer` is the rank
+    that a tensor goes to or comes from; -1 where that is not one rank."""
 
     op: str
     what: str = ""
@@ -47,6 +50,7 @@ class Kind:
     file: str = ""
     line: int = 0
     around: list[dict[str, Any]] = field(default_factory=list, compare=False, hash=False)
+    peer: int = -1
 
     @property
     def source(self) -> SourceLine | None:
@@ -60,7 +64,8 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`number` counts the calls of its group; `began` is a time of day; `seconds` is None while it runs."""
+    """`number` counts the calls of its group; `began` is a time of day; `seconds`, in its call and in waits for it, is None while it runs.
+    `beside`: it runs, and the program has gone on meanwhile (`async_op=True`, functional collectives)."""
 
     index: int
     number: int
@@ -68,6 +73,7 @@ class Call:
     step: int
     began: float
     seconds: float | None
+    beside: bool = False
 
     def __str__(self) -> str:
         return f"{self.kind} (number {self.number})"
@@ -82,6 +88,9 @@ class CollectivesFile:
         self._fd = -1
         self._open = False
         self._count = 0
+        self._beside = -1
+        """A call that runs beside the program, which the file does not say yet: mostly the program waits for it at once."""
+        self._awaited = -1
         self._kinds: dict[Any, int] = {}
 
     def kind(self, key: Any, describe: Callable[[], Kind]) -> int:
@@ -97,16 +106,42 @@ class CollectivesFile:
         """A call begins; the answer is for `ended`."""
         if not self._open:
             self._start()
+        if self._beside >= 0:
+            self.tell()
         index = self._count
         self._count = index + 1
-        record = _RECORD.pack(index, number, kind, step, time.time(), -1.0)
+        record = _RECORD.pack(index, number, kind, step, time.time(), _INSIDE)
         self._write(record, _HEAD.size + index % CAPACITY * _RECORD.size)
         return index
+
+    def runs_on(self, index: int) -> None:
+        """The program goes on while this call runs. Told with the next call, or by `tell`."""
+        if self._beside >= 0:
+            self.tell()
+        self._beside = index
+
+    def tell(self) -> None:
+        """Writes what `runs_on` has left. By any thread."""
+        index, self._beside = self._beside, -1
+        if index >= 0:
+            self.ended(index, _BESIDE)
+            if index == self._awaited:  # meanwhile
+                self.ended(index, _INSIDE)
+
+    def waited_for(self, index: int) -> None:
+        """The program waits for a call that ran beside it."""
+        self._awaited = index
+        if index == self._beside:
+            self._beside = -1
+        else:
+            self.ended(index, _INSIDE)
 
     def ended(self, index: int, seconds: float) -> None:
         self._write(_SECONDS.pack(seconds), _HEAD.size + index % CAPACITY * _RECORD.size + _SECONDS_AT)
 
     def close(self) -> None:
+        if self._beside >= 0:
+            self.tell()
         fd, self._fd = self._fd, -1
         self._open = True
         if fd >= 0 and os.getpid() == self._pid:
@@ -156,7 +191,8 @@ def read_collectives(folder: Path) -> list[Call]:
     for slot in range(min(room, capacity)):
         index, number, kind, step, began, seconds = _RECORD.unpack_from(content, _HEAD.size + slot * _RECORD.size)
         if index % capacity == slot and began > 0:
-            found.append(Call(index, number, kinds.get(kind, unknown), step, began, seconds if seconds >= 0 else None))
+            took = seconds if seconds >= 0 else None
+            found.append(Call(index, number, kinds.get(kind, unknown), step, began, took, seconds == _BESIDE))
     return sorted(found, key=lambda call: call.index)
 
 

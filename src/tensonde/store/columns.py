@@ -5,7 +5,7 @@ The batch owns its memory: nothing of the caller's buffer is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,8 @@ def digest_batch(rows: np.ndarray[Any, Any], first: int) -> pa.RecordBatch:
     columns = [build(_INT64, n, [None, wrap(np.arange(first, first + n, dtype=np.int64))])]
     for name, kind in _SMALL:
         columns.append(build(kind, n, [None, wrap(rows[name].copy())]))
-    # The counts and statistics are eight bytes each and side by side: one transposed copy takes them all, in
-    # half
-    # the time of a copy each.
+    # The counts and statistics are eight bytes each and side by side: one transposed copy takes them all, in half the
+    # time of a copy each.
     block = rows.view(np.int64).reshape(n, _WORDS)[:, _FIRST_WORD : _FIRST_WORD + len(_WIDE)].T.copy()
     wide = wrap(block)
     for index, (_, kind) in enumerate(_WIDE):
@@ -47,10 +46,34 @@ def digest_batch(rows: np.ndarray[Any, Any], first: int) -> pa.RecordBatch:
 def scalar_batch(scalars: Sequence[tuple[int, str, float]], first: int) -> pa.RecordBatch:
     """`scalars` as (step, name, value) in a batch whose `ord` starts at `first`."""
     steps, names, values = zip(*scalars, strict=True)
+    orders = range(first, first + len(scalars))
     columns = [
-        pa.array(np.arange(first, first + len(scalars), dtype=np.int64)),
-        pa.array(steps, pa.int64()),
-        pa.array(names, pa.string()),
-        pa.array(values, pa.float64()),
+        column(orders, _INT64),
+        column(steps, _INT64),
+        column(names, pa.string()),
+        column(values, _FLOAT64),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCALAR_SCHEMA)
+
+
+def column(values: Collection[Any], kind: pa.DataType) -> pa.Array:
+    """Numbers or strings. `pa.array` would do the same and import pandas where it is installed, which takes half a second."""
+    if kind == pa.string():
+        encoded = [text.encode() for text in values]
+        ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+        parts = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    else:
+        parts = [None, pa.py_buffer(np.array(list(values), dtype=kind.to_pandas_dtype()))]
+    return pa.Array.from_buffers(kind, len(values), parts)
+
+
+def digest_rows(table: pa.Table, sites: Sequence[int]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The way back: the rows of these sites, and the `ord` of each."""
+    chosen = np.flatnonzero(np.isin(table["site"].to_numpy(), sites))
+    rows = np.zeros(len(chosen), ROW)
+    for name in (*(name for name, _ in _SMALL), *COUNTS, *STATS):
+        rows[name] = table[name].to_numpy()[chosen]
+    if len(chosen):
+        bins = table["exponents"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        rows["exponents"] = bins.reshape(-1, EXPONENT_BINS)[chosen]
+    return rows, table["ord"].to_numpy()[chosen]

@@ -29,7 +29,7 @@ def read_text(text: str | bytes) -> Any:
 
 
 def json_lines(path: Path, problem: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Every whole JSON object of the file; the rest is told to `problem`. A missing file is empty. Never
+    """Every whole JSON object of the file; `problem` gets a sentence about the rest. A missing file is empty. Never
     raises."""
     return json_objects(path, dict, problem)
 

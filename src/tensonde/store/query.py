@@ -16,8 +16,10 @@ from tensonde.store.reader import Recording
 from tensonde.store.schemas import DIGEST_SCHEMA, SCALAR_SCHEMA
 from tensonde.store.tables import StoredTable
 from tensonde.store.views import small_tables
+from tensonde.store.whole import SCHEMA as WHOLE_SCHEMA
+from tensonde.store.whole import whole_digests
 
-VIEWS = ("digests", "sites", "scalars", "hits", "findings", "events", "collectives")
+VIEWS = ("digests", "sites", "scalars", "hits", "findings", "events", "collectives", "whole")
 _LOCKED = ("python_enable_replacements=false", "enable_external_access=false", "lock_configuration=true")
 _WRONG_SQL = (
     duckdb.ParserException,
@@ -58,7 +60,7 @@ def query(recordings: Recording | Sequence[Recording], sql: str) -> pa.Table:
 def _select(runs: dict[str, Recording], sql: str, *, stream: bool) -> pa.Table | None:
     connection = duckdb.connect(":memory:")
     try:
-        _register(connection, runs, stream)
+        _register(connection, runs, stream, whole="whole" in sql.lower())
         for setting in _LOCKED:
             connection.execute(f"SET {setting}")
         for statement in connection.extract_statements(sql):
@@ -92,9 +94,12 @@ def _sentence(error: BaseException) -> str:
     return " ".join(part.strip() for part in str(error).split("\n\n")[0].splitlines()).rstrip(".!")
 
 
-def _register(connection: Any, runs: dict[str, Recording], stream: bool) -> None:
+def _register(connection: Any, runs: dict[str, Recording], stream: bool, whole: bool) -> None:
+    """`whole`: whether whole tensors are asked for, which are made of shards here and now."""
     for name, table in small_tables({run: recording.ranks for run, recording in runs.items()}).items():
         connection.register(name, table)
+    wholes = [whole_digests(run, recording.ranks) for run, recording in runs.items() if whole]
+    connection.register("whole", pa.concat_tables([WHOLE_SCHEMA.empty_table(), *wholes]))
     phases = {"code": [int(phase) for phase in Phase], "phase": [str(phase) for phase in Phase]}
     connection.register("_phases", pa.table(phases))
     connection.register("_dtypes", pa.table({"code": list(range(len(DTYPES))), "dtype": list(DTYPES)}))

@@ -171,7 +171,7 @@ class Rank:
         return self._documents(fmt.VALUES, f"*{fmt.VALUE}", lambda path: read_header(path)[0])
 
     def _document(self, name: str, read: Callable[[Path], Read], otherwise: Read, missing: bool = False) -> Read:
-        """What `read` makes of one file; `otherwise` where it is damaged, which is told, or not there."""
+        """What `read` makes of one file; `otherwise` where it is missing or damaged (damage is reported)."""
         try:
             return read(self.folder / name)
         except FileNotFoundError as error:
@@ -266,7 +266,9 @@ class Recording:
 
     @property
     def hits(self) -> list[Hit]:
-        return [hit for rank in self.ranks for hit in rank.hits]
+        """Of all ranks, and those of conditions that compare ranks."""
+        across = json_objects(self.path / fmt.HITS, hit_in, self._problems.append)
+        return [*(hit for rank in self.ranks for hit in rank.hits), *across]
 
     @property
     def events(self) -> list[dict[str, Any]]:

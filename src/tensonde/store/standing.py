@@ -19,7 +19,7 @@ from tensonde.store.whereabouts import Whereabouts, read_whereabouts
 
 PATIENCE = 6.0
 """Seconds that a rank waits before anybody is told."""
-Why = Literal["ended", "left", "died", "elsewhere", "shapes", "busy"]
+Why = Literal["ended", "died", "elsewhere", "shapes", "busy", "crossed"]
 PAIRS = ("send", "recv", "isend", "irecv", "send_object_list", "recv_object_list", "batch_isend_irecv")
 """Not all ranks of a group call these."""
 
@@ -42,9 +42,8 @@ class Standing:
 
     @property
     def inside(self) -> Call | None:
-        """The collective that it is in, or was in when it ended."""
-        last = self.calls[-1] if self.calls else None
-        return last if last is not None and last.seconds is None else None
+        """The collective that it is in or waits for, or was in when it ended."""
+        return next((call for call in reversed(self.calls) if call.seconds is None and not call.beside), None)
 
     @property
     def step(self) -> int:
@@ -79,7 +78,9 @@ class Stuck:
     why: Why
     culprit: SourceLine | None
     loop: dict[str, Any] | None = None
-    """The loop that the other rank has left."""
+    """The loop that the other rank has left, or goes through another number of times per step."""
+    turns: tuple[int, int] | None = None
+    """Of such a loop: calls per step, of a waiting rank and of the other one."""
 
     def sentence(self) -> str:
         ranks = ", ".join(str(one.rank) for one in self.waiting)
@@ -93,7 +94,9 @@ class Stuck:
         other, rank = self.other, f"rank {self.other.rank}"
         at = f" at {other.line}" if other.line is not None else ""
         out = ""
-        if self.loop is not None:
+        if self.turns is not None and self.loop is not None:
+            out = f"; in the loop at {source_line(self.loop['file'], self.loop['line'])} rank {self.waiting[0].rank} calls it {self.turns[0]} times per step, {rank} {self.turns[1]} times"
+        elif self.loop is not None:
             out = (
                 f"; it left the loop at {source_line(self.loop['file'], self.loop['line'])} after step {other.step - 1}"
             )
@@ -102,6 +105,10 @@ class Stuck:
                 return f"rank {other.rank} has ended after {other.step} steps{at if other.where.left else ''}{out}"
             case "died":
                 return f"the process of {rank} is gone, last seen in step {other.step}{at}"
+            case "crossed":
+                return (
+                    f"rank {other.rank} waits for {other.inside}{at}: each waits for the other to do the opposite first"
+                )
             case "busy":
                 return f"{rank} is not there: it is in step {other.step}{at}"
             case _:
@@ -180,10 +187,29 @@ def stuck(ranks: list[Standing], *, now: float | None = None, after_the_end: boo
     if not inside:
         return None
     collective, first = min(inside, key=lambda pair: pair[0].began)
+    if collective.kind.peer >= 0:
+        return _pair(ranks, first, collective, after_the_end)
     together = tuple(one for one in ranks if one is first or _same(one.inside, collective))
     for one in ranks:
         if one not in together and (why := _why(one, collective, after_the_end)) is not None:
             return _told(together, collective, one, why)
+    return None
+
+
+def _pair(ranks: list[Standing], first: Standing, call: Call, after_the_end: bool) -> Stuck | None:
+    """A tensor goes from one rank to another: who waits for whom is followed from rank to rank, until one does not wait, or all wait in a circle."""
+    known, seen, one, waited = {other.rank: other for other in ranks}, {first.rank}, first, call
+    while (other := known.get(waited.kind.peer)) is not None:
+        there = other.inside
+        if there is None or there.kind.peer < 0:
+            why = _why(other, waited, after_the_end)
+            return _told((one,), waited, other, why) if why is not None else None
+        if there.kind.peer == one.rank and ("recv" in there.kind.op) != ("recv" in waited.kind.op):
+            return None if there.kind.what == waited.kind.what else _told((one,), waited, other, "shapes")
+        if other.rank in seen:
+            return _told((one,), waited, other, "crossed")
+        seen.add(other.rank)
+        one, waited = other, there
     return None
 
 
@@ -223,6 +249,10 @@ def _told(together: tuple[Standing, ...], collective: Call, other: Standing, why
         loop = min((one for one in loops if one is not None), key=lambda one: int(one["line"]), default=None)
     first = together[0]
     culprit = collective.kind.source
+    turns = _turns(collective, first, other)
+    if turns is not None:
+        loop = next(block for block in reversed(collective.kind.around) if block["what"] == "for")
+        return Stuck(together, collective, other, why, source_line(loop["file"], loop["line"]), loop, turns)
     if why == "ended" and other.where.left:
         culprit, loop = other.line or culprit, None
     elif (under := _under_rank(together[0], other)) is not None:
@@ -230,27 +260,65 @@ def _told(together: tuple[Standing, ...], collective: Call, other: Standing, why
     elif loop is not None:
         breaks = loop.get("breaks") or ()
         culprit = source_line(loop["file"], breaks[0] if breaks else loop["line"])
-    elif why == "elsewhere" and not _alone(first, other) and _alone(other, first):
+    elif why == "elsewhere" and not _alone(first.inside, other) and _alone(other.inside, first):
         culprit = other.line
     elif why in ("busy", "died"):
         culprit = other.line or culprit
     return Stuck(together, collective, other, why, culprit, loop)
 
 
+def _turns(collective: Call, one: Standing, other: Standing) -> tuple[int, int] | None:
+    """Calls of this kind per step on both ranks, where these are different numbers, each the same in all steps but the last, and the call stands in
+    two loops: the inner one goes on for longer on one rank."""
+    if sum(block["what"] == "for" for block in collective.kind.around) < 2:
+        return None
+    found = []
+    for rank in (one, other):
+        counts: dict[int, int] = {}
+        for call in rank.calls:
+            if (call.kind.op, call.kind.file, call.kind.line) == (
+                collective.kind.op,
+                collective.kind.file,
+                collective.kind.line,
+            ):
+                counts[call.step] = counts.get(call.step, 0) + 1
+        numbers = [counts[step] for step in sorted(counts)]
+        if len(numbers) < 4 or len(set(numbers[1:-1])) > 1:
+            return None
+        found.append(numbers[1])
+    return (found[0], found[1]) if found[0] != found[1] else None
+
+
 def _under_rank(one: Standing, other: Standing) -> SourceLine | None:
-    """The call of the one rank that stands under a condition on the rank, at a line that the other has never been at."""
-    found = [
-        a.inside.kind
-        for a, b in ((one, other), (other, one))
-        if a.inside is not None and b.inside is not None and _alone(a, b)
-    ]
-    under = [kind for kind in found if any(block["what"] == "if" and block.get("parting") for block in kind.around)]
-    return under[0].source if len(under) == 1 else None
+    """The call that stands under a condition on the rank, at a line that the other rank has never been at: the first at which the two part, or
+    the one that they are in. A call too many may be answered by a later one of the other rank, and be noticed long after."""
+    for calls in (_parting(one, other), (one.inside, other.inside)):
+        found = [
+            call.kind.source
+            for call, beside in zip(calls, (other, one), strict=True)
+            if call is not None and _alone(call, beside) and any(_on_rank(block) for block in call.kind.around)
+        ]
+        if len(found) == 1:
+            return found[0]
+    return None
 
 
-def _alone(one: Standing, other: Standing) -> bool:
-    """Whether the first calls its collective at a line that the other has never been at."""
-    call = one.inside
+def _on_rank(block: dict[str, Any]) -> bool:
+    return block["what"] == "if" and bool(block.get("parting"))
+
+
+def _parting(one: Standing, other: Standing) -> tuple[Call | None, Call | None]:
+    """The first calls with the same number, in the same group, at different lines."""
+    there = {(call.kind.group, call.number): call for call in other.calls if call.kind.op not in PAIRS}
+    for call in one.calls:
+        beside = there.get((call.kind.group, call.number))
+        if beside is not None and (call.kind.file, call.kind.line) != (beside.kind.file, beside.kind.line):
+            return call, beside
+    return None, None
+
+
+def _alone(call: Call | None, other: Standing) -> bool:
+    """Whether the other rank has never been at the line of a call."""
     if call is None:
         return False
     here = call.kind.file, call.kind.line

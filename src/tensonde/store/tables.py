@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tensonde.errors import UsageError
+from tensonde.store.columns import column
 from tensonde.store.damage import check_file, read_file
 from tensonde.store.format import CLOSED, LIVE
 from tensonde.store.segments import read_stream
@@ -22,7 +23,7 @@ DAMAGE = (pa.ArrowException, OSError, ValueError, KeyError, MemoryError, Overflo
 
 
 class StoredTable:
-    """The segments in one folder. `problem` is told once of each damage. One thread at a time; damage never
+    """The segments in one folder. `problem` gets one sentence per damaged file. One thread at a time; damage never
     raises."""
 
     def __init__(self, folder: Path, schema: pa.Schema, problem: Callable[[str], None]) -> None:
@@ -51,7 +52,7 @@ class StoredTable:
             if kept.num_rows:
                 pieces.append(kept.select(chosen))
         wanted = pa.schema([self.schema.field(name) for name in chosen])
-        return pa.concat_tables(pieces) if pieces else wanted.empty_table()
+        return pa.concat_tables(pieces) if pieces else pa.Table.from_batches([], wanted)
 
     def sound(self) -> bool:
         """Whether every part can be read; keeps no more than one part in memory."""
@@ -98,7 +99,7 @@ class StoredTable:
         pieces = self._closed(closed, footer, wanted, None) if footer is not None else self._live(number, wanted)
         found = [piece for piece in pieces if piece.num_rows]
         schema = pa.schema([self.schema.field(name) for name in wanted])
-        return pa.concat_tables(found) if found else schema.empty_table()
+        return pa.concat_tables(found) if found else pa.Table.from_batches([], schema)
 
     def _numbers(self) -> list[str]:
         try:
@@ -201,10 +202,10 @@ def _restrict(table: pa.Table, steps: range | tuple[int, int] | None, span: Span
         step = table["step"]
         table = table.filter(pc.and_(pc.greater_equal(step, span[0]), pc.less_equal(step, span[1])))
         if isinstance(steps, range) and abs(steps.step) != 1:
-            table = table.filter(pc.is_in(table["step"], value_set=pa.array(list(steps), pa.int64())))
+            table = table.filter(pc.is_in(table["step"], value_set=column(steps, pa.int64())))
     if only is not None:
         name, values = only
-        table = table.filter(pc.is_in(table[name], value_set=pa.array(list(values), table.schema.field(name).type)))
+        table = table.filter(pc.is_in(table[name], value_set=column(values, table.schema.field(name).type)))
     return table
 
 

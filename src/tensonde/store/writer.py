@@ -42,7 +42,7 @@ R = TypeVar("R")
 
 
 class Listener(Protocol):
-    """Is told of what is written, in the thread that writes, also when the disk takes no more. Never raises, and copies what it keeps."""
+    """Receives what is written, in the writing thread, also when the disk is full. Never raises, and copies what it keeps."""
 
     def site(self, site: Site) -> None: ...
 

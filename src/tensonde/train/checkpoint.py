@@ -1,4 +1,4 @@
-"""ModelCheckpoint: the weights every so many steps or seconds, the newest few kept."""
+"""ModelCheckpoint: saves the weights every N steps or seconds and keeps the newest few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a callback is told: the run's facts as a dictionary with attributes, and the way to ask for a stop."""
+"""What a callback receives: the run's facts as a dictionary with attributes, and a way to ask for a stop."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tensonde.watch.batch import Batch
 from tensonde.watch.conditions import parse
 from tensonde.watch.evaluate import Program, program, truth
 from tensonde.watch.expression import Expression
-from tensonde.watch.nodes import And, Field, History, Inside, Node, Seen, walk
+from tensonde.watch.nodes import And, Field, History, Inside, Node, Seen, Spread, walk
 from tensonde.watch.pattern import Pattern
 from tensonde.watch.plan import Plan
 from tensonde.watch.vocabulary import CONTEXT
@@ -29,6 +29,8 @@ def _cost(node: Node) -> int:
             case History("prev", _, _):
                 cost = max(cost, 2)
             case Field(name) if name in CONTEXT:
+                cost = max(cost, 3)
+            case Spread():
                 cost = max(cost, 3)
             case Inside():
                 cost = max(cost, 4)
@@ -122,6 +124,7 @@ class Armed:
         self.watchpoint = watchpoint
         self.pattern = Pattern.parse(watchpoint.sites)
         self.expression = parse(watchpoint.condition)
+        self.across = self.expression.across
         self.variants: dict[Node, Variant] = {}
         self.suppressed: dict[int, int] = {}
         self._resolved: dict[Hashable, Expression | None] = {}

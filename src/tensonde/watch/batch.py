@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensonde.digest.layout import of_one
+from tensonde.watch.beside import Beside
 from tensonde.watch.estimate import inside
 from tensonde.watch.evaluate import Program
 from tensonde.watch.memory import Memory
@@ -15,12 +16,19 @@ from tensonde.watch.window import reduce
 
 
 class Batch:
-    """All rows. `again`: the rows are the latest that the memory already holds, so its history is rewound."""
+    """All rows. `again`: the rows are the latest that the memory already holds, so its history is rewound. `beside`: the rows of all ranks."""
 
     def __init__(
-        self, rows: NDArray[np.void], plan: Plan, memory: Memory, *, scaled: bool, again: bool = False
+        self,
+        rows: NDArray[np.void],
+        plan: Plan,
+        memory: Memory,
+        *,
+        scaled: bool,
+        again: bool = False,
+        beside: Beside | None = None,
     ) -> None:
-        self.rows, self.plan, self.memory, self.scaled = rows, plan, memory, scaled
+        self.rows, self.plan, self.memory, self.scaled, self.beside = rows, plan, memory, scaled, beside
         self.cache: dict[str, Column] = {}
         self.answers: dict[Program, NDArray[np.bool_] | None] = {}
         self.again = again
@@ -53,6 +61,8 @@ class Batch:
         plan, memory = self.plan, self.memory
         if name == "scaled":
             return np.full(plan.size, float(self.scaled))
+        if name == "differs":
+            return self.beside.differs() if self.beside is not None else np.full(plan.size, np.nan)
         if name == "loss":
             at = np.where(memory.is_loss[plan.sites], np.arange(plan.size), -1)
             at = np.maximum.accumulate(at) if plan.size else at
@@ -115,6 +125,11 @@ class View:
     def seen(self) -> Column:
         rows = self._rows()
         return (self.batch.base[rows] + self.batch.plan.occurrence[rows]).astype(np.float64)
+
+    def spread(self, field: str) -> Column:
+        beside = self.batch.beside
+        column = beside.spread(field) if beside is not None else np.full(self.batch.plan.size, np.nan)
+        return column if self.rows is None else column[self.rows]
 
     def inside(self, low: float, high: float) -> Column:
         return inside(self.batch.rows if self.rows is None else self.batch.rows[self.rows], low, high)

@@ -90,6 +90,7 @@ def markdown() -> str:
     lines += [f"| `{name}(field, n)` | {meaning} |" for name, meaning in HISTORY.items()]
     lines += ["| `seen()` | earlier observations of the site |"]
     lines += ["| `inside(low, high)` | share of values in the range, estimated from the digest |"]
+    lines += ["| `spread(field)` | largest minus smallest over the ranks of a training |"]
     lines += [f"| `{name}(...)` | {meaning} |" for name, meaning in PLAIN.items()]
     return "\n".join(lines) + "\n"
 

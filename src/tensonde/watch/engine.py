@@ -17,12 +17,13 @@ from tensonde.model.site import Site
 from tensonde.model.watchpoint import Hit, Watchpoint
 from tensonde.watch.armed import Armed, Variant
 from tensonde.watch.batch import Batch
+from tensonde.watch.beside import Beside
 from tensonde.watch.memory import Memory
 from tensonde.watch.plan import Plan, Plans
 from tensonde.watch.vocabulary import CONTEXT
 
 MAX_HITS = 1000
-"""At most so many hits from one batch, the earliest ones; the rest is counted as suppressed."""
+"""The most hits taken from one batch, the earliest first; the rest are counted as suppressed."""
 SPARE = 4
 """Observations kept beyond the longest history, so that `recheck` of the last rows sees what came before."""
 
@@ -120,12 +121,13 @@ class Engine:
         """What a watchpoint looks at."""
         return frozenset(self._armed[id].expression.fields)
 
-    def evaluate(self, rows: NDArray[np.void]) -> list[Hit]:
-        """The new hits in `rows` (digests in execution order, of sites that were added), in that order."""
+    def evaluate(self, rows: NDArray[np.void], beside: Beside | None = None) -> list[Hit]:
+        """The new hits in `rows` (digests in execution order, of sites that were added), in that order. Conditions that compare ranks
+        are asked where there is `beside`, the rows of all ranks, and no others are."""
         if not len(rows):
             return []
         plan = self._plan(rows)
-        batch = Batch(rows, plan, self._memory, scaled=self.loss_scaling)
+        batch = Batch(rows, plan, self._memory, scaled=self.loss_scaling, beside=beside)
         with np.errstate(all="ignore"):
             hits = self._look(batch, self._armed.values())
             self._memory.advance(plan, batch.field)
@@ -159,6 +161,8 @@ class Engine:
     def _look(self, batch: Batch, armed: Iterable[Armed]) -> list[Hit]:
         found: list[tuple[int, int, Armed, Variant]] = []
         for place, one in enumerate(armed):
+            if one.across is not (batch.beside is not None):
+                continue
             for variant in one.variants.values():
                 new, still = variant.settle(variant.holds(batch), batch.plan)
                 for row in still.tolist():

@@ -27,6 +27,7 @@ from tensonde.watch.nodes import (
     Not,
     Or,
     Seen,
+    Spread,
     Truth,
 )
 from tensonde.watch.vocabulary import Column
@@ -39,6 +40,7 @@ class Columns(Protocol):
     def history(self, function: str, field: str, length: int) -> Column: ...
     def seen(self) -> Column: ...
     def inside(self, low: float, high: float) -> Column: ...
+    def spread(self, field: str) -> Column: ...
 
 
 Program: TypeAlias = Callable[[Columns], Any]
@@ -78,6 +80,8 @@ def program(node: Node) -> Program:
             return lambda columns: columns.seen()
         case Inside(low, high):
             return lambda columns: columns.inside(low, high)
+        case Spread(field):
+            return lambda columns: columns.spread(field)
         case Arithmetic() | Compare():
             apply, left, right = _OPERATORS[node.operator], program(node.left), program(node.right)
             return lambda columns: apply(left(columns), right(columns))

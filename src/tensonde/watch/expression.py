@@ -24,6 +24,7 @@ from tensonde.watch.nodes import (
     Node,
     Not,
     Or,
+    Spread,
     resolve,
     walk,
 )
@@ -53,8 +54,13 @@ class Expression:
     @property
     def fields(self) -> frozenset[str]:
         """The fields it reads, also inside history functions, also behind `and` and `or`."""
-        found = [node for node in walk(self.tree) if isinstance(node, Field | History)]
+        found = [node for node in walk(self.tree) if isinstance(node, Field | History | Spread)]
         return frozenset(node.name if isinstance(node, Field) else node.field for node in found)
+
+    @property
+    def across(self) -> bool:
+        """Whether it compares ranks, which no rank can do by itself."""
+        return any(isinstance(node, Spread) or node == Field("differs") for node in walk(self.tree))
 
     @property
     def terms(self) -> tuple[Node, ...]:

@@ -26,6 +26,7 @@ from tensonde.watch.nodes import (
     Not,
     Or,
     Seen,
+    Spread,
     Truth,
 )
 from tensonde.watch.vocabulary import CONTEXT, FIELDS, FUNCTIONS, HISTORY, MAX_HISTORY, PLAIN
@@ -201,6 +202,11 @@ class _Reader:
                 self.fail(node, "inside takes two numbers", usage)
             low, high = (self.constant(argument, depth) for argument in node.args)
             return Inside(low, high) if low <= high else self.fail(node, "the range of inside is empty", usage)
+        if name == "spread":
+            field = node.args[0] if len(node.args) == 1 else self.fail(node, "spread takes one field", usage)
+            if not isinstance(field, ast.Name) or field.id not in FIELDS or field.id in CONTEXT:
+                self.fail(field, "the argument of spread is a field of the digest", usage)
+            return Spread(field.id)
         assert name in HISTORY
         if len(node.args) not in ((1, 2) if name == "prev" else (2,)):
             self.fail(node, f"{name} got {len(node.args)} arguments", usage)

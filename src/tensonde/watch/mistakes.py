@@ -10,7 +10,7 @@ from tensonde.errors import SyntaxProblem
 USAGE = {
     **dict.fromkeys(("avg", "med", "lowest", "highest", "trend"), "field, n"),
     "prev": "field", "abs": "x", "sqrt": "x", "log10": "x", "min": "x, y", "max": "x, y",
-    "seen": "", "inside": "low, high",
+    "seen": "", "inside": "low, high", "spread": "field",
 }  # fmt: skip
 
 _SLIPS = (

@@ -53,6 +53,16 @@ class Inside:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """The largest `field` of all ranks minus the smallest."""
+
+    field: str
+
+    def __str__(self) -> str:
+        return f"spread({self.field})"
+
+
+@dataclass(frozen=True, slots=True)
 class Arithmetic:
     operator: str
     left: Node
@@ -129,10 +139,10 @@ class Named:
 
 
 Node: TypeAlias = (
-    Const | Field | History | Seen | Inside | Arithmetic | Function | Truth | Compare | And | Or | Not | Named
+    Const | Field | History | Seen | Inside | Spread | Arithmetic | Function | Truth | Compare | And | Or | Not | Named
 )
 TRUTHS = (Truth, Compare, And, Or, Not, Named)
-TERMS = (Field, History, Seen, Inside)
+TERMS = (Field, History, Seen, Inside, Spread)
 """The leaves that read something; what a hit shows as actual values."""
 
 

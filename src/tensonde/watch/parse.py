@@ -40,7 +40,15 @@ def watchpoint(
             check(part)
         except SyntaxProblem as problem:
             raise _shifted(problem, text, at) from None
-    return Watchpoint(id, sites, condition, action, origin)
+    return _reporting(Watchpoint(id, sites, condition, action, origin))
+
+
+def _reporting(point: Watchpoint) -> Watchpoint:
+    if point.action != "report" and conditions.parse(point.condition).across:
+        raise UsageError(
+            f"{point.condition!r} compares ranks, which is done when their step is over: it can report, not {point.action}"
+        )
+    return point
 
 
 def _is_operator(condition: str) -> bool:
@@ -97,7 +105,7 @@ def _entry(entry: Any, where: str, id: int) -> Watchpoint:
             raise SyntaxProblem(
                 f"{where}, {key}: {message}", text=problem.text, position=problem.position, hint=problem.hint
             ) from None
-    return Watchpoint(id, entry["sites"], entry["condition"], action)
+    return _reporting(Watchpoint(id, entry["sites"], entry["condition"], action))
 
 
 def loads(text: str, *, file: str = "tensonde.toml", first_id: int = 1) -> list[Watchpoint]:

@@ -40,6 +40,9 @@ class Table:
     def seen(self) -> Column:
         return np.zeros(self.size)
 
+    def spread(self, field: str) -> Column:
+        return np.full(self.size, np.nan)
+
     def inside(self, low: float, high: float) -> Column:
         if isinstance(self.rows, Mapping):
             raise TypeError("inside() needs digest rows, not a mapping of columns")

@@ -13,7 +13,7 @@ Get: TypeAlias = Callable[[str], Column]
 
 STORED = {
     "step": "optimizer step",
-    "call": "how-manieth call of the site in this step, from 0",
+    "call": "index of the call within the step, from 0",
     "count": "elements",
     "nan": "NaN elements",
     "pos_inf": "+Inf elements",
@@ -46,6 +46,7 @@ CONTEXT = {
     "fed": "at parameters: elements that the owning module put out in this step, 0 if none; else NaN",
     "loss": "the latest loss seen; NaN before the first",
     "scaled": "1 while the training uses loss scaling (fp16 GradScaler), else 0",
+    "differs": "1 where the ranks of a training hold different values there, 0 where they hold the same",
 }
 """Fields that look beyond the row; only the engine knows them."""
 
@@ -68,4 +69,4 @@ PLAIN = {
     "min": "smallest of two or more numbers",
     "max": "largest of two or more numbers",
 }
-FUNCTIONS = (*HISTORY, *PLAIN, "seen", "inside")
+FUNCTIONS = (*HISTORY, *PLAIN, "seen", "inside", "spread")

@@ -90,6 +90,7 @@ export class Place {
   }
   hits = (after: number, limit = 5000) => take(client.GET('/api/runs/{run}/{rank}/hits', this.with({ after, limit })));
   findings = () => take(client.GET('/api/runs/{run}/{rank}/findings', this.here));
+  questions = () => take(client.GET('/api/runs/{run}/{rank}/questions', this.here));
   events = (after: number, limit = 2000) =>
     take(client.GET('/api/runs/{run}/{rank}/events', this.with({ after, limit })));
   source = (file: string, line: number, around: number) =>

@@ -402,6 +402,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/{rank}/questions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The Questions
+         * @description What experiments asked of the training, with their answers: the health table.
+         */
+        get: operations["the_questions_api_runs__run___rank__questions_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run}/{rank}/scalars": {
         parameters: {
             query?: never;
@@ -929,14 +949,14 @@ export interface components {
             };
             /** Other Site */
             other_site: string;
-            other_source?: components["schemas"]["Source"] | null;
+            other_source?: components["schemas"]["SourceLine"] | null;
             /** Phase */
             phase: string;
             /** Role */
             role: string;
             /** Site */
             site: string;
-            source?: components["schemas"]["Source"] | null;
+            source?: components["schemas"]["SourceLine"] | null;
             /** Step */
             step: number;
             /** Why */
@@ -984,10 +1004,7 @@ export interface components {
             /** Name */
             name: string;
         };
-        /**
-         * Finding
-         * @description As in the report.
-         */
+        /** Finding */
         Finding: {
             /** Advice */
             advice: string;
@@ -1001,11 +1018,8 @@ export interface components {
              * @default 1
              */
             confidence: number;
-            /**
-             * Evidence
-             * @default {}
-             */
-            evidence: {
+            /** Evidence */
+            evidence?: {
                 [key: string]: unknown;
             };
             /**
@@ -1018,6 +1032,11 @@ export interface components {
              * @default null
              */
             phase: string | null;
+            /**
+             * Places
+             * @default []
+             */
+            places: components["schemas"]["Place"][];
             /**
              * Rank
              * @default 0
@@ -1036,7 +1055,7 @@ export interface components {
              */
             site: string | null;
             /** @default null */
-            source: components["schemas"]["Source"] | null;
+            source: components["schemas"]["SourceLine"] | null;
             /**
              * Step
              * @default null
@@ -1044,6 +1063,8 @@ export interface components {
             step: number | null;
             /** Title */
             title: string;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * Frame
@@ -1178,7 +1199,7 @@ export interface components {
             /** Site */
             site: string;
             /** @default null */
-            source: components["schemas"]["Source"] | null;
+            source: components["schemas"]["SourceLine"] | null;
             /** Step */
             step: number;
             /** Watchpoint */
@@ -1417,7 +1438,7 @@ export interface components {
              * @default []
              */
             parameters: components["schemas"]["Port"][];
-            source?: components["schemas"]["Source"] | null;
+            source?: components["schemas"]["SourceLine"] | null;
             /** Step */
             step?: number | null;
             /** Training */
@@ -1460,6 +1481,33 @@ export interface components {
             style: string;
             /** Text */
             text: string;
+        };
+        /**
+         * Place
+         * @description One of the places, times or ranks at which the same was found.
+         */
+        Place: {
+            /**
+             * Phase
+             * @default null
+             */
+            phase: string | null;
+            /** Rank */
+            rank: number;
+            /**
+             * Site
+             * @default null
+             */
+            site: string | null;
+            /** @default null */
+            source: components["schemas"]["SourceLine"] | null;
+            /**
+             * Step
+             * @default null
+             */
+            step: number | null;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * Port
@@ -1506,6 +1554,41 @@ export interface components {
         Problem: {
             /** Error */
             error: string;
+        };
+        /**
+         * Question
+         * @description What an experiment asked of the training. `unknown`: it was not asked, or it is too early to tell; `answer` says which.
+         */
+        Question: {
+            /** Answer */
+            answer: string;
+            /**
+             * Evidence
+             * @default {}
+             */
+            evidence: {
+                [key: string]: unknown;
+            };
+            /**
+             * Module
+             * @default
+             */
+            module: string;
+            /**
+             * Names
+             * @default []
+             */
+            names: string[];
+            /** Question */
+            question: string;
+            source?: components["schemas"]["SourceLine"] | null;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "ok" | "problem" | "unknown";
+            /** Step */
+            step: number;
         };
         /**
          * RankState
@@ -1762,7 +1845,7 @@ export interface components {
              */
             shape: number[];
             /** @default null */
-            source: components["schemas"]["Source"] | null;
+            source: components["schemas"]["SourceLine"] | null;
             /**
              * Trainable
              * @default null
@@ -1774,8 +1857,11 @@ export interface components {
              */
             type: string;
         };
-        /** Source */
-        Source: {
+        /**
+         * SourceLine
+         * @description A line of the user's program.
+         */
+        SourceLine: {
             /**
              * Code
              * @default
@@ -1785,6 +1871,8 @@ export interface components {
             file: string;
             /** Line */
             line: number;
+        } & {
+            [key: string]: unknown;
         };
         /**
          * Status
@@ -1848,7 +1936,7 @@ export interface components {
              */
             site: string | null;
             /** @default null */
-            source: components["schemas"]["Source"] | null;
+            source: components["schemas"]["SourceLine"] | null;
             /**
              * Stack
              * @default []
@@ -3637,6 +3725,83 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Node"];
+                };
+            };
+            /** @description no token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description wrong Host or Origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no such run, rank, site or file */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not now: the sentence says when or how */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description wrong use */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    the_questions_api_runs__run___rank__questions_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                rank: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Question"][];
                 };
             };
             /** @description no token */

@@ -43,6 +43,8 @@ export function listen(canvas: HTMLCanvasElement, on: Gestured): void {
     'wheel',
     (event) => {
       event.preventDefault();
+      on.highlight.hovered = -1;
+      on.events.hover(-1, 0, 0);
       const lines = event.deltaMode === 1 ? 16 : 1;
       if (event.ctrlKey || event.metaKey || !event.shiftKey)
         lens.zoomBy(Math.exp(-event.deltaY * lines * 0.0016), event.offsetX, event.offsetY);
@@ -70,7 +72,10 @@ function drag(canvas: HTMLCanvasElement, on: Gestured, at: (event: MouseEvent) =
       const x = event.offsetX - grip.x;
       const y = event.offsetY - grip.y;
       if (Math.abs(x - lens.camera.x) + Math.abs(y - lens.camera.y) > 3) moved = true;
-      if (moved) lens.pan(x, y);
+      if (moved) {
+        on.events.hover(-1, 0, 0);
+        lens.pan(x, y);
+      }
       return;
     }
     const place = at(event);

@@ -1,6 +1,8 @@
 // A compact layered ("Sugiyama") layout, top to bottom, near-linear in nodes and edges: ranks by longest path with
 // sources pulled down to their consumers, bounded dummies for long edges, barycentre ordering, and x positions by
-// isotonic regression (pool adjacent violators), which keeps chains straight without overlaps.
+// isotonic regression (pool adjacent violators), which keeps chains straight without overlaps. Long chains are cut into columns.
+
+import { columns } from './columns';
 
 export interface Layout {
   x: Float32Array;
@@ -15,8 +17,8 @@ export interface Layout {
 const GAP_X = 16;
 const GAP_Y = 28;
 
-/** `ends` holds the edges as from, to alternating. */
-export function layered(count: number, width: Float32Array, height: Float32Array, ends: Int32Array): Layout {
+/** `ends` holds the edges as from, to alternating. `aspect`: width by height of the pane to fill; 0 for one column however long. */
+export function layered(count: number, width: Float32Array, height: Float32Array, ends: Int32Array, aspect = 0): Layout {
   const edges = ends.length / 2;
   const { tops, bottoms, reversed, order } = acyclic(count, ends);
   const rank = ranks(count, tops, bottoms, order);
@@ -62,28 +64,50 @@ export function layered(count: number, width: Float32Array, height: Float32Array
   const rowTop = new Float64Array(rows + 1);
   for (let r = 0; r < rows; r++) rowTop[r + 1] = rowTop[r] + rowHeight[r] + GAP_Y;
 
-  let left = Infinity;
-  let right = -Infinity;
+  const left = new Float64Array(rows).fill(Infinity);
+  const right = new Float64Array(rows).fill(-Infinity);
   for (let v = 0; v < total; v++) {
-    left = Math.min(left, x[v] - w[v] / 2);
-    right = Math.max(right, x[v] + w[v] / 2);
+    left[row[v]] = Math.min(left[row[v]], x[v] - w[v] / 2);
+    right[row[v]] = Math.max(right[row[v]], x[v] + w[v] / 2);
   }
-  if (!count) left = right = 0;
+  // Without dummies, an edge that crosses rows has no way of its own, so none can be cut.
+  const cut = crossings === dummies ? columns(rowTop, rowHeight, left, right, crossed(rows, rank, tops, bottoms), aspect) : null;
+  const start = count ? left.reduce((a, b) => Math.min(a, b)) : 0;
+  const dx = (r: number) => (cut ? cut.dx[r] : -start);
+  const dy = (r: number) => (cut ? cut.dy[r] : 0);
   const outX = new Float32Array(count);
   const outY = new Float32Array(count);
   for (let v = 0; v < count; v++) {
-    outX[v] = x[v] - left - w[v] / 2;
-    outY[v] = rowTop[rank[v]] + (rowHeight[rank[v]] - height[v]) / 2;
+    outX[v] = x[v] + dx(rank[v]) - w[v] / 2;
+    outY[v] = rowTop[rank[v]] + dy(rank[v]) + (rowHeight[rank[v]] - height[v]) / 2;
   }
 
   const points: number[] = [];
   const offsets = new Int32Array(edges + 1);
+  const turned = new Int32Array(cut ? cut.of[rows - 1] + 1 : 0);
   for (let e = 0; e < edges; e++) {
     const a = tops[e];
     const b = bottoms[e];
-    const line = [x[a] - left, outY[a] + height[a]];
-    for (const d of chains[e]) line.push(x[d] - left, rowTop[row[d]], x[d] - left, rowTop[row[d]] + rowHeight[row[d]]);
-    line.push(x[b] - left, outY[b]);
+    const line = [x[a] + dx(rank[a]), outY[a] + height[a]];
+    let before = rank[a];
+    // In its own row an edge goes straight up and down, so that it meets no taller box beside it.
+    const straight = (v: number, y: number) => {
+      const [toX, toY, at] = [x[v] + dx(row[v]), y + dy(row[v]), line.length];
+      if (Math.abs(line[at - 2] - toX) + Math.abs(line[at - 1] - toY) > 0.01) line.push(toX, toY);
+    };
+    straight(a, rowTop[before] + rowHeight[before]);
+    const enter = (v: number) => {
+      const r = row[v];
+      if (cut) for (let c = cut.of[before]; c < cut.of[r]; c++) line.push(...cut.turn(c, turned[c]++, line[line.length - 2], x[v] + dx(r)));
+      before = r;
+      straight(v, rowTop[r]);
+    };
+    for (const d of chains[e]) {
+      enter(d);
+      straight(d, rowTop[row[d]] + rowHeight[row[d]]);
+    }
+    enter(b);
+    straight(b, outY[b] - dy(rank[b]));
     if (reversed[e]) for (let i = line.length - 2; i >= 0; i -= 2) points.push(line[i], line[i + 1]);
     else for (const value of line) points.push(value);
     offsets[e + 1] = points.length;
@@ -91,11 +115,22 @@ export function layered(count: number, width: Float32Array, height: Float32Array
   return {
     x: outX,
     y: outY,
-    width: right - left,
-    height: Math.max(0, rowTop[rows] - GAP_Y),
+    width: cut ? cut.width : count ? right.reduce((a, b) => Math.max(a, b)) - start : 0,
+    height: cut ? cut.height : Math.max(0, rowTop[rows] - GAP_Y),
     points: Float32Array.from(points),
     offsets,
   };
+}
+
+/** Per row, how many edges go from it or above to a row below. */
+function crossed(rows: number, rank: Int32Array, tops: Int32Array, bottoms: Int32Array): Int32Array {
+  const found = new Int32Array(rows + 1);
+  for (let e = 0; e < tops.length; e++) {
+    found[rank[tops[e]]]++;
+    found[rank[bottoms[e]]]--;
+  }
+  for (let r = 1; r < rows; r++) found[r] += found[r - 1];
+  return found.subarray(0, rows);
 }
 
 /** Turns edges that close a cycle around, and gives a topological order. */

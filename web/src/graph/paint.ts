@@ -37,6 +37,9 @@ export interface Picture {
   folded: Map<number, number[]>;
 }
 
+/** Words of nodes are dropped below this zoom; those of scopes stay, at the smallest size that can be read. */
+const LEGIBLE = 0.62;
+const SMALLEST = 9;
 const FONT = "'Inter Variable', system-ui, sans-serif";
 
 export function paint(g: CanvasRenderingContext2D, p: Picture): void {
@@ -96,7 +99,7 @@ function boxes(g: CanvasRenderingContext2D, p: Picture, view: View, words: numbe
       g.stroke();
       g.globalAlpha = 1;
     }
-    if (h * z > 9 || (open && 24 * z > 6)) words.push(i);
+    if (scope ? h * z > 10 && w * z > 40 : z >= LEGIBLE) words.push(i);
   }
 }
 
@@ -125,16 +128,18 @@ function edges(g: CanvasRenderingContext2D, p: Picture, view: View): void {
   for (let e = 0; e + 1 < offsets.length; e++) {
     const a = offsets[e];
     const b = offsets[e + 1];
-    const y0 = points[a + 1];
-    const y1 = points[b - 1];
-    if ((y0 < view.top && y1 < view.top) || (y0 > view.bottom && y1 > view.bottom)) continue;
-    if (Math.abs(y1 - y0) * z < 2) continue;
-    g.moveTo(points[a], y0);
+    let [low, high] = [points[a + 1], points[a + 1]];
+    for (let q = a + 3; q < b; q += 2) {
+      low = Math.min(low, points[q]);
+      high = Math.max(high, points[q]);
+    }
+    if (high < view.top || low > view.bottom || (high - low) * z < 2) continue;
+    g.moveTo(points[a], points[a + 1]);
     for (let q = a + 2; q < b; q += 2) {
       const bend = (points[q + 1] - points[q - 1]) / 2;
       g.bezierCurveTo(points[q - 2], points[q - 1] + bend, points[q], points[q + 1] - bend, points[q], points[q + 1]);
     }
-    if (z > 0.35) heads.push(points[b - 2], y1, points[b - 1] >= points[b - 3] ? 1 : -1);
+    if (z > 0.35) heads.push(points[b - 2], points[b - 1], points[b - 1] >= points[b - 3] ? 1 : -1);
   }
   g.stroke();
   g.fillStyle = palette.edge;
@@ -189,7 +194,7 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
   const z = camera.zoom;
   g.setTransform(p.ratio, 0, 0, p.ratio, 0, 0);
   g.textBaseline = 'middle';
-  const size = Math.max(6.5, Math.min(13, 12 * z));
+  const named: { x: number; y: number; right: number }[] = [];
   for (const i of words) {
     const item = scene.item[i];
     const scope = scene.flag[i] & SCOPE;
@@ -199,7 +204,8 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
     const w = scene.box[4 * i + 2] * z;
     const h = scene.box[4 * i + 3] * z;
     const status = colouring.status[item];
-    const middle = open ? y + Math.min(13 * z, h / 2) : y + h / 2;
+    const size = Math.max(scope ? SMALLEST : 7.4, Math.min(13, 12 * z));
+    const middle = open ? y + Math.min(Math.max(13 * z, size * 0.7), h / 2) : y + h / 2;
     let room = w - 10;
     // The header of a large open scope stays in view while its left side is outside.
     let left = x + 7 * Math.min(1, z);
@@ -208,6 +214,16 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
       left = Math.min(6, x + w - 60);
     }
     const ink = inkFor(p, item, !!open);
+    g.font = `${scope ? 600 : 450} ${size}px ${FONT}`;
+    // Of a scope that is seen small, a word that does not fit would stand on what is inside it.
+    const needed = open ? g.measureText(outline.label[item]).width + 2.2 * size : 0;
+    if (open && z < LEGIBLE) {
+      if (h < 44 || room < needed) continue;
+      // Outer scopes come first; the name of one inside that begins in the same corner would cover theirs.
+      if (named.some((one) => left < one.right && left + needed > one.x && Math.abs(middle - one.y) < 1.2 * size)) continue;
+      named.push({ x: left, y: middle, right: left + needed });
+    }
+    if (open) plate(g, p, i, left, middle, Math.min(room, needed), size);
     if (status) {
       mark(g, status, left + size * 0.4, middle, size * 0.36, !open && !p.byHealth ? ink : palette.status[status], !!colouring.old[item]);
     } else if (!scope) {
@@ -239,7 +255,6 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
       g.fill();
     }
     if (room < 8) continue;
-    g.font = `${scope ? 600 : 450} ${size}px ${FONT}`;
     g.fillStyle = ink;
     const used = write(g, outline.label[item], left, middle, room);
     const chips = p.folded.get(item);
@@ -247,12 +262,18 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
     if (!scope || used < 0) continue;
     left += used + 6;
     room -= used + 6;
-    if (room > 26) {
-      g.font = `400 ${Math.max(6.5, size - 1)}px ${FONT}`;
+    if (room > 26 && z >= LEGIBLE) {
+      g.font = `400 ${size - 1}px ${FONT}`;
       g.fillStyle = ink === palette.text ? palette.dim : ink;
       write(g, outline.type[item], left, middle, room);
     }
   }
+}
+
+/** Lines of the selection may run behind the name of a scope, not through it. */
+function plate(g: CanvasRenderingContext2D, p: Picture, place: number, x: number, middle: number, width: number, size: number): void {
+  g.fillStyle = p.palette.scope[p.scene.depth[place] % 2];
+  g.fillRect(x - 1, middle - size * 0.65, width, size * 1.3);
 }
 
 function inkFor(p: Picture, item: number, open: boolean): string {

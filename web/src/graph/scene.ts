@@ -40,7 +40,11 @@ export class SceneBuilder {
   showParameters = false;
   private readonly placed = new Map<number, Placed>();
 
-  constructor(readonly graph: Hierarchy) {
+  /** `aspect`: width by height of the pane, which long chains are to fill. */
+  constructor(
+    readonly graph: Hierarchy,
+    private aspect = 0,
+  ) {
     this.open.add(graph.root);
     this.openLargest();
   }
@@ -78,6 +82,11 @@ export class SceneBuilder {
 
   reveal(item: number): void {
     for (const scope of this.graph.path(item)) if (!this.open.has(scope)) this.setOpen(scope, true);
+  }
+
+  setAspect(aspect: number): void {
+    this.aspect = aspect;
+    this.placed.clear();
   }
 
   setParameters(shown: boolean): void {
@@ -202,7 +211,7 @@ export class SceneBuilder {
       ends.push(from, to);
       weight.push(count);
     }
-    const made = { layout: layered(children.length, width, height, Int32Array.from(ends)), children, weight, stubs };
+    const made = { layout: layered(children.length, width, height, Int32Array.from(ends), this.aspect), children, weight, stubs };
     this.placed.set(scope, made);
     return made;
   }

@@ -35,6 +35,9 @@ export class GraphView implements Gestured {
   private readonly observer: ResizeObserver;
   private palette: Palette;
   private asked = false;
+  /** Width by height of the pane, as the layout was made for it. */
+  private aspect = 0;
+  private reshaping: ReturnType<typeof setTimeout> | undefined;
   /** By name, what somebody has unfolded: it stays so when the graph grows. */
   private readonly unfolded = new Set<string>();
   private near: Neighbours = { before: [], after: [] };
@@ -68,6 +71,7 @@ export class GraphView implements Gestured {
   }
 
   destroy(): void {
+    clearTimeout(this.reshaping);
     this.observer.disconnect();
     this.layouter.destroy();
     this.canvas.remove();
@@ -80,7 +84,7 @@ export class GraphView implements Gestured {
 
   async load(url: string): Promise<Outline> {
     const before = this.outline;
-    const { outline, scene } = await this.layouter.ask<Loaded>({ op: 'load', url, open: [...this.unfolded] });
+    const { outline, scene } = await this.layouter.ask<Loaded>({ op: 'load', url, open: [...this.unfolded], aspect: (this.aspect = this.ownAspect) });
     const selected = before?.name[this.highlight.selected] ?? '';
     this.drawn.load(outline);
     this.colouring = new Colouring(outline);
@@ -233,10 +237,15 @@ export class GraphView implements Gestured {
 
   private show(scene: Scene): void {
     this.drawn.show(scene);
-    this.highlight.hovered = -1;
-    this.events.hover(-1, 0, 0); // what was under the pointer may be elsewhere now
+    this.leave();
     this.connect();
     this.redraw();
+  }
+
+  /** What was under the pointer may be elsewhere now. */
+  private leave(): void {
+    this.highlight.hovered = -1;
+    this.events.hover(-1, 0, 0);
   }
 
   private connect(): void {
@@ -253,6 +262,7 @@ export class GraphView implements Gestured {
     this.asked = false;
     const { scene, outline, folded, parametersShown } = this.drawn;
     if (!scene || !outline || !this.colouring) return;
+    if (this.lens.moving) this.leave();
     if (this.lens.advance(now)) this.redraw();
     const began = performance.now();
     paint(this.g, {
@@ -279,8 +289,25 @@ export class GraphView implements Gestured {
     this.canvas.width = Math.round(clientWidth * devicePixelRatio);
     this.canvas.height = Math.round(clientHeight * devicePixelRatio);
     if (before > 0 && this.drawn.scene && !this.lens.moving) this.lens.camera.x += (clientWidth - before) / 2;
-    if (!this.drawn.scene) this.blank();
-    this.redraw();
+    // At once: an emptied canvas is black until it is drawn again.
+    this.blank();
+    this.draw(performance.now());
+    clearTimeout(this.reshaping);
+    if (this.drawn.scene) this.reshaping = setTimeout(() => void this.reshape(), 300);
+  }
+
+  private get ownAspect(): number {
+    return this.host.clientWidth / Math.max(1, this.host.clientHeight);
+  }
+
+  /** The pane has got another shape: long chains are cut into other columns. */
+  private async reshape(): Promise<void> {
+    const change = this.ownAspect / this.aspect;
+    if (change > 0.7 && change < 1.4) return;
+    this.aspect = this.ownAspect;
+    this.show(await this.layouter.ask<Scene>({ op: 'aspect', aspect: this.aspect }));
+    if (this.highlight.selected >= 0) this.focus(this.highlight.selected);
+    else this.fit();
   }
 
   /** Before there is something to draw, the canvas would be black. */

@@ -26,8 +26,9 @@ export interface Outline {
 }
 
 export type Request =
-  | { op: 'load'; url: string; open: string[] }
+  | { op: 'load'; url: string; open: string[]; aspect: number }
   | { op: 'open'; item: number; open: boolean }
+  | { op: 'aspect'; aspect: number }
   | { op: 'reveal'; item: number }
   | { op: 'parameters'; shown: boolean }
   | { op: 'all'; open: boolean }
@@ -40,13 +41,13 @@ export interface Loaded {
 
 let builder: SceneBuilder;
 
-async function load(url: string, open: string[]): Promise<Loaded> {
+async function load(url: string, open: string[], aspect: number): Promise<Loaded> {
   const answer = await fetch(url, { credentials: 'same-origin' });
   const body = await answer.json();
   if (!answer.ok) throw new Error(body.error ?? `the hub answered ${answer.status}`);
   const graph = body as GraphColumns & { source: string; step: number | null; sources: { id: string; label: string }[] };
   const hierarchy = new Hierarchy(graph);
-  builder = new SceneBuilder(hierarchy);
+  builder = new SceneBuilder(hierarchy, aspect);
   builder.openNamed(open);
   const outline: Outline = {
     n: hierarchy.n,
@@ -76,6 +77,9 @@ function answer(request: Exclude<Request, { op: 'load' }>): unknown {
     case 'open':
       builder.setOpen(request.item, request.open);
       return builder.build();
+    case 'aspect':
+      builder.setAspect(request.aspect);
+      return builder.build();
     case 'reveal':
       builder.reveal(request.item);
       return builder.build();
@@ -94,7 +98,7 @@ function answer(request: Exclude<Request, { op: 'load' }>): unknown {
 self.onmessage = async (event: MessageEvent<{ id: number; request: Request }>) => {
   const { id, request } = event.data;
   try {
-    self.postMessage({ id, result: request.op === 'load' ? await load(request.url, request.open) : answer(request) });
+    self.postMessage({ id, result: request.op === 'load' ? await load(request.url, request.open, request.aspect) : answer(request) });
   } catch (problem) {
     self.postMessage({ id, error: problem instanceof Error ? problem.message : String(problem) });
   }

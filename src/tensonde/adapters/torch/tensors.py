@@ -18,6 +18,7 @@ from torch._C import _functorch
 from torch.nn.parameter import is_lazy
 
 from tensonde.adapters.torch.seams.function_mode import unseen
+from tensonde.model.site import Part
 
 MOST = 64
 """How many tensors of one nested value are looked at."""
@@ -179,6 +180,15 @@ def shape_of(tensor: Tensor) -> tuple[int, ...]:
             return tuple(size if isinstance(size, int) else -1 for size in tensor.shape)
     except Exception:
         return ()
+
+
+def part_of(tensor: Tensor) -> Part | None:
+    """How this rank holds a distributed tensor (DTensor); None for any other."""
+    mesh = getattr(tensor, "device_mesh", None) if type(tensor) not in _ORDINARY else None
+    if mesh is None:
+        return None
+    placements = tuple("S" if one.is_shard() else "R" if one.is_replicate() else "P" for one in tensor.placements)
+    return Part(placements, tuple(mesh.shape), tuple(mesh.get_coordinate() or (0,) * mesh.ndim))
 
 
 def _size(nested: Tensor, dim: int) -> int:

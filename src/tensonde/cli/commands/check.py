@@ -130,7 +130,7 @@ def check(
 
 
 def _memory(recording: Recording, code: int, limit: int | None, as_json: bool) -> int:
-    """Exit code 0: it fits, or nobody asked. Of the process that takes most, where a launcher started several."""
+    """Exit code 0: it fits, or no limit was given. Of the process that takes most, where a launcher started several."""
     facts = [fact for rank in recording.ranks if (fact := Case(rank).facts.memory) is not None]
     fact = max(
         facts, key=lambda fact: fact.peak, default=MemoryFact(why="no module was called and no optimizer stepped")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +25,8 @@ from tensonde.session.dump.iterations import parse_iterations
 from tensonde.session.options import SECONDS, GraphMode, Options, parse_budget, parse_size
 from tensonde.store.claim import create_run
 from tensonde.store.resolve import RUNS
+
+log = logging.getLogger(__name__)
 
 BLOCKING = {
     "CUDA_LAUNCH_BLOCKING": "1",
@@ -83,12 +87,17 @@ def run_target(
     options = session_options(folder, quiet=quiet, hub=link, **chosen)
     get_ready(folder)
     code = supervise(command, options, extra=BLOCKING if blocking else None, faithful=True)
-    if trained(folder):
-        from tensonde.cli.show.outcome import finish
-
-        outcome = finish(folder, code, quiet=quiet, verbose=verbose)
-    else:
-        outcome = finish_untrained(folder, code, quiet=quiet)
+    try:
+        outcome = _finish(folder, code, quiet=quiet, verbose=verbose)
+    except Exception as problem:  # the exit code is the script's, whatever becomes of the diagnosis
+        if os.environ.get("TENSONDE_STRICT") == "1":
+            raise
+        log.warning("the diagnosis of %s failed", folder, exc_info=problem)
+        echo(
+            f"tensonde: the diagnosis failed ({type(problem).__name__}: {problem}); tensonde diagnose {folder} tries again",
+            err=True,
+        )
+        outcome = {"exit": {"code": code, "exception": None}, "findings": []}
     if options.dump is not None and not quiet:
         from tensonde.cli.show.dumped import show_dump
 
@@ -102,6 +111,14 @@ def run_target(
     if hub is not None:
         hub.stay()
     return code
+
+
+def _finish(folder: Path, code: int, *, quiet: bool, verbose: bool) -> dict[str, Any]:
+    if not trained(folder):
+        return finish_untrained(folder, code, quiet=quiet)
+    from tensonde.cli.show.outcome import finish
+
+    return finish(folder, code, quiet=quiet, verbose=verbose)
 
 
 def session_options(

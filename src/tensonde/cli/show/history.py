@@ -13,7 +13,7 @@ from tensonde.cli.show.screen import table
 
 NUMBERS = ("step", "call", "count", "nan", "inf", "zeros", "min", "max", "mean", "std", "norm")
 PLOTS = 6
-"""More plots than this help nobody; the rest are named."""
+"""At most this many plots; the other sites are only named."""
 
 
 def history(

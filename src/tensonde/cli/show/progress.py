@@ -10,7 +10,7 @@ WORTH_IT = 256 << 20
 
 @contextlib.contextmanager
 def progress_of(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how many bytes more are done."""
+    """Returns a function that takes the number of further bytes done."""
     from rich.console import Console
 
     console = Console(stderr=True)

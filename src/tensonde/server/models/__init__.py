@@ -13,7 +13,7 @@ from tensonde.server.models.control import Accepted, Command, CompleteRequest, C
 from tensonde.server.models.digests import Digests, Histograms, Latest, ScalarNames, Scalars, Site, Status
 from tensonde.server.models.graphs import Graph, GraphEdges, GraphNodes, GraphScopes, GraphSource, Node, Port
 from tensonde.server.models.live import LiveMessage, LiveRequest, Subscription
-from tensonde.server.models.reports import Event, Events, Excerpt, Finding, Hits, Settings
+from tensonde.server.models.reports import Event, Events, Excerpt, Finding, Hits, Question, Settings
 from tensonde.server.models.runs import Frame, Hit, RankState, Run, Stop
 from tensonde.server.models.tensors import Against, Assign, TensorAtHand, TensorHistogram, Tile
 from tensonde.server.models.watchpoints import (
@@ -82,6 +82,7 @@ __all__ = [
     "Piece",
     "Port",
     "Problem",
+    "Question",
     "RankState",
     "Recheck",
     "Rechecked",

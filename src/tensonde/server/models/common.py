@@ -9,6 +9,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tensonde.model.site import SourceLine
+
+Source = SourceLine
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 Health = Literal["ok", "warn", "bad", "none"]
 
@@ -25,12 +28,6 @@ class Problem(Model):
 
 class Version(Model):
     tensonde: str
-
-
-class Source(Model):
-    file: str
-    line: int
-    code: str = ""
 
 
 class Message(Model):

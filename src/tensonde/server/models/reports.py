@@ -6,8 +6,11 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
+from tensonde.model.finding import Finding
 from tensonde.server.models.common import Model, Source
 from tensonde.server.models.runs import Hit
+
+__all__ = ["Event", "Events", "Excerpt", "Finding", "Hits", "Question", "Settings"]
 
 
 class Hits(Model):
@@ -15,22 +18,17 @@ class Hits(Model):
     total: int
 
 
-class Finding(Model):
-    """As in the report."""
+class Question(Model):
+    """What an experiment asked of the training. `unknown`: it was not asked, or it is too early to tell; `answer` says which."""
 
-    rule: str
-    severity: Literal["error", "warning", "info"]
-    title: str
-    advice: str
-    step: int | None = None
-    phase: str | None = None
-    rank: int = 0
-    site: str | None = None
-    op: str | None = None
+    question: str
+    state: Literal["ok", "problem", "unknown"]
+    answer: str
+    step: int
     source: Source | None = None
+    module: str = ""
     evidence: dict[str, Any] = {}
-    confidence: float = 1.0
-    caused_by: int | None = None
+    names: list[str] = []
 
 
 class Event(Model):

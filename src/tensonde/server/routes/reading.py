@@ -14,6 +14,7 @@ from tensonde.server.hub import Hub
 from tensonde.server.node import node
 from tensonde.server.numbers import Json
 from tensonde.server.place import Place
+from tensonde.server.questions import questions
 from tensonde.server.source import excerpt
 from tensonde.version import __version__
 
@@ -119,6 +120,12 @@ def hits(at: At, after: int = -1, limit: Annotated[int, Query(ge=1, le=100_000)]
 def findings(at: At) -> Any:
     """What the diagnosis says, the most likely root cause first."""
     return Json(reading.findings(at))
+
+
+@router.get(PLACE + "/questions", response_model=list[models.Question])
+def the_questions(at: At) -> Any:
+    """What experiments asked of the training, with their answers: the health table."""
+    return Json(questions(at))
 
 
 @router.get(PLACE + "/events", response_model=models.Events)

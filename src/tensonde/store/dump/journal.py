@@ -1,29 +1,28 @@
 """The journal of a dump: a line is written before its tensor's bytes are, so that whatever is lost has a name.
 
 Besides tensors there are lines `moved` (the step had ended earlier: what came since belongs to the next, and its calls count
-from 0) and `lost` (of that file only so many bytes are good). A line that a kill cut off is left out.
+from 0) and `lost` (only this many bytes of that file are good). A line that a kill cut off is left out.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tensonde.model.site import Address
 from tensonde.store.damage import open_file
 from tensonde.store.dump.layout import INDEX, SCHEMA
 from tensonde.store.files import Appender
 from tensonde.store.format import TEMPORARY
 
 BATCH = 10_000
-_INDEX = re.compile(r"\[(\d+)\]$")
 
 
 class Journal:
@@ -92,10 +91,8 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
             except OSError:
                 sizes[file] = 0
         try:
-            name, _, role = str(line["site"]).rpartition(":")
-            index = _INDEX.search(role)
             row = {
-                **line, "name": name, "role": _INDEX.sub("", role), "index": int(index[1]) if index else None,
+                **line, **asdict(Address.of(str(line["site"]))),
                 "complete": line["offset"] + line["nbytes"] <= min(sizes[file], good.get(file, sizes[file])),
             }  # fmt: skip
             for first, last, step in known.moved:

@@ -197,7 +197,7 @@ class DumpWriter:
     # -- writing ---------------------------------------------------------------------------------
 
     def _write_behind(self) -> None:
-        """The writing thread. After a failure it goes on taking slots, so that nobody waits for ever."""
+        """The writing thread. After a failure it goes on taking slots, so that no caller waits for ever."""
         assert self._pool is not None
         begun: StepFile | None = None
         while (job := self._work.get()) is not None:

@@ -1,4 +1,4 @@
-"""Tensors that were kept, whoever kept them: one interface over dumps, recordings and checkpoints.
+"""Kept tensors of any origin: one interface over dumps, recordings and checkpoints.
 
 `open_source` finds out what a path is. No framework is needed to read any of it.
 """

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_INDEX = re.compile(r"\[(\d+)\]$")
+from tensonde.model.site import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +32,15 @@ class Entry:
 
     @property
     def name(self) -> str:
-        return self.site.rpartition(":")[0] or self.site
+        return Address.of(self.site).name
 
     @property
     def role(self) -> str:
-        return _INDEX.sub("", self.site.rpartition(":")[2]) if ":" in self.site else ""
+        return Address.of(self.site).role
 
     @property
     def index(self) -> int | None:
-        found = _INDEX.search(self.site.rpartition(":")[2])
-        return int(found[1]) if found and ":" in self.site else None
+        return Address.of(self.site).index
 
     @property
     def key(self) -> str:

@@ -36,7 +36,7 @@ def read_notes(text: str | bytes | None) -> Notes:
 
 
 def read_note(text: bytes) -> dict[str, Any] | None:
-    """The note of one tensor; None for anything else, such as a comment of somebody's."""
+    """The note of one tensor; None for anything else, such as a comment."""
     note = read_notes(b'{"note":' + text + b"}").get("note") if text else None
     return note if note is not None and all(name in note for name in (*_FACTS, "shape")) else None
 

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 PICKLE_LIMIT = 1 << 30
 _DEPTH = 12
 _FEW, _SHARED = 10_000, 4
-"""Places that are looked at: so many, and so many for each byte of the pickle. A plain one has less than one place a byte."""
+"""The most places looked at: this many, plus this many per byte of the pickle. A plain pickle has less than one place per byte."""
 
 
 class TorchFile(TensorSource):

@@ -73,7 +73,7 @@ def done(study: Any) -> int:
 
 
 def _watch(trial: Any, process: Running) -> Outcome | None:
-    """What became of a trial; the pruner is asked at every step that is told."""
+    """What became of a trial; the pruner is asked at every reported step."""
     outcome = process.poll()
     for step, value in process.new_values():
         if not math.isfinite(value):
@@ -85,7 +85,7 @@ def _watch(trial: Any, process: Running) -> Outcome | None:
 
 
 def tell(study: Any, trial: Any, outcome: Outcome) -> Any:
-    """A trial that went to NaN is told as pruned, for the sampler shall learn from it; one that failed says nothing
+    """A trial that went to NaN counts as pruned, so that the sampler learns from it; one that failed says nothing
     about its values.
     """
     from optuna.trial import TrialState

@@ -42,7 +42,7 @@ HOPELESS = frozenset(
     ]
 )
 """Rules after whose errors a trial need not go on: its numbers are lost. What is wrong with every trial alike, such as a
-parameter that is in no optimizer, is told in `tensonde run`, and does not stop a study.
+parameter that is in no optimizer, is reported by `tensonde run`, and does not stop a study.
 """
 PATIENCE = 5.0
 """Seconds that a script has to end by itself when it is asked to."""

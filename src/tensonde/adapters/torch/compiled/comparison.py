@@ -1,4 +1,4 @@
-"""Compiled graphs against themselves, whenever somebody asks: each is run compiled and node by node on the same inputs.
+"""Compiled graphs against themselves, on request: each is run compiled and node by node on the same inputs.
 
 The inputs are those of its last call. What the optimizer has changed since is as it is now: any inputs will do, as long as they
 are the same for both. The backward graph gets what the compiled forward graph just gave. The training sees nothing of it.

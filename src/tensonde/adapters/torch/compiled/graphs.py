@@ -247,7 +247,7 @@ class Graphs:
         self.session.uncounted()
 
     def refresh(self) -> None:
-        """Watchpoints may have changed. Nodes that nobody had asked for are compiled in, once."""
+        """Watchpoints may have changed. Nodes that were not wanted before are compiled in, once."""
         points = tuple(str(point) for point in self.session.engine.watchpoints if point.origin == "user")
         if points == self._points:
             return

@@ -94,7 +94,7 @@ def writes(gm: GraphModule) -> dict[int, Node]:
 
 
 def repeatable(gm: GraphModule) -> bool:
-    """Whether running it once more is seen by nobody: it neither prints nor talks to other ranks."""
+    """Whether it may run once more unseen: it neither prints nor talks to other ranks."""
     targets = [str(node.target) for node in gm.graph.nodes if node.op == "call_function"]
     return not any(target.startswith(_EFFECTS) or "with_effects" in target for target in targets)
 

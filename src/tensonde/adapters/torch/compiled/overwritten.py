@@ -1,4 +1,4 @@
-"""Inputs of a compiled graph that somebody writes to between its forward and its backward pass.
+"""Inputs of a compiled graph that the program writes to between its forward and its backward pass.
 
 The backward graph is given such an input as it is by then, so the gradient is that of another batch. In eager mode autograd compares
 version counters and raises; compiled code does not always. So the counters are compared here, in the first calls of each region.

@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 from tensonde.adapters.torch.compiled import interpret
 
 MANY = 30
-"""A distance that is so many times what a changed last bit makes of the inputs is no rounding."""
+"""A distance this many times larger than the effect of a changed last bit of the inputs is no rounding."""
 
 
 class Gap(NamedTuple):

@@ -1,10 +1,10 @@
 """Stops inside a compiled call: before the call, its graph runs node by node, and every node is a place to stop, forward and backward.
 
 That run is only to look at. It works on copies of what the graph writes to and leaves the random generators as they were; the
-compiled call follows and gives the results, so a training that somebody stepped through has the bits of one that nobody did.
+compiled call follows and gives the results, so a training that was stepped through has the same bits as one that was not.
 
 Two calls take their results from the nodes instead, in the memory layout that the compiled backward pass expects: one in which
-somebody set a value at a stop, and one that must not run twice (it prints or talks to other ranks).
+a value was set at a stop, and one that must not run twice (it prints or talks to other ranks).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Stepping:
         self._told = self._told_random = False
 
     def wanted(self, graph: CompiledGraph) -> bool:
-        """Whether somebody may want to stop inside of this call."""
+        """Whether a stop inside this call may be wanted."""
         stops, gate = self._stops, self._stops.gate
         if not stops.debugging or not (stops.attentive or gate.pausing):
             return False
@@ -79,7 +79,7 @@ class Stepping:
         return any(pattern.matches(site) for site in _possible(graph) for pattern in patterns)
 
     def walk(self, graph: CompiledGraph, args: list[Any]) -> Walked:
-        """Goes through the graph and stops wherever somebody wants to."""
+        """Goes through the graph and stops wherever a stop is wanted."""
         self._tell(graph)
         given = args if graph.once else fresh(graph.plain, args)
         stops = self._stops

@@ -24,7 +24,7 @@ Compiler = Callable[[GraphModule, Sequence[Any]], Any]
 MOST_BYTES = 1 << 30
 """Outputs of one graph that are compared."""
 MOST_PARTS = 16
-"""Up to so many parts of a graph are compiled one by one; of more, by halving."""
+"""Up to this many parts of a graph are compiled one by one; more are halved."""
 TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-2, torch.bfloat16: 0.2, torch.float16: 0.1}
 """Relative distance (of norms) beyond which rounding and reordering explain nothing; far above what compilers do."""
 

@@ -78,7 +78,7 @@ class CompiledGraph:
         """The same of the step before, where a debugger may ask for it."""
         self.random = has_random(plain)
         self.once = not repeatable(plain)
-        """A call of it must not be made again: somebody would notice."""
+        """It must not be called again: the effect would be visible."""
         self.written = written_inputs(plain)
         self.nodes = {node.name: node for node in plain.graph.nodes}
         self.placeholders = [node.name for node in plain.graph.nodes if node.op == "placeholder"]

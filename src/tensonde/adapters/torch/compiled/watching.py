@@ -88,7 +88,7 @@ class Column:
     first: int
     depth: Depth
     factor: float = 1.0
-    """The node is so many times the one whose numbers these are."""
+    """The node is this many times the one whose numbers these are."""
 
 
 def watchable(gm: GraphModule, known: Iterable[str] = ()) -> list[Node]:

@@ -1,6 +1,6 @@
 """The last two tensors of every site, kept while a debugger is attached.
 
-Activations and gradients are kept by reference (nobody writes into them, or the version counter tells);
+Activations and gradients are kept by reference (nothing writes into them, or the version counter shows it);
 parameters change in place, so their previous values are copies. Past `LIMIT` bytes, only digests remain.
 """
 

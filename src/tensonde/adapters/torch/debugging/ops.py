@@ -1,4 +1,4 @@
-"""Ops of the function API, while somebody wants to stop at them.
+"""Ops of the function API, while stops at them are wanted.
 
 A torch-function mode sees each call that the user's code (or a module's forward) makes: `softmax`,
 `linear`, `__add__`. It costs microseconds an op, so it is on the mode stack only while it is wanted.

@@ -22,7 +22,7 @@ from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.seams.hooks import hook
 from tensonde.adapters.torch.tensors import device_name, dtype_name, shape_of, tensors_in
 from tensonde.model.moment import Moment, Phase
-from tensonde.model.site import Kind, Role
+from tensonde.model.site import Address, Kind, Role
 from tensonde.model.stop import Reason, Stop
 from tensonde.program.frames import frame_line, user_frame, user_line
 
@@ -47,7 +47,7 @@ class Stops:
         """Every module must be seen in this step, whatever the budget says."""
         self.inputs_wanted = False
         self.changes = 0
-        """How often somebody set a value."""
+        """How often a debugger set a value."""
         self.entry_pending = False
         """The training is to stop before the first module runs."""
         self.inside: tuple[str, ...] | None = None
@@ -89,7 +89,7 @@ class Stops:
         return tap
 
     def at(self, site: int, tensor: Any, call: int = 0, *, kept: bool = False) -> None:
-        """The training passes this site: stops if somebody wants it."""
+        """The training passes this site: stops if a stop is wanted here."""
         if not self.keeping:
             return
         if not kept:
@@ -125,7 +125,7 @@ class Stops:
         tensors = [tensor for tensor in tensors_in(out) if type(tensor) is Tensor]
         for k, tensor in enumerate(tensors):
             index = k if len(tensors) > 1 else None
-            site = self._site(name, Role.OUT, Kind.OP, name.partition("/")[2].partition("#")[0], tensor, index)
+            site = self._site(name, Role.OUT, Kind.OP, Address.of(name).op, tensor, index)
             self.tap(site, 0)(tensor)
             if tensor.requires_grad and not tensor.is_leaf and state.grad_on:
                 grad = self._site(name, Role.GRAD, Kind.OP, state.session.sites[site].type, tensor, index)

@@ -10,7 +10,7 @@ from tensonde.adapters.torch.debugging.stops import Stops
 from tensonde.adapters.torch.digests.tensors import Digests
 from tensonde.adapters.torch.run.record import MOST_CALLS, ModuleRecord, Tap
 from tensonde.adapters.torch.seams.function_mode import unseen
-from tensonde.adapters.torch.tensors import device_name, dtype_name, is_dense, is_plain, shape_of
+from tensonde.adapters.torch.tensors import device_name, dtype_name, is_dense, is_plain, part_of, shape_of
 from tensonde.model.site import Kind, Role
 from tensonde.program.frames import user_line
 from tensonde.session.session import Session
@@ -36,6 +36,7 @@ class Taps:
                 "dtype": dtype_name(tensor),
                 "device": device_name(tensor),
                 "source": source,
+                "part": part_of(tensor),
             }
             out = self._session.site(entry.name, Role.OUT, Kind.MODULE, **facts)
             pair: tuple[Tap | None, Tap | None] = (self._tap(out, tensor, call), None)
@@ -53,7 +54,7 @@ class Taps:
         return pairs
 
     def _tap(self, site: int, like: Tensor, call: int) -> Tap:
-        """What digests a tensor at this site: the kernel itself where nobody needs to act at once."""
+        """What digests a tensor at this site: the kernel itself, if nothing must act at once."""
         session, device = self._session, self._digests.device
         if self._stops.keeping or site in session.immediate:
             return self._stops.tap(site, call)

@@ -13,12 +13,12 @@ from torch import Tensor
 from tensonde.adapters.torch.debugging.stops import Stops
 from tensonde.adapters.torch.digests.tensors import Digests
 from tensonde.adapters.torch.run.state import RunState
-from tensonde.adapters.torch.tensors import dense_of, device_name, dtype_name, is_dense, is_plain, shape_of
+from tensonde.adapters.torch.tensors import dense_of, device_name, dtype_name, is_dense, is_plain, part_of, shape_of
 from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role
 
 REST_EVERY = 50
-"""Frozen parameters are looked at in the first step and then every so many full looks."""
+"""Frozen parameters are digested in the first step and then in every n-th full look."""
 
 
 class Holder(Protocol):
@@ -167,6 +167,7 @@ class ParameterDigests:
             "trainable": trainable,
             "shape": shape_of(tensor),
             "dtype": dtype_name(tensor),
+            "part": part_of(tensor),
             "device": device_name(tensor),
         }
         roles = (Role.VALUE, Role.GRAD, Role.UPDATE)

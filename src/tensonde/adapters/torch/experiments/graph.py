@@ -10,7 +10,7 @@ import contextlib
 import copy
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.replay.restore.writes import storage_of
 from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, Op, Trial, Value
 from tensonde.model.site import SourceLine
-from tensonde.program import queries
+from tensonde.program import habits, queries
 from tensonde.program.lines import source_line
 
 ROUNDING = 1e-5
@@ -100,6 +100,9 @@ class StepGraph:
         found = {(path, line) for path in KNOWN.files() for line in queries.given_twice(path, names)}
         return source_line(*found.pop()) if len(found) == 1 else None
 
+    def renews_copies(self) -> bool:
+        return any(habits.loads_under_condition(path) for path in KNOWN.files())
+
     def array(self, value: int) -> Array:
         found = self._arrays.get(value)
         if found is None:
@@ -132,16 +135,15 @@ class StepGraph:
             return _array(self.compute(self._tensors_of(changes), [value])[value])
 
     def loss_with(self, changes: Changes) -> float:
-        with torch.no_grad():
-            return float(self.compute(self._tensors_of(changes), [self.loss])[self.loss])
+        return self._loss_of(self._tensors_of(changes))
 
     def fit(self, values: Mapping[int, int]) -> Fit:
         start = {ref: self._tensors[ref].detach() for ref in values}
-        best: Fit | None = None
-        for begin in ("mean", "zero"):
-            found = self._fit(values, start, begin) if best is None or self.seconds_left() > 0 else None
-            if found is not None and (best is None or found.loss < best.loss):
-                best = found
+        best = self._fit(values, start, "mean")
+        own = self._loss_of({})
+        if best is None or own < best.loss < 2 * own:  # else it is clear which of the two is better
+            found = self._fit(values, start, "zero")
+            best = found if best is None or (found is not None and found.loss < best.loss) else best
         if best is None:
             raise NotPossible("no constant makes the loss smallest")
         return best
@@ -292,35 +294,57 @@ class StepGraph:
             axes = [d for d in range(tensor.ndim) if d != dim % tensor.ndim]
             mean = tensor.mean(axes) if axes else tensor
             vectors[ref] = (mean if begin == "mean" else torch.zeros_like(mean)).clone().requires_grad_()
-        leaves = list(vectors.values())
+        if not self._descend(
+            list(vectors.values()), lambda: {ref: _spread(vectors[ref], base[ref], dim) for ref, dim in values.items()}
+        ):
+            return None
+        last = {ref: vector.detach() for ref, vector in vectors.items()}
+        loss = self._loss_of({ref: _spread(last[ref], base[ref], dim) for ref, dim in values.items()})
+        if not np.isfinite(loss) or any(not bool(torch.isfinite(v).all()) for v in last.values()):
+            return None
+        return Fit(loss, {ref: _array(vector) for ref, vector in last.items()})
+
+    def floor(self, values: Sequence[int], enough: float) -> float:
+        base = {ref: self._tensors[ref].detach() for ref in values}
+        draw = torch.Generator().manual_seed(0)
+        apart = {ref: t + torch.randn(t.shape, generator=draw) for ref, t in base.items()}
+        found = [
+            self._loss_of({}),
+            self._lowest(base),
+            self._lowest(apart),
+        ]  # where an activation is off, nothing moves
+        return min(loss for loss in found if np.isfinite(loss))
+
+    def _lowest(self, start: Env) -> float:
+        free = {ref: tensor.to(torch.float32).clone().requires_grad_() for ref, tensor in start.items()}
+        self._descend(list(free.values()), lambda: {ref: leaf.to(start[ref].dtype) for ref, leaf in free.items()})
+        return self._loss_of({ref: leaf.detach().to(start[ref].dtype) for ref, leaf in free.items()})
+
+    def _loss_of(self, changes: Env) -> float:
+        with torch.no_grad():
+            return float(self.compute(changes, [self.loss])[self.loss])
+
+    def _descend(self, leaves: list[Tensor], changed: Callable[[], Env]) -> bool:
+        """Moves the leaves until the loss is smallest with what `changed` makes of them; whether numbers stayed within bounds."""
         descent = torch.optim.LBFGS.__new__(torch.optim.LBFGS)
         _made_quietly(descent, leaves)
-        found = [float("inf")]
 
         def closure() -> Tensor:
             for leaf in leaves:
                 leaf.grad = None
-            changed = {ref: _spread(vectors[ref], base[ref], dim) for ref, dim in values.items()}
             with torch.enable_grad():
-                loss = self.compute(changed, [self.loss], grad=True)[self.loss]
+                loss = self.compute(changed(), [self.loss], grad=True)[self.loss]
             if not loss.requires_grad:
                 raise NotPossible("the loss does not lead back to what the model gives")
             for leaf, gradient in zip(leaves, torch.autograd.grad(loss, leaves, allow_unused=True), strict=True):
                 leaf.grad = gradient if gradient is not None else torch.zeros_like(leaf)
-            found.append(float(loss.detach()))
             return loss
 
         try:
             _bare_step(torch.optim.LBFGS)(descent, closure)
         except RuntimeError:  # numbers beyond what a tensor holds
-            return None
-        last = {ref: vector.detach() for ref, vector in vectors.items()}
-        with torch.no_grad():
-            changed = {ref: _spread(last[ref], base[ref], dim) for ref, dim in values.items()}
-            loss = float(self.compute(changed, [self.loss])[self.loss])
-        if not np.isfinite(loss) or any(not bool(torch.isfinite(v).all()) for v in last.values()):
-            return None
-        return Fit(loss, {ref: _array(vector) for ref, vector in last.items()})
+            return False
+        return True
 
     def spread(self, value: int, vector: Array, dim: int) -> Array:
         """A constant along the features of a value, in its shape."""
@@ -340,8 +364,8 @@ def _made_quietly(optimizer: Any, leaves: list[Tensor]) -> None:
         "lr": 1.0,
         "max_iter": 40,
         "max_eval": 60,
-        "tolerance_grad": 1e-6,
-        "tolerance_change": 1e-7,
+        "tolerance_grad": 1e-5,
+        "tolerance_change": 1e-5,
         "history_size": 10,
         "line_search_fn": "strong_wolfe",
     }

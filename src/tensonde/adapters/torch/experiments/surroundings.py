@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import ast
 from types import FrameType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from tensonde.adapters.torch.experiments.recorder import Recorder
 from tensonde.adapters.torch.observers.loaders import LOADERS
 from tensonde.adapters.torch.observers.making import made_line, shares
 from tensonde.experiments.step import Op, Value
 from tensonde.model.site import SourceLine
+from tensonde.program.classes import item_line, returned_line
 from tensonde.program.drawn import is_drawn
 from tensonde.program.frames import is_user
 from tensonde.program.lines import from_json, source_line
-from tensonde.program.origin import binding_before
-from tensonde.program.syntax import bindings, reads, scope_at, statements
+from tensonde.program.origin import binding_before, variable_line
+from tensonde.program.syntax import bindings, is_name, reads, scope_at, statements
+from tensonde.program.values import evaluate
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.state import RunState
@@ -63,7 +66,7 @@ class Surroundings:
                 drawn = not handed and frame is not None and is_drawn(frame.f_code.co_filename, name, frame.f_lineno)
                 if looked_up < MOST_LINES and self.frames and name:
                     looked_up += 1
-                    made = from_json(made_line(tensor, self.frames[0]))
+                    made = from_json(made_line(tensor, self.frames[0])) or from_json(_handed_out(name, frame))
             found.append(
                 Value(
                     ref,
@@ -129,6 +132,30 @@ class Surroundings:
             if len(used) >= 2 and len(used) == len(beside) and len(bindings(scope, name)) == 1:
                 found.append(Value(-1, tuple(tensor.shape), _kind(tensor), "given", name))
         return found
+
+
+def _handed_out(name: str, frame: FrameType | None) -> dict[str, Any] | None:
+    """Of the target of a loop: the line of a dataset, or of a generator of the user's, that makes this part of what it hands out."""
+    bound = binding_before(name, frame, frame.f_lineno, frame.f_lineno) if frame is not None else None
+    if frame is None or bound is None or not bound.loop:
+        return None
+    node, path = bound.value, list(bound.path)
+    while isinstance(node, ast.Call):
+        line = returned_line(evaluate(node.func, frame), path)
+        if line is not None:
+            return line
+        if not node.args:
+            return None
+        path = path[1:] if is_name(node.func, "enumerate") else path
+        node = node.args[0]
+    loader = evaluate(node, frame)
+    if not isinstance(loader, DataLoader) or not path:
+        return None
+    line = returned_line(loader.collate_fn, path)
+    held = loader.dataset.tensors if isinstance(loader.dataset, TensorDataset) else ()
+    if line is None and path[0] < len(held):
+        return variable_line(held[path[0]], frame, frame.f_lineno)
+    return line if line is not None else item_line(type(loader.dataset), path[0], Dataset)
 
 
 def _unpacked(scope: ast.AST, line: int) -> list[str]:

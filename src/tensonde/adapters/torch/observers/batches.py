@@ -13,8 +13,9 @@ from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
+from tensonde.adapters.torch.checksum import memory_sum
 from tensonde.adapters.torch.observers.making import shares, target_line
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.observers.samplers import is_distributed, weighted
@@ -28,6 +29,8 @@ from tensonde.program.classes import class_of
 from tensonde.program.frames import is_user, user_place
 from tensonde.program.lines import CodeLine, line_at, line_of
 
+MOST_SHARED = 20_000
+"""Samples of a share that are noted."""
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
 SHIFTS = 16
@@ -163,11 +166,11 @@ class Batches:
                     self._input(root, k, tensor.detach(), step)
 
     def _compare(self, root: str, tensors: list[Tensor]) -> None:
-        """Whether the model is fed the same as in its first call, by a few values of the first and the last sample."""
+        """Whether the model is fed the same as in its first call. Every value counts: images often share their borders."""
         tally = self.prints.setdefault(root, [0, 0])
         if tally[1] or not tensors or any(t.device.type != "cpu" or t.is_sparse for t in tensors):
             return
-        found = hash(tuple(tuple(_some(tensor)) for tensor in tensors))
+        found = hash(tuple((tensor.shape, memory_sum(tensor)) for tensor in tensors))
         tally[0] += 1
         if self._first_print.setdefault(root, found) != found:
             tally[1] += 1
@@ -245,15 +248,6 @@ def _ahead(shape: torch.Size, rows: Tensor, target: Tensor) -> bool:
     return False
 
 
-def _some(tensor: Tensor) -> list[float]:
-    """A few values of a tensor, without a copy of it."""
-    flat = tensor.detach()
-    while flat.ndim > 1:
-        flat = torch.cat((flat[0].reshape(-1)[:8], flat[-1].reshape(-1)[-8:])) if len(flat) else flat.reshape(-1)
-    found: list[float] = flat[:16].tolist() + flat[-16:].tolist() if flat.ndim else [flat.item()]
-    return found
-
-
 def _features(values: Tensor) -> dict[str, float] | None:
     """The column with the largest values, and what is usual for the others."""
     if not 2 <= values.shape[1] <= 1024 or values.shape[0] < 4:
@@ -284,6 +278,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "worker_init": _worker_init(loader),
         "dataset": type(dataset).__name__,
         "length": length,
+        **_share(dataset),
         "sample_line": _sample_line(dataset),
         "data_line": _data_line(loader),
         "holds": [str(t.dtype).removeprefix("torch.") for t in dataset.tensors]
@@ -291,6 +286,17 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         else None,
         "generators": _generators(dataset) if loader.num_workers else [],
     }
+
+
+def _share(dataset: Any) -> dict[str, Any]:
+    if not isinstance(dataset, Subset):
+        return {}
+    try:
+        whole, indices = len(dataset.dataset), dataset.indices
+        kept = [int(index) for index in indices] if len(indices) <= MOST_SHARED else []
+    except (TypeError, ValueError):
+        return {}
+    return {"share_of": whole, "share": kept}
 
 
 def _seed(loader: Any) -> int | None:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from time import perf_counter_ns
 from types import FrameType
 from typing import Any
+from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.run.state import RunState
-from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in
+from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in, values_of
 from tensonde.model.moment import Phase
 from tensonde.program.frames import foreign_frames, is_user, user_place
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
@@ -22,6 +23,7 @@ MOST_LINES = 256
 MOST_NORMS = 16
 """Gradients and parameters whose size is noted before and after a collective, when it is first called on them."""
 MOST_FRAMES = 4
+MOST_UNDER_WAY = 4096
 LOOKED_AT = 3
 """Steps with calls at a line in which it is noted whether a tensor is a parameter or a gradient."""
 
@@ -43,6 +45,8 @@ class Line:
     steps: int = 0
     gradients: dict[str, None] = field(default_factory=dict)
     parameters: dict[str, None] = field(default_factory=dict)
+    left: int = 0
+    """Calls that were never waited for."""
     norms: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -53,6 +57,12 @@ class Call:
     began: int
     tensor: tuple[str, Tensor] | None = None
     """Whose norm is wanted when it has ended."""
+    spent: int = 0
+    """Nanoseconds in its call and in waits for it."""
+    parts: int = 0
+    """How many waits for it are still to come."""
+    left: bool = False
+    """It runs beside the program, which has neither waited for it nor asked about it."""
 
 
 class Collectives:
@@ -62,9 +72,11 @@ class Collectives:
         """One runs now; it may be made of others."""
         self._lines: dict[tuple[str, tuple[int, int] | None, str, str], Line] = {}
         self._numbers: dict[str, int] = {}
-        self._groups: dict[int, tuple[str, int]] = {}
+        self._groups: dict[tuple[int, int], tuple[str, int, Any]] = {}
         self._known: dict[int, str] = {}
-        self._known_at = (-1, -1)
+        self._known_at: tuple[int, Phase | None, int] = (-1, None, -1)
+        self.under_way: dict[int, tuple[Call, ReferenceType[Any]]] = {}
+        """Calls that run beside the program, by the key of what it can wait for."""
 
     def begins(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Call | None:
         group, size = self._group(args, kwargs)
@@ -90,14 +102,61 @@ class Collectives:
         session = state.session
         session.whereabouts.moves += 1
         form = (tensor.dtype, tensor.shape) if tensor is not None else None
-        kind = session.collectives.kind((key, form), lambda: kind_of(op, tensor, reduce, group, size, frame))
+        peer = _peer(op, args, kwargs)
+        kind = session.collectives.kind(
+            (key, form, peer), lambda: kind_of(op, tensor, reduce, group, size, frame, peer)
+        )
         call = Call(line, session.collectives.begins(kind, number, state.step), perf_counter_ns())
         if tensor is not None and line.steps <= LOOKED_AT:
             self._note(call, tensor, kwargs)
         return call
 
+    def launched(self, call: Call, awaited: list[tuple[int, Any]]) -> None:
+        """The call has returned; its collective runs on, until the program waits for all that it got."""
+        if not awaited:
+            self.ended(call)
+            return
+        call.spent = perf_counter_ns() - call.began
+        call.parts = len(awaited)
+        call.left = True
+        call.line.left += 1
+        for key, one in awaited:
+            self.under_way[key] = call, ref(one)
+        while len(self.under_way) > MOST_UNDER_WAY:
+            del self.under_way[next(iter(self.under_way))]
+        session = self._state.session
+        session.whereabouts.moves += 1
+        session.collectives.runs_on(call.index)
+
+    def waits(self, key: int, awaited: Any) -> Call | None:
+        """The program waits for what a call gave it. None for one that is not known: keys come back when what had them is gone."""
+        found = self.under_way.pop(key, None)
+        if found is None or (isinstance(awaited, torch.distributed.Work) and found[1]() is not awaited):
+            return None
+        call = found[0]
+        call.began = perf_counter_ns()
+        _looked_after(call)
+        session = self._state.session
+        session.whereabouts.moves += 1
+        session.collectives.waited_for(call.index)
+        return call
+
+    def waited(self, call: Call) -> None:
+        call.parts -= 1
+        if call.parts > 0:
+            call.spent += perf_counter_ns() - call.began
+            self._state.session.collectives.runs_on(call.index)
+        else:
+            self.ended(call)
+
+    def cared_for(self, key: int) -> None:
+        """The program asks about it; it may still wait for it."""
+        found = self.under_way.get(key)
+        if found is not None:
+            _looked_after(found[0])
+
     def ended(self, call: Call) -> None:
-        spent = perf_counter_ns() - call.began
+        spent = call.spent + perf_counter_ns() - call.began
         session = self._state.session
         session.whereabouts.moves += 1
         session.collectives.ended(call.index, spent * 1e-9)
@@ -123,34 +182,42 @@ class Collectives:
 
     def _name(self, tensor: Tensor) -> str:
         """The parameter whose value or gradient lies at the same address."""
-        now = (self._state.step, len(self._state.parameters.names))
-        if tensor.layout is not torch.strided or not tensor.numel():
+        now = (self._state.step, self._state.phase, len(self._state.parameters.names))
+        held = values_of(tensor) if tensor.layout is torch.strided else None
+        if held is None or not held.numel():
             return ""
-        key = tensor.data_ptr()
-        if key not in self._known or self._known_at != now:
+        key = held.data_ptr()
+        if self._known_at != now:
             self._known_at = now
             self._known = {}
             for name, parameter in self._state.parameters.live():
-                if parameter.layout is torch.strided and parameter.numel():
-                    self._known[parameter.data_ptr()] = name
-                    gradient = parameter.grad
-                    if gradient is not None and gradient.layout is torch.strided:
-                        self._known[gradient.data_ptr()] = f"{name}:grad"
+                for what, tensor in ((name, parameter), (f"{name}:grad", parameter.grad)):
+                    held = values_of(tensor) if tensor is not None and tensor.layout is torch.strided else None
+                    if held is not None and held.numel():
+                        self._known[held.data_ptr()] = what
         return self._known.get(key, "")
 
     def _group(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
         """Its name, and how many ranks it has."""
         group = kwargs.get("group")
-        if group is None and (len(args) > 1 or (args and not isinstance(args[0], Tensor))):
-            group = next((arg for arg in args if isinstance(arg, torch.distributed.ProcessGroup)), None)
-        group = group or torch.distributed.group.WORLD
-        known = self._groups.get(id(group))
-        if known is None:
-            known = self._groups[id(group)] = (
-                getattr(group, "group_name", "") or "default",
-                group.size() if group else 1,
+        if group is None:
+            for arg in args[1:] if args and isinstance(args[0], Tensor) else args:
+                if _is_group(arg):
+                    group = arg
+                    break
+            else:
+                group = torch.distributed.group.WORLD
+        mesh, dim = group if type(group) is tuple else (group, -1)
+        key = id(mesh), dim
+        known = self._groups.get(key)
+        if known is None or known[2] is not mesh:
+            found = _resolved(mesh, dim)
+            known = self._groups[key] = (
+                getattr(found, "group_name", "") or "default",
+                found.size() if found else 1,
+                mesh,
             )
-        return known
+        return known[:2]
 
     def facts(self) -> list[dict[str, Any]]:
         return [
@@ -160,6 +227,7 @@ class Collectives:
                 "group": line.group,
                 "group_size": line.group_size,
                 "count": line.count,
+                "left": line.left,
                 "steps": line.steps,
                 "seconds": round(line.nanos * 1e-9, 6),
                 "longest": round(line.longest * 1e-9, 6),
@@ -174,13 +242,28 @@ class Collectives:
         ]
 
 
-def kind_of(op: str, tensor: Tensor | None, reduce: str, group: str, size: int, frame: FrameType) -> Kind:
+def _looked_after(call: Call) -> None:
+    call.line.left -= call.left
+    call.left = False
+
+
+def kind_of(
+    op: str, tensor: Tensor | None, reduce: str, group: str, size: int, frame: FrameType, peer: int = -1
+) -> Kind:
     """With what the lines stand in that led to the call, in the program's own functions."""
     places = [(f.f_code.co_filename, f.f_lineno) for f in foreign_frames(frame) if is_user(f.f_code)]
     path, line = places[0] if places else ("", 0)
     what = f"{dtype_name(tensor)}{list(shape_of(tensor))}" if tensor is not None else ""
     around = [{"file": file, **one} for file, at in reversed(places[:MOST_FRAMES]) for one in surroundings(file, at)]
-    return Kind(op, what, reduce, group, size, path, line, around)
+    return Kind(op, what, reduce, group, size, path, line, around, peer)
+
+
+def _peer(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """The rank that is sent to or received from, in a call of two."""
+    if op not in ("send", "isend", "recv", "irecv", "send_object_list", "recv_object_list"):
+        return -1
+    given = kwargs.get("dst" if "send" in op else "src", args[1] if len(args) > 1 else None)
+    return given if isinstance(given, int) else -1
 
 
 def _after(place: CodeLine | None) -> Json | None:
@@ -189,14 +272,36 @@ def _after(place: CodeLine | None) -> Json | None:
     return line_at(path, following) if following else None
 
 
+def _is_group(argument: Any) -> bool:
+    """Functional collectives also take a group's name, a mesh, or a mesh and one of its dimensions."""
+    kind = type(argument)
+    if kind is str or kind is Tensor or kind is int:  # the usual ones: hasattr of a tensor takes long
+        return False
+    one = argument[0] if kind is tuple and len(argument) == 2 else argument
+    return isinstance(one, torch.distributed.ProcessGroup) or hasattr(one, "mesh_dim_names")
+
+
+def _resolved(group: Any, dim: int) -> Any:
+    """The process group of a mesh, or of one of its dimensions."""
+    if not hasattr(group, "mesh_dim_names"):
+        return group
+    return group.get_group(dim) if dim >= 0 else group.get_group() if group.ndim == 1 else None
+
+
 def _reduction(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    given = kwargs.get("op") or next((arg for arg in args[1:] if isinstance(arg, _OPS)), None)
-    return str(given).rpartition(".")[2] if given is not None else "SUM"
+    given = kwargs.get("op") or kwargs.get("reduceOp")
+    if given is None:
+        for given in args[1:]:
+            if isinstance(given, _OPS):
+                break
+        else:
+            return "SUM"
+    return given.upper() if isinstance(given, str) else str(given).rpartition(".")[2]
 
 
 _OPS: tuple[type, ...] = ()
 if torch.distributed.is_available():
-    _OPS = (torch.distributed.ReduceOp, type(torch.distributed.ReduceOp.SUM))
+    _OPS = (torch.distributed.ReduceOp, type(torch.distributed.ReduceOp.SUM), str)
 
 
 def _norm(tensor: Tensor) -> float:

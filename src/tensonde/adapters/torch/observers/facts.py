@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.observers import resumes
 from tensonde.adapters.torch.observers.batches import Batches
+from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
 from tensonde.adapters.torch.observers.clipping import Clipping
 from tensonde.adapters.torch.observers.collectives import Collectives
 from tensonde.adapters.torch.observers.copies import Copies, loaded_over
@@ -314,6 +315,7 @@ class Facts:
         self.settle()
         self.look()
         places = {number: k for k, number in enumerate(self._optimizers)}
+        optimizers = [self._optimizer_now(number, known) for number, known in self._optimizers.items()]
         return {
             "schema": versions.FACTS,
             "steps": self.state.step,
@@ -325,7 +327,7 @@ class Facts:
             },
             "threads": torch.get_num_threads(),
             "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-            "optimizers": [self._optimizer_now(number, known) for number, known in self._optimizers.items()],
+            "optimizers": optimizers,
             "by_hand": self._by_hand.facts(),
             "renewed": self.renewals.facts(),
             "schedulers": [
@@ -368,6 +370,9 @@ class Facts:
             "made_in_forward": self.inside.made(),
             "collectives": self.collectives.facts(),
             "replicas": self.replicas.facts(),
+            "beginning": BEGINNINGS.facts(self.state.parameters.live(), optimizers)
+            if self.state.session.world > 1
+            else {},
             "hooks": HOOKS.facts({key: entry.name for key, entry in list(self.state.roster.entries.items())}),
         }
 

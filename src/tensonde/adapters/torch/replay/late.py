@@ -80,7 +80,7 @@ class Kept:
         ]
 
     def put_back(self) -> None:
-        """The parameters get their values of then. Whoever calls this sees to it that all comes back."""
+        """The parameters get the values they had in that step. The caller puts everything back."""
         with torch.no_grad():
             for parameter, copy in zip(self.parameters, self.copies, strict=True):
                 parameter.detach().copy_(copy)

@@ -61,7 +61,7 @@ class TapedMemory:
         return list(found.values())
 
     def taken_off(self, count: int) -> None:
-        """So many calls, which had been looked at, are no longer on the tape."""
+        """This many calls that had been looked at are no longer on the tape."""
         self._seen -= count
 
 

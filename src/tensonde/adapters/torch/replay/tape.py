@@ -89,7 +89,7 @@ class Tape:
         self._memory = TapedMemory()
         self._given: dict[int, tuple[Tensor, int]] = {}
         self.cost_ns = 0
-        """Spent on the tape since somebody last set this to 0."""
+        """Time spent on the tape since this was last set to 0."""
         self._slots = 0
         self._roots = 0
         self._unlearned = 0

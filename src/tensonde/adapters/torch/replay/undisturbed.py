@@ -1,11 +1,10 @@
-"""The user's code runs a second time, and nobody notices: state, output, log, warnings and what Tensonde observes."""
+"""The user's code runs a second time and leaves no trace: state, output, log, warnings and what Tensonde observes are put back."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import sys
-import warnings
 from collections.abc import Iterator
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from tensonde.adapters.torch.replay.call import TapedCall, autocast_devices
 from tensonde.adapters.torch.replay.restore.before import Before
 from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import alone, look, look_away
+from tensonde.adapters.torch.seams.warned import muted
 from tensonde.adapters.torch.tracing.tracer import Tracer
 from tensonde.model.moment import Phase
 
@@ -69,14 +69,14 @@ def restored(before: Before, lost: list[str]) -> Iterator[None]:
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
     """What this thread prints, logs and warns of is swallowed; other threads are heard."""
-    out, err, show, disabled = sys.stdout, sys.stderr, warnings.showwarning, logging.root.manager.disable
-    # Filters for warnings are left alone: to change them makes Python forget which it has shown.
-    sys.stdout, sys.stderr, warnings.showwarning = _Muted(out), _Muted(err), lambda *args, **kwargs: None
+    out, err, disabled = sys.stdout, sys.stderr, logging.root.manager.disable
+    sys.stdout, sys.stderr = _Muted(out), _Muted(err)
     logging.disable(logging.CRITICAL)
     try:
-        yield
+        with muted():
+            yield
     finally:
-        sys.stdout, sys.stderr, warnings.showwarning = out, err, show
+        sys.stdout, sys.stderr = out, err
         logging.disable(disabled)
 
 

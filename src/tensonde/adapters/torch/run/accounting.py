@@ -69,7 +69,7 @@ def _hook_cost(attach: Callable[[Tensor, Callable[[Any], None]], None]) -> float
 
 
 def _differentiate(value: Tensor) -> None:
-    """By the engine itself: whoever has wrapped `torch.autograd.backward` (a callback, the user) must not count our passes."""
+    """By the engine itself: wrappers of `torch.autograd.backward` (a callback's, the user's) must not count our passes."""
     _engine_run_backward(
         (value,), (torch.ones_like(value),), False, False, (), allow_unreachable=True, accumulate_grad=True
     )

@@ -47,7 +47,7 @@ def open_watcher(options: Options) -> Watcher:
     blocking.training_begins()
     watcher = Watcher(session)
     if world > 1:
-        watcher.stillness = Stillness(session.whereabouts, watcher.state.thread)
+        watcher.stillness = Stillness(session.whereabouts, session.collectives, watcher.state.thread)
     if options.dump is not None:
         open_dump(watcher, options.dump, rank)
     return watcher

@@ -1,7 +1,7 @@
 """Stretches of steps in which Tensonde is not in the training's way: nothing of it runs but a counter of optimizer steps.
 
 `Policy` says when and how long. Steps are counted as always; everything else that was noted about a training is made good
-where the stretch ends. A stretch ends early when somebody asks for a pause or changes what is watched, and where an evaluation begins.
+where the stretch ends. A stretch ends early when a pause is requested, when watchpoints change, and where an evaluation begins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.seams.lifted import PATCHES
 
 MOST_EVALUATED = 64
-"""Calls of models that are looked at in an evaluation amid a rest."""
+"""Model calls that are observed in an evaluation during a rest."""
 
 
 class Rest:
@@ -34,7 +34,7 @@ class Rest:
         self.ended: Callable[[], None] = lambda: None
         """Called where a stretch ends: the next step is looked at, or another stretch begins."""
         self.woken: Callable[[], None] = lambda: None
-        """Called where a stretch ends amid a step: everything is put back at once."""
+        """Called where a stretch ends within a step: everything is put back at once."""
         self.enough: Callable[[], None] = lambda: None
         """Called where enough of an evaluation was seen."""
         self._steps = state.session.steps
@@ -45,7 +45,7 @@ class Rest:
         """The only optimizer, by its id: its steps are those of the training."""
         self._first = self._due = self._last = 0
         self._tally: dict[int, tuple[Optimizer, int]] = {}
-        """Steps of each optimizer that the facts have not been told of yet."""
+        """Steps of each optimizer that the facts do not count yet."""
         self._stepper: Optimizer | None = None
         self._alone = 0
         """The same of the only one."""
@@ -57,7 +57,7 @@ class Rest:
     # -- a stretch -------------------------------------------------------------------------------
 
     def begin(self, steps: int, cold: int) -> None:
-        """Out of the way for so many steps, of which the first are timed apart."""
+        """Out of the way for this many steps; the first ones are timed apart."""
         if not self._state.session.policy.counter_ns:
             self._state.session.policy.counter_ns = _calibrated()
         self._first = self._steps.step
@@ -178,7 +178,7 @@ class Rest:
                 self._state.session.note("unseen", step=step, first=first, last=step - 1)
 
     def last_look(self) -> None:
-        """The program ends amid a stretch: what its steps have left in the parameters is looked at."""
+        """The program ends within a stretch: the parameters are looked at once more."""
         state = self._state
         if not self.asleep or self._steps.step <= self.looked_at:
             return

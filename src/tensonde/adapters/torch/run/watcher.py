@@ -381,7 +381,7 @@ class Watcher:
         self.attention.choose(behind=behind)
 
     def bring_up_to_date(self) -> None:
-        """Writes all that is known until now: somebody looks, or nothing may happen for long. Does nothing in another thread,
+        """Writes all that is known so far: a reader waits, or nothing may happen for long. Does nothing in another thread,
         where the training may be under way."""
         if self.state.thread != get_ident():
             return

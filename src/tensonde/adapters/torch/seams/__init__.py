@@ -1,6 +1,6 @@
 """The list of everything that Tensonde replaces in torch.
 
-`put` is the only way to replace an attribute of torch for good; a test compares the list with a torch that nobody touched.
+`put` is the only way to replace an attribute of torch for good; a test compares the list with an untouched torch.
 `tensonde doctor --seams` prints it. `lifted.py` takes the hottest ones out while Tensonde rests.
 
 The list leaves out what is not replaced for good: the tracer takes `autograd.Function.apply` for the time of a traced step,

@@ -1,4 +1,5 @@
-"""Collectives of `torch.distributed`, as the program and the libraries in it call them.
+"""Collectives of `torch.distributed`, as the program and the libraries in it call them: its own functions, the functional ones that DTensor
+is made of, and the waits for those that run beside the program.
 
 What C++ does on its own, such as the gradient buckets of DistributedDataParallel, passes none of these functions.
 """
@@ -15,17 +16,32 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from tensonde.adapters.torch import seams
-from tensonde.adapters.torch.seams.function_mode import unseen
+from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
+from tensonde.adapters.torch.seams.current import CURRENT
+from tensonde.adapters.torch.seams.function_mode import noticing, unseen
+from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.program.frames import user_place
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.watcher import Watcher
 
 NAMES = (
-    "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter", "reduce_scatter",
-    "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv", "isend", "irecv", "barrier",
+    "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_single", "all_gather_into_tensor", "gather", "scatter", "reduce_scatter",
+    "reduce_scatter_single", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv", "isend", "irecv", "barrier",
     "monitored_barrier", "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list",
-    "send_object_list", "recv_object_list", "batch_isend_irecv",
+    "send_object_list", "recv_object_list", "batch_isend_irecv", "all_reduce_coalesced", "all_gather_coalesced",
 )  # fmt: skip
+FUNCTIONAL = (
+    "all_reduce", "broadcast", "all_gather_single", "all_gather_tensor", "reduce_scatter_single", "reduce_scatter_tensor", "all_to_all_single",
+    "permute_tensor", "all_gather_single_autograd", "all_gather_tensor_autograd", "reduce_scatter_single_autograd",
+    "reduce_scatter_tensor_autograd", "all_to_all_single_autograd", "all_reduce_coalesced", "all_gather_single_coalesced",
+    "all_gather_into_tensor_coalesced", "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced",
+)  # fmt: skip
+FUNCTIONAL_MODULE = "torch.distributed._functional_collectives"
+CARED_FOR = ("get_future", "is_completed", "synchronize", "result")
+"""What a program may ask of a collective that runs beside it, other than to wait for it."""
+_WHY = "know which collective a rank is in"
+_functional_seen = False
 
 
 def observe_collectives(current: Callable[[], Watcher | None]) -> None:
@@ -40,7 +56,31 @@ def observe_collectives(current: Callable[[], Watcher | None]) -> None:
         wrapper = _observing(name, original, current)
         for owner in (module, torch.distributed):
             if getattr(owner, name, None) is original:
-                seams.put(owner, name, wrapper, "know which collective a rank is in")
+                seams.put(owner, name, wrapper, _WHY)
+    work = torch.distributed.Work
+    seams.put(work, "wait", _waiting(work.wait, current, id), _WHY)
+    for name in CARED_FOR:
+        seams.put(work, name, _caring(getattr(work, name), current), "know whether a program cares for its collectives")
+
+
+def observe_functional(current: Callable[[], Watcher | None]) -> None:
+    """When a training begins, and once at most: a program without them does not import their module."""
+    global _functional_seen
+    module = sys.modules.get(FUNCTIONAL_MODULE)
+    if module is None or _functional_seen:
+        return
+    _functional_seen = True
+    for name in FUNCTIONAL:
+        original = getattr(module, name, None)
+        if original is not None:
+            seams.put(module, name, _observing(name, original, current), _WHY)
+    seams.put(module, "wait_tensor", _waiting(module.wait_tensor, current, _memory), _WHY)
+
+
+def _memory(tensor: Any) -> int:
+    """A functional collective is known by the memory of what it gives."""
+    with torch._C.DisableTorchFunction():
+        return int(tensor.untyped_storage().data_ptr()) if type(tensor) is torch.Tensor else 0
 
 
 def _observing(name: str, original: Callable[..., Any], current: Callable[[], Watcher | None]) -> Callable[..., Any]:
@@ -48,25 +88,83 @@ def _observing(name: str, original: Callable[..., Any], current: Callable[[], Wa
     def observed(*args: Any, **kwargs: Any) -> Any:
         watcher = None if is_dynamo_compiling() else current()
         if watcher is None or watcher.state.thread != get_ident() or watcher.facts.collectives.inside:
+            if name == "broadcast" and CURRENT.pending and args and not is_dynamo_compiling():
+                BEGINNINGS.sent(args[0], user_place(sys._getframe(1)))
             return original(*args, **kwargs)
         collectives = watcher.facts.collectives
         collectives.inside = True
         call = None
         try:
             try:
-                with unseen():
+                if noticing():
+                    with unseen():
+                        call = collectives.begins(name, args, kwargs, sys._getframe(1))
+                else:
                     call = collectives.begins(name, args, kwargs, sys._getframe(1))
             except Exception as problem:
                 watcher.session.guard.contain("noting a collective", problem)
             result = original(*args, **kwargs)
         finally:
             collectives.inside = False
+        if watcher.tracing.tracer is not None:
+            watcher.tracing.tracer.tensors.overwritten(tensors_in((args, kwargs)))
         if call is not None:
             try:
-                with unseen():
+                if result is None:
                     collectives.ended(call)
+                else:
+                    collectives.launched(call, _under_way(result))
             except Exception as problem:
                 watcher.session.guard.contain("noting a collective", problem)
         return result
 
     return observed
+
+
+def _under_way(result: Any) -> list[tuple[int, Any]]:
+    """What the program may wait for, with the key that `_waiting` finds it by."""
+    found: list[tuple[int, Any]] = []
+    for one in result if isinstance(result, list | tuple) else (result,):
+        if isinstance(one, torch.distributed.Work):
+            found.append((id(one), one))
+        elif getattr(one, "completed", True) is False and (key := _memory(one.elem)):  # AsyncCollectiveTensor
+            found.append((key, one))
+    return found
+
+
+def _waiting(
+    original: Callable[..., Any], current: Callable[[], Watcher | None], key: Callable[[Any], int]
+) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wait(awaited: Any, *args: Any, **kwargs: Any) -> Any:
+        watcher = None if is_dynamo_compiling() else current()
+        if watcher is None or watcher.state.thread != get_ident() or not watcher.facts.collectives.under_way:
+            return original(awaited, *args, **kwargs)
+        collectives, call = watcher.facts.collectives, None
+        try:
+            call = None if collectives.inside else collectives.waits(key(awaited), awaited)
+        except Exception as problem:
+            watcher.session.guard.contain("noting a collective", problem)
+        result = original(awaited, *args, **kwargs)
+        if call is not None:
+            try:
+                collectives.waited(call)
+            except Exception as problem:
+                watcher.session.guard.contain("noting a collective", problem)
+        return result
+
+    return wait
+
+
+def _caring(original: Callable[..., Any], current: Callable[[], Watcher | None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def asked(work: Any, *args: Any, **kwargs: Any) -> Any:
+        watcher = None if is_dynamo_compiling() else current()
+        if watcher is not None and watcher.facts.collectives.under_way:
+            try:
+                watcher.facts.collectives.cared_for(id(work))
+            except Exception as problem:
+                watcher.session.guard.contain("noting a collective", problem)
+        return original(work, *args, **kwargs)
+
+    return asked

@@ -1,6 +1,6 @@
 """Tensonde's one place on torch's stack of function modes, and how its own ops stay hidden from the user's modes.
 
-Whoever wants to see calls of the function API is a `Looker`. All of them share one mode, `Presence`, which is the only
+A part that wants to see calls of the function API is a `Looker`. All of them share one mode, `Presence`, which is the only
 thing of Tensonde's that is ever on the stack. Leaving a mode takes off whatever is on top, so a mode of ours on top of
 one of the user's would be taken off in its place. Three rules keep the user's modes as they would be without us:
 
@@ -141,7 +141,7 @@ def look_away(looker: Looker) -> bool:
 
 
 def forget() -> None:
-    """In a forked child: nobody looks any more."""
+    """In a forked child: no part looks any more."""
     global _lookers
     _lookers = ()
     settle()

@@ -12,7 +12,7 @@ from torch import Tensor
 def hook(tensor: Tensor, tap: Callable[[Any], None]) -> None:
     """`tensor.register_hook(tap)` at a fraction of its price: no handle is needed, the tensor lives for one step.
 
-    For tensors with a history only: the node that made the tensor must be told of the hooks as well.
+    For tensors with a history only: the node that made the tensor must know the hooks as well.
     """
     hooks = tensor._backward_hooks
     if hooks is None:

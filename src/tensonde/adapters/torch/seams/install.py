@@ -25,9 +25,9 @@ from tensonde.adapters.torch.compiled import backend
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.run.charged import charged
 from tensonde.adapters.torch.run.record import is_compiled
-from tensonde.adapters.torch.seams import function_mode, loaders, optimizers
+from tensonde.adapters.torch.seams import function_mode, loaders, optimizers, warned
 from tensonde.adapters.torch.seams.batches import observe_batches
-from tensonde.adapters.torch.seams.collectives import observe_collectives
+from tensonde.adapters.torch.seams.collectives import observe_collectives, observe_functional
 from tensonde.adapters.torch.seams.current import CURRENT
 from tensonde.adapters.torch.seams.function_mode import noticing
 from tensonde.adapters.torch.seams.lifted import PATCHES, Swap, copied
@@ -86,6 +86,7 @@ def install(opener: Opener) -> None:
     observe_buffers(current)
     observe_facts(current, watching)
     function_mode.make_way_for_devices()
+    warned.install()
     make_way_for_swaps()
     os.register_at_fork(after_in_child=_forked)
     logging.getLogger("tensonde.adapters").debug("installed into torch %s", torch.__version__)
@@ -119,6 +120,7 @@ def begin() -> Watcher | None:
     with function_mode.unseen():
         CURRENT.watcher = watcher = _opener()
         if watcher is not None:
+            observe_functional(current)
             if _compiled:
                 _compiles_function(watcher)
             optimizers.catch_up(watcher)
@@ -127,7 +129,7 @@ def begin() -> Watcher | None:
 
 
 def close() -> None:
-    """The training is over, or nobody wants to watch it any more."""
+    """The training is over, or is no longer watched."""
     CURRENT.watcher, CURRENT.pending = None, False
     PATCHES.asleep = False
 

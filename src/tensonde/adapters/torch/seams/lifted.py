@@ -2,7 +2,7 @@
 
 `Swap` exchanges the code of `nn.Module.__call__` and leaves the function object where it is: no class is changed, so no
 subclass loses its attribute caches (assigning to `nn.Module.__call__` takes 70 µs, and slows down what runs next), the
-program sees torch's own function, and whoever has wrapped it meanwhile keeps the wrapper. `Patch` replaces a function of
+program sees torch's own function, and a wrapper that was put around it meanwhile stays. `Patch` replaces a function of
 a module by a wrapper, and takes that out only where it still stands. Wrappers that are called once per step stay where they are and
 ask `PATCHES.out` first: to take them out would change classes, or functions that a compiled program is guarded by.
 """
@@ -56,12 +56,12 @@ class Patch:
         self._original = getattr(owner, name)
 
     def put(self) -> None:
-        """Unless somebody else has replaced the function meanwhile."""
+        """Unless other code has replaced the function meanwhile."""
         if getattr(self._owner, self._name) is self._original:
             setattr(self._owner, self._name, self._wrapper)
 
     def lift(self) -> None:
-        """Unless somebody has wrapped it: then it stays inside and passes on."""
+        """Unless other code has wrapped it: then it stays inside and passes on."""
         if getattr(self._owner, self._name) is self._wrapper:
             setattr(self._owner, self._name, self._original)
 

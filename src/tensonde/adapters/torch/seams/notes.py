@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.compiled import latehooks
 from tensonde.adapters.torch.observers import clones, copies, defaults, filters, loads, refills, resumes
+from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
 from tensonde.adapters.torch.observers.hooks import HOOKS, KINDS
 from tensonde.adapters.torch.observers.loaders import LOADERS
 from tensonde.adapters.torch.observers.origins import KNOWN
@@ -138,6 +139,7 @@ def _modules(current: Current) -> None:
         if args[2] if len(args) > 2 else kwargs.get("assign"):
             return
         filters.noted(self, state, sys._getframe(2), place)
+        BEGINNINGS.loaded("weights", place)
         if place is None or not _own(self, state):
             return
         if place in KNOWN.loaded_itself or len(KNOWN.loaded_itself) < 16:
@@ -304,6 +306,7 @@ def _clearing(current: Current) -> None:
         place = user_place(sys._getframe(2))
         KNOWN.restored.note(self, place)
         resumes.noted(self, place)
+        BEGINNINGS.loaded("optimizer", place)
 
     _after(torch.optim.Optimizer, "load_state_dict", resumed, "know where a training resumes")
     _after(nn.Module, "zero_grad", cleared, "know where gradients are cleared", always=False)

@@ -61,7 +61,7 @@ class LiveTrace:
         self._began = time.perf_counter_ns()
 
     def stage_begins(self) -> None:
-        """An optimizer was made amid the training: from now on another loss or model may be trained. Its first step is
+        """An optimizer was made during the training: from now on another loss or model may be trained. Its first step is
         let pass, the second is traced."""
         options = self.state.session.options
         if self._stages and options.budget != 0 and options.window == (0, 1) and self._twin is None:
@@ -159,7 +159,7 @@ class LiveTrace:
 
     @contextlib.contextmanager
     def paused(self, tracer: Tracer) -> Iterator[None]:
-        if tracer.paused:  # by somebody further out
+        if tracer.paused:  # by an outer caller
             yield
             return
         tracer.pause()

@@ -8,10 +8,13 @@ Values that are not finite count as 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from tensonde.adapters.signs import PERIOD, PROJECTIONS, signs
+from tensonde.adapters.signs import PERIOD, PROJECTIONS, packed_signs, signs
+from tensonde.digest.kernel import sketch
 
 _CHUNK = 32
 """Pieces that are widened to float64 at once."""
@@ -24,10 +27,13 @@ class Sketch:
     def __call__(self, tensor: Tensor) -> dict[str, float]:
         """Must be called where no mode of torch's sees it."""
         with torch.no_grad():
-            found = self._products(torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor)
+            real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+            found = sketch(real, packed_signs()) if real.device.type == "cpu" else None
+            if found is None:  # on a device, or of a dtype that the kernel does not know
+                found = self._products(real)
         return {f"sketch.{k}": value for k, value in enumerate(found)}
 
-    def _products(self, tensor: Tensor) -> list[float]:
+    def _products(self, tensor: Tensor) -> Sequence[float]:
         vectors = self._signs.get(tensor.device)
         if vectors is None:
             vectors = self._signs[tensor.device] = torch.from_numpy(signs()).to(tensor.device)

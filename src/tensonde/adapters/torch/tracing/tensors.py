@@ -68,6 +68,13 @@ class TracedTensors:
             known.stats,
         )
 
+    def overwritten(self, tensors: list[Tensor]) -> None:
+        """Their values may be others now, which their versions do not tell: collectives write past autograd."""
+        for tensor in tensors:
+            known = self._known.get(id(tensor))
+            if known is not None:
+                known.version = -1
+
     def _name(self, key: int) -> str:
         """Of a parameter or buffer; modules may become known in the course of the trace."""
         parameters = self._state.parameters

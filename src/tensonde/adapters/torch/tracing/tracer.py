@@ -67,8 +67,8 @@ class Tracer:
         measure = Measure(sketch=sketch)
         options = state.session.options
         self.weights = Weights(measure, thorough=options.window != (0, 1), faint=(options.twin or Twin()).faint)
-        self._tensors = TracedTensors(state, measure, self.weights, twin)
-        self.facts, self._fact = self._tensors.facts, self._tensors.fact
+        self.tensors = TracedTensors(state, measure, self.weights, twin)
+        self.facts, self._fact = self.tensors.facts, self.tensors.fact
         self.gradients = TracedGradients(measure, state.session.guard)
         self._follow = self.gradients.follow
         self._calls: list[CallRecord] = []
@@ -94,7 +94,7 @@ class Tracer:
 
     def differentiated(self, loss: Tensor) -> None:
         """This is a loss. The first one that is not finite counts, else the last."""
-        producer = self._tensors.producer(loss)
+        producer = self.tensors.producer(loss)
         if producer is not None and (self.loss is None or not nonfinite(self.output(self.loss))):
             self.loss = producer
 
@@ -123,7 +123,7 @@ class Tracer:
 
     def _note_makers(self, step: int) -> None:
         try:
-            for maker in makers(self._tensors.spoilt()):
+            for maker in makers(self.tensors.spoilt()):
                 self.state.session.note("spoilt_outside", step=step, **maker)
         except Exception as problem:
             self.state.session.guard.contain("following a value back", problem)

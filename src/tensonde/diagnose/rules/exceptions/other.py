@@ -22,7 +22,7 @@ def optimizer_step(event: Event) -> Cause | None:
     )
 
 
-@rule("exception", severity="error")
+@rule("exception", severity="error", unless=("rank-failed-early",))
 def exception_findings(case: Case) -> list[Finding]:
     """The training ended with an exception: of which class (user code, forward op, backward op, optimizer, data
     loading), at which op and module, at which line of the user's, on tensors of which shapes and dtypes. A family of

@@ -25,7 +25,7 @@ def without_influence(case: Case) -> list[Finding]:
             site=_site(answer),
             op=answer.op or None,
             source=answer.line,
-            evidence={"value": answer.names[0], "use": answer.part},
+            evidence={"value": answer.names[0], "use": answer.part, "standing": "confirmed"},
             confidence=0.9,
         )
         for answer in steadily(case, "influence")[:2]
@@ -55,7 +55,7 @@ def dead_end(case: Case) -> list[Finding]:
             site=_site(answer),
             op=answer.op,
             source=answer.line,
-            evidence={"why": answer.why},
+            evidence={"why": answer.why, "standing": "confirmed"},
             confidence=0.9,
         )
         for answer in found[:1]
@@ -73,7 +73,7 @@ def same_for_all(case: Case) -> list[Finding]:
             site=_site(answer),
             op=answer.op or None,
             source=answer.line,
-            evidence=dict(answer.numbers),
+            evidence={**answer.numbers, "standing": "confirmed"},
             confidence=0.9,
         )
         for answer in steadily(case, "sameness")[:1]
@@ -102,7 +102,7 @@ def mixed(case: Case) -> list[Finding]:
             site=_site(answer),
             op=answer.op,
             source=answer.line,
-            evidence={},
+            evidence={"standing": "confirmed"},
             confidence=0.9,
         )
         for answer in steadily(case, "independence")
@@ -121,7 +121,7 @@ def future(case: Case) -> list[Finding]:
             site=_site(answer),
             op=answer.op or None,
             source=answer.line,
-            evidence={},
+            evidence={"standing": "confirmed"},
             confidence=0.92,
         )
         for answer in steadily(case, "independence")
@@ -140,7 +140,7 @@ def copied(case: Case) -> list[Finding]:
             step=answer.step,
             site="loss:value",
             source=answer.line,
-            evidence={"tokens": answer.names[0]},
+            evidence={"tokens": answer.names[0], "standing": "confirmed"},
             confidence=0.9,
         )
         for answer in steadily(case, "independence")
@@ -160,7 +160,7 @@ def without_gradient(case: Case) -> list[Finding]:
             site=_site(answer),
             op=answer.op,
             source=answer.line,
-            evidence={"why": answer.why},
+            evidence={"why": answer.why, "standing": "confirmed"},
             confidence=0.85,
         )
         for answer in steadily(case, "terms")[:1]

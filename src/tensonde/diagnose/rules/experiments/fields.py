@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.analysis.answers import steadily
+from tensonde.diagnose.analysis.answers import answers, steadily
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+
+FEWEST = 150
+"""Steps after which a copy should have been renewed."""
 
 
 def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fields") -> list[Finding]:
@@ -17,7 +20,7 @@ def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fi
             site="loss:value",
             op=answer.op or None,
             source=answer.line,
-            evidence={"values": list(answer.names), **answer.numbers},
+            evidence={"values": list(answer.names), **answer.numbers, "standing": "confirmed"},
             confidence=0.9,
         )
         for answer in steadily(case, experiment)
@@ -53,6 +56,17 @@ def another_order(case: Case) -> list[Finding]:
     return _amiss(
         case, "another order", "The targets stand in another order than the outputs: {why}",
         "Put both in the same order before they are compared.",
+    )  # fmt: skip
+
+
+@rule("target-among-inputs", severity="error", phase="data", unless=("target-is-input", "sees-its-target"))
+def among_inputs(case: Case) -> list[Finding]:
+    """What the loss compares with is a part of what the model is handed, equal in every row, and the output that is compared with a value
+    changes with that very value: the model only has to pass it on, and learns nothing of what it is meant to predict. An
+    autoencoder, whose target is most of its input, is not meant, nor a model that sees only what comes before."""
+    return _amiss(
+        case, "target among the inputs", "The model is handed what it is to predict: {why}",
+        "Take the target out of the inputs: look where a window begins and ends, or at the columns that are chosen.", "leak",
     )  # fmt: skip
 
 
@@ -133,4 +147,17 @@ def with_gradient(case: Case) -> list[Finding]:
     return _amiss(
         case, "gradient", "The target that is made with the model's own estimate carries a gradient",
         "Compute the target under torch.no_grad(), with a copy of the network that is updated now and then.", "bootstrap",
+    )  # fmt: skip
+
+
+@rule("target-network-never-renewed", severity="error", phase="forward")
+def never_renewed(case: Case) -> list[Finding]:
+    """A target is made of data and what a copy of the trained model says, and the copy is the same, bit by bit, in all steps that were
+    asked, while the program has no line that would load the trained state now and then. Values can only look as far ahead as the copy
+    does. A reference that is compared with directly (distillation, a policy's reference) is not meant."""
+    if case.steps < FEWEST or max((a.step for a in answers(case, "bootstrap")), default=0) < case.steps // 4:
+        return []
+    return _amiss(
+        case, "never renewed", "The copy of the model that makes the targets never changes: {why}",
+        "Copy the trained weights into it every so many steps, or let it follow them as an average.", "bootstrap",
     )  # fmt: skip

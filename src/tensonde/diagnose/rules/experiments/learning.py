@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite, sqrt
 from statistics import mean, stdev
 
-from tensonde.diagnose.analysis.answers import answers
+from tensonde.diagnose.analysis.answers import answers, steadily
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself
@@ -14,6 +14,8 @@ from tensonde.model.finding import Finding
 
 FEWEST = 40
 """Steps before anything is said."""
+LONG = 150
+"""Steps before anything is said of one term among others."""
 NO_BETTER = 0.95
 """Of the loss of the best constant. Healthy programs are at 0.005 to 0.86, mistaken ones at 0.95 to 4.7."""
 APART = 4.0
@@ -40,6 +42,7 @@ SOME = 0.75
         "inputs-all-the-same",
         "weight-decay-dominates",
         "learning-rate-zero",
+        "loss-held-up",
     ),
 )
 def nothing_learnt(case: Case) -> list[Finding]:
@@ -66,6 +69,7 @@ def nothing_learnt(case: Case) -> list[Finding]:
     last = late[-1]
     if last.part == "term":
         return [_outweighed(case, last, end, constant)]
+    learnt = _one_batch(case)
     return [
         case.finding(
             f"Nothing is learnt: the loss is {end:.3g} in the end, and {constant:.3g} for the best constant"
@@ -73,7 +77,8 @@ def nothing_learnt(case: Case) -> list[Finding]:
                 ", and outputs can be given to other samples throughout: what it gains, it learns by heart"
                 if by_heart
                 else ""
-            ),
+            )
+            + (f". A clone learns one batch: {learnt[0]:.3g} becomes {learnt[1]:.3g} in a few steps" if learnt else ""),
             "Look whether inputs and labels of a sample belong together on their way to this line: an order, a shift, a "
             "permutation or a reshape that only one of them went through.",
             step=last.step,
@@ -85,10 +90,22 @@ def nothing_learnt(case: Case) -> list[Finding]:
                 "ratio": end / constant,
                 "outputs_changed_about": [round(a.numbers["apart"], 2) for a in late],
                 "steps_asked": [a.step for a in late],
+                "standing": "consistent" if learnt else "suspected",
             },
             confidence=0.75 if by_heart else 0.85,
         )
     ]
+
+
+def _one_batch(case: Case) -> tuple[float, float] | None:
+    """The loss of a batch before and after a few steps of a clone on it alone, where that learns something: model and optimizer work, and
+    what they are given does not belong together."""
+    for answer in reversed(answers(case, "own-batch")):
+        before = answer.numbers.get("before", 0.0)
+        after = min(answer.numbers.get(rate, before) for rate in ("at 1", "at 100"))
+        if before > 0 and after < 0.9 * before:
+            return before, after
+    return None
 
 
 def _constant(answer: AnswerFact) -> float:
@@ -119,7 +136,13 @@ def _outweighed(case: Case, answer: AnswerFact, end: float, constant: float) -> 
         site="loss:value",
         op=answer.op,
         source=answer.line,
-        evidence={"loss": end, "best_constant": constant, "term": now, "term_of_varied_outputs": then},
+        evidence={
+            "loss": end,
+            "best_constant": constant,
+            "term": now,
+            "term_of_varied_outputs": then,
+            "standing": "consistent",
+        },
         confidence=0.75,
     )
 
@@ -130,6 +153,90 @@ def _at_rest(losses: list[float]) -> bool:
     third, last = losses[2 * part : 3 * part], losses[3 * part :]
     noise = sqrt(stdev(third) ** 2 / len(third) + stdev(last) ** 2 / len(last))
     return mean(third) - mean(last) < max(3 * noise, 0.01 * abs(mean(third)))
+
+
+@rule(
+    "term-not-learnt",
+    severity="warning",
+    phase="forward",
+    unless=(
+        "nothing-learnt",
+        "no-gradient",
+        "term-without-gradient",
+        "learning-rate-far-too-small",
+        "learning-rate-too-small",
+    ),
+)
+def term_not_learnt(case: Case) -> list[Finding]:
+    """One of several terms of the loss is no better than a constant in the place of the outputs behind it, in all steps that are asked, and
+    these outputs can be given to other samples, while another term is learnt. Its targets belong to other samples, or a mask chooses the
+    wrong ones. Silent in short trainings, and where the term still falls."""
+    told = answers(case, "tasks")
+    if case.steps < LONG or not ended_by_itself(case) or not any(a.healthy for a in told):
+        return []
+    found = []
+    for part in dict.fromkeys(a.part for a in told):
+        own = [a for a in told if a.part == part]
+        late = [a for a in own if a.step >= case.steps // 8]
+        if len(own) < 5 or len(late) < 2 or own[-1].step < 0.4 * case.steps or any(a.healthy for a in own):
+            continue
+        if any(a.numbers["loss"] < NO_BETTER * a.numbers["constant"] for a in late) or _some_signal(own):
+            continue
+        last = own[-1]
+        loss, constant = last.numbers["loss"], last.numbers["constant"]
+        found.append(
+            case.finding(
+                f"A term of the loss is not learnt: it is {loss:.3g}, and {constant:.3g} for the best constant, while the others fall",
+                "Look whether what this line compares belongs together: the same samples, the same order, the right mask.",
+                step=last.step,
+                site="loss:value",
+                op=last.op,
+                source=last.line,
+                evidence={
+                    "term": loss,
+                    "best_constant": constant,
+                    "steps_asked": [a.step for a in own],
+                    "standing": "suspected",
+                },
+                confidence=0.7,
+            )
+        )
+    return found[:1]
+
+
+def _some_signal(told: list[AnswerFact]) -> bool:
+    """Outputs that are given to other samples do worse on the whole: a target that is mostly noise is learnt slowly."""
+    return sum(a.numbers["apart"] for a in told) > 0.5 * sqrt(len(told))
+
+
+@rule(
+    "loss-held-up",
+    severity="error",
+    phase="forward",
+    unless=(
+        "output-cannot-reach-targets",
+        "probabilities-into-logit-loss",
+        "softmax-over-wrong-dimension",
+        "rectified-logits",
+    ),
+)
+def held_up(case: Case) -> list[Finding]:
+    """Whatever the model gives, number by number, the loss of its batch stays at nine tenths of that of the best constant or more: there
+    is next to nothing to learn from. The line named is what stands between the model and a small loss."""
+    return [
+        case.finding(
+            f"The loss cannot fall: it is {answer.numbers['floor']:.3g} at least, whatever the model gives, and "
+            f"{answer.numbers['constant']:.3g} for a constant",
+            "Look at what this line does to the outputs: a bound that the targets lie beyond, or a scale that leaves no difference.",
+            step=answer.step,
+            site=f"{answer.module}:out" if answer.module else "loss:value",
+            op=answer.op,
+            source=answer.line,
+            evidence={**answer.numbers, "standing": "confirmed"},
+            confidence=0.85,
+        )
+        for answer in steadily(case, "reach")[:1]
+    ]
 
 
 @rule("step-goes-too-far", severity="error", phase="optimizer", unless=("learning-rate-too-large",))
@@ -150,14 +257,14 @@ def too_far(case: Case) -> list[Finding]:
     first = better[0].numbers
     return [
         case.finding(
-            f"Each step goes too far: at a learning rate of {first.get('lr', 0):g}, {'five steps take' if worse else 'it takes'} the loss "
+            f"Each step goes too far: at a learning rate of {first.get('lr', 0):g}, {'a few steps take' if worse else 'it takes'} the loss "
             f"of its own batch from {first['before']:.3g} to {first.get('at 1' if worse else 'after', float('inf')):.3g}; at a hundredth, "
-            f"five steps take it to {first['at 0.01']:.3g}",
+            f"a few steps take it to {first['at 0.01']:.3g}",
             "Lower the learning rate tenfold to a hundredfold.",
             step=better[0].step,
             site="lr",
             source=better[0].line,
-            evidence={**first, "confirmed": True},
+            evidence={**first, "standing": "confirmed"},
             confidence=0.9,
         )
     ]
@@ -191,7 +298,7 @@ def far_too_small(case: Case) -> list[Finding]:
     here, there = last.numbers["at 1"], last.numbers["at 100"]
     return [
         case.finding(
-            f"A learning rate of {last.numbers['lr']:g} is far too small: five steps on one batch take its loss from "
+            f"A learning rate of {last.numbers['lr']:g} is far too small: {last.numbers.get('steps', 5):.0f} steps on one batch take its loss from "
             f"{last.numbers['before']:.4g} to {here:.4g}, and to {there:.4g} at a hundred times that rate",
             "Raise it tenfold or a hundredfold.",
             step=last.step,
@@ -200,7 +307,7 @@ def far_too_small(case: Case) -> list[Finding]:
             evidence={
                 "asked": [{"step": a.step, **a.numbers} for a in told],
                 "loss": [before, after],
-                "confirmed": True,
+                "standing": "confirmed",
             },
             confidence=0.85,
         )

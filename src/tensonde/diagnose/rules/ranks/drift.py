@@ -16,10 +16,12 @@ from tensonde.model.trace import WeightRecord
 
 
 def _replicated(world: World, name: str, records: list[WeightRecord]) -> bool:
-    """DistributedDataParallel holds it, the program reduces its gradient over all ranks, or all ranks have the same
+    """DistributedDataParallel holds it, the program reduces its gradient over all ranks or has sent it to all of them, or all ranks have the same
     value and the same gradient for it when the first backward pass has ended."""
     if name in world.reduced or any(name in replica.parameters for replica in world.replicas):
         return True
+    if name in world.sent:
+        return _drawn(records[0])
     raw = [record.raw for record in records]
     if not same([record.before for record in records]):
         return False
@@ -34,11 +36,13 @@ def _drawn(record: WeightRecord) -> bool:
 
 
 def _left_out(world: World, name: str) -> bool:
-    """Others have gradients that are reduced, or its own is in a group of one rank; and the ranks have data of their own: this is no shard."""
+    """Others have gradients that are reduced, or are sharded, or its own is in a group of one rank; and the ranks have data of their own: this
+    is no shard."""
     alone = any(
         name in collective.gradients for collective in world.first.facts.collectives if collective.group_size == 1
     )
-    return (bool(world.reduced) or alone) and not world.same_inputs
+    beside = bool(world.reduced) or alone or (bool(world.sharded) and name not in world.sharded)
+    return beside and not world.same_inputs
 
 
 @world_rule("ranks-start-differently", severity="error", phase="init", explains=("replicas-drift",))
@@ -67,13 +71,15 @@ def different_start(world: World) -> Iterator[Finding]:
         )
         return
     optimizer = next(iter(first.stepping), None)
+    loaded = world.only_some_load("weights")
+    why = f", and only some ranks load weights at {loaded}" if loaded is not None else ""
     yield first.finding(
-        f"The ranks start from different weights: {len(wrong)} of {len(expected)} parameters differ before the first step",
+        f"The ranks start from different weights: {len(wrong)} of {len(expected)} parameters differ before the first step{why}",
         "Send the weights of rank 0 to the others before the optimizer is made: "
         "`for p in model.parameters(): dist.broadcast(p.data, src=0)`. DistributedDataParallel does this by itself. "
         "Seeding all ranks alike helps only if nothing else draws random numbers before.",
         site=f"{wrong[0]}:value",
-        source=optimizer.made if optimizer is not None else None,
+        source=loaded or (optimizer.made if optimizer is not None else None),
         evidence={"parameters": wrong[:8], "gradients": "reduced over all ranks"},
         confidence=0.95,
     )
@@ -119,15 +125,31 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
         why = "with equal gradients"
         advice = "Compare the optimizers of the ranks: learning rate, groups and state must be the same on all of them."
         source = optimizer.made if optimizer is not None else None
+        if (loaded := world.only_some_load("optimizer")) is not None:
+            why, source = (
+                f"with equal gradients, because only some ranks load the optimizer's state at {loaded}",
+                loaded,
+            )
     elif same(raw):
         why = "their gradients are equal after backward() and different at the optimizer's step"
         advice = (
             "Something between backward() and step() changes the gradients on each rank by itself. If it is clipping, every rank "
             "must use the same norm: add up the squares over all ranks (dist.all_reduce), and count replicated parameters once."
         )
-        source = case.facts.clipping.line or source
+        source = case.facts.clipping.line or case.facts.beginning.rewrite or source
     else:
         why, advice = _not_reduced(replica, name, world.same_losses)
+        if replica is None and name in world.sent:
+            why, advice = (
+                "because each rank steps with its own gradient of them",
+                "The program sends them from one rank to all before it trains, so the ranks share them, as stages of a pipeline share tied "
+                "embeddings. Add up their gradients over these ranks before the step (dist.all_reduce).",
+            )
+        elif replica is None and world.sharded:
+            why, advice = (
+                "because they are outside of every fully_shard call, and nothing reduces their gradients",
+                "Call fully_shard on the whole model as well, after its parts: it takes care of the parameters that are left.",
+            )
         own = (replica.line if name in replica.later else replica.bypass_line) if replica is not None else None
         if replica is None:
             reducing = next((c for c in case.facts.collectives if c.gradients), None)
@@ -271,11 +293,7 @@ def rates(world: World) -> Iterator[Finding]:
 def scaled(world: World) -> Iterator[Finding]:
     """Each rank holds a part of the parameters (FSDP2, DTensor). Between the backward pass and the optimizer's step of the first step, all
     gradients of a rank are scaled by one factor, which is another one on another rank: each rank has clipped by the norm of its own part."""
-    parts = [
-        name
-        for name, fact in world.first.facts.parameters.items()
-        if fact.placement.startswith(("S(", "Shard")) or ", S(" in fact.placement
-    ]
+    parts = sorted(world.sharded)
     factors = [factor_of(case, parts) for case in world.cases]
     values = [factor for factor in factors if factor is not None]
     if len(values) < len(factors) or max(values) - min(values) <= 1e-3 * max(values):

@@ -66,6 +66,52 @@ def _is_mean(case: Case) -> bool:
     return op.op == "mean" or (op.op in _LOSSES and op.arguments.get("reduction", "mean") in ("mean", None))
 
 
+@world_rule("averaged-twice", severity="warning", phase="optimizer")
+def averaged_twice(world: World) -> Iterator[Finding]:
+    """DistributedDataParallel averages gradients over the ranks. In the first step, what the optimizer gets is this average divided by the number
+    of ranks once more, for every parameter and on all ranks, and the loss is a plain mean over one batch."""
+    case = world.first
+    wrapped = {name for replica in world.replicas for name in replica.parameters}
+    pairs = [
+        (record.raw.get("norm", 0.0), record.gradient.get("norm", 0.0))
+        for name, records in world.weights.items()
+        if name in wrapped
+        for record in records
+    ]
+    whole = [(raw, used) for raw, used in pairs if raw > 0]
+    if not whole or not all(_close(raw, world.size * used) for raw, used in whole):
+        return
+    if case.facts.sequence.backwards > case.facts.steps + 1 or not _is_mean(case) or case.facts.clipping.calls:
+        return  # the mean over micro-batches, or a limit that happens to be met
+    optimizer = next(iter(case.stepping), None)
+    yield case.finding(
+        f"Gradients are divided by the number of ranks ({world.size}) although DistributedDataParallel has averaged them",
+        f"Take the division out: with it, steps are {world.size} times too small.",
+        site=None,
+        source=case.facts.beginning.rewrite or (optimizer.step_line if optimizer is not None else None),
+        evidence={"norm_after_backward": whole[0][0], "norm_used": whole[0][1]},
+        confidence=0.85,
+    )
+
+
+@world_rule("reduction-not-awaited", severity="error", phase="optimizer", explains=("replicas-drift",))
+def not_awaited(world: World) -> Iterator[Finding]:
+    """Gradients are reduced with `async_op=True`, and the program never waits for the result or asks about it: the optimizer steps with
+    whatever is there by then."""
+    for case in world.cases:
+        for collective in case.facts.collectives:
+            if collective.left and collective.left == collective.count and collective.gradients:
+                yield case.finding(
+                    f"The gradients are used before they are reduced: nothing waits for the {collective.count} calls of {collective.op}",
+                    "Keep what the call returns, and call `wait()` on each before the optimizer's step.",
+                    site=f"{collective.gradients[0]}:grad",
+                    source=collective.line,
+                    evidence={"calls": collective.count, "parameters": some(collective.gradients)},
+                    confidence=0.95,
+                )
+                return
+
+
 @world_rule("weights-summed-over-ranks", severity="error", phase="optimizer")
 def weights_summed(world: World) -> Iterator[Finding]:
     """The program adds up parameters over all ranks, and neither divides them before nor after: the sum goes in as the next step's weights.

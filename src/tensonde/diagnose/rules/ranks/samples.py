@@ -43,6 +43,32 @@ def same_samples(world: World) -> Iterator[Finding]:
             return
 
 
+@world_rule("shares-overlap", severity="warning", phase="data")
+def overlapping(world: World) -> Iterator[Finding]:
+    """Each rank trains on a Subset of the same data set, and these have some samples in common and others not: the ranks have not dealt the
+    data out from the same permutation, or split it each in its own way. Some samples are read twice per epoch, others never."""
+    if not world.replicas and not world.reduced:
+        return
+    loaders = [next((one for one in case.facts.loaders if one.steps and one.share), None) for case in world.cases]
+    chosen = [one for one in loaders if one is not None]
+    if len(chosen) < len(loaders) or len({(one.share_of, one.dataset) for one in chosen}) > 1:
+        return
+    shares = [set(one.share) for one in chosen]
+    common = set.intersection(*shares[:2])
+    whole = chosen[0].share_of or 0
+    if len(common) <= world.size or shares[0] == shares[1]:
+        return  # what is padded, or one split of all ranks
+    yield world.first.finding(
+        f"The shares of the ranks overlap: rank 0 has {len(shares[0])} and rank 1 {len(shares[1])} of {whole} samples, {len(common)} of them in common",
+        "Every rank must deal out the same permutation: draw it with a generator of a fixed seed, the same on all ranks "
+        "(`torch.randperm(n, generator=torch.Generator().manual_seed(0))`), or use DistributedSampler.",
+        step=None,
+        source=chosen[0].data_line or chosen[0].made,
+        evidence={"common": len(common), "shares": [len(share) for share in shares], "samples": whole},
+        confidence=0.9,
+    )
+
+
 @rule("sampler-epoch-never-set", severity="warning", phase="data")
 def epoch_never_set(case: Case) -> Iterator[Finding]:
     """A DistributedSampler shuffles by its seed and its epoch. Passes over the data in which the epoch is the same have the

@@ -17,6 +17,8 @@ _ADVICE = {
     "elsewhere": "All ranks must call the same collectives in the same order. Look for a collective under `if rank == ...`, and for "
     "code in which the ranks go different ways.",
     "shapes": "All ranks must call a collective with the same shape and dtype. Pad, or exchange the sizes first.",
+    "crossed": "Let one of the two send while the other receives, as by `if rank % 2 == 0`, or post both with dist.isend and dist.irecv (or "
+    "dist.batch_isend_irecv) and wait afterwards.",
     "busy": "Either that rank goes another way and never comes to this call, or what it does takes long: then let the others wait "
     "for it on purpose (a longer timeout of the group), or spread the work over the ranks.",
 }

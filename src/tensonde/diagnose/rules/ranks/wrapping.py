@@ -41,6 +41,35 @@ def unused(case: Case) -> Iterator[Finding]:
     )
 
 
+@world_rule(
+    "shards-never-reduced", severity="error", phase="backward", explains=("loss-without-graph", "replicas-drift")
+)
+def never_reduced(world: World) -> Iterator[Finding]:
+    """The parameters of a sharded model are gathered in every step, and its gradients are never reduced: gradient synchronisation was turned off
+    and not on again. The optimizer steps without gradients, or with those of the rank's own data."""
+    case = world.first
+    optimizer = next((one for one in case.stepping if one.steps > 2), None)
+    used = [one for one in case.facts.collectives if one.group_size == world.size]
+    gathers = [one for one in used if one.op.startswith("all_gather") and one.steps > 2]
+    if optimizer is None or not gathers or not _fully_sharded(case) or not case.facts.sequence.backwards:
+        return
+    if any(one.op.startswith(("reduce_scatter", "all_reduce")) for one in case.facts.collectives):
+        return
+    yield case.finding(
+        f"Gradients are never reduced: {optimizer.steps} steps with {sum(one.count for one in gathers)} gathers of parameters, and no reduce_scatter",
+        "Turn synchronisation on for the last backward pass before each step: `model.set_requires_gradient_sync(last)`.",
+        source=optimizer.backward_line or optimizer.step_line,
+        evidence={"steps": optimizer.steps, "collectives": sorted({one.op for one in used})},
+        confidence=0.95,
+    )
+
+
+def _fully_sharded(case: Case) -> bool:
+    """All parameters are shards, as `fully_shard` of the whole model makes them: parts of a tensor-parallel model may do without reductions."""
+    trained = [fact for fact in case.facts.parameters.values() if fact.requires_grad]
+    return bool(trained) and all(fact.placement.startswith(("S(", "Shard")) for fact in trained)
+
+
 @world_rule("stage-without-gradients", severity="error", phase="backward")
 def stage(world: World) -> Iterator[Finding]:
     """A rank sends what its model gives to another one, and steps its optimizer, but its parameters never have a gradient. The rank that gets

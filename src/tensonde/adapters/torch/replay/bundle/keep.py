@@ -11,6 +11,7 @@ from tensonde.adapters.torch.replay.call import Slot
 from tensonde.adapters.torch.replay.execute import Outcome, Reenactment
 from tensonde.adapters.torch.replay.tape import Tape
 from tensonde.adapters.torch.run import batches
+from tensonde.adapters.torch.seams.warned import muted
 from tensonde.model.trace import Trace
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def keep(
         if not tape.unchanged():
             raise Unsaveable("tensors that were changed since the step began")
         batch = batches.latest.facts() if batches.latest is not None else None
-        path, size = save(state, act, outcome, wanted, trace, why, batch)
+        with muted():  # torch changes the filters to list its own functions
+            path, size = save(state, act, outcome, wanted, trace, why, batch)
     except (Unsaveable, OSError) as problem:
         reason = f"it has {problem}" if isinstance(problem, Unsaveable) else f"it could not be written: {problem}"
         session.note("bundle_declined", step=trace.step, why=reason)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LARGE = 1 << 20
 """Bytes of data from which on it matters whether all of it goes into the bundle."""
 _SPARE = 2
-"""A bundle may take one part in so many of the free disk."""
+"""A bundle may take at most this fraction (1/n) of the free disk."""
 
 
 def save(

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.modules import module as hooks
 
 from tensonde.adapters.restore.holders import Holder, StateHolder
-from tensonde.adapters.torch.replay.restore.checks import memory_sum
+from tensonde.adapters.torch.checksum import memory_sum
 from tensonde.adapters.torch.replay.restore.reach import Reach, position
 from tensonde.adapters.torch.replay.restore.writes import Writes, header, version_of
 from tensonde.adapters.torch.seams.function_mode import unseen
@@ -118,7 +118,7 @@ def _restore_versions(pairs: list[tuple[Tensor, int]]) -> None:
 
 
 def _put_back(holder: Holder) -> None:
-    with contextlib.suppress(Exception):  # whatever is still changed is told when everything is checked
+    with contextlib.suppress(Exception):  # the check at the end reports what is still changed
         if holder.changed():
             holder.restore()
 

@@ -1,0 +1,52 @@
+import os
+import tempfile
+from datetime import timedelta
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+kept = []
+
+
+def data(seed, n=256):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=g)
+    return x, (x[:, 0] + x[:, 1] > 0).long()
+
+
+def net():
+    return nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 2))
+
+
+def worker(rank, world, meet):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=world, timeout=timedelta(seconds=14))
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.device_mesh import init_device_mesh
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 32), nn.GELU(), nn.Linear(32, 2))
+    fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+    opt = torch.optim.AdamW(model.parameters(), lr=0.01)
+    x, y = data(10 + rank)
+    for step in range(20):
+        idx = torch.arange(step * 16, step * 16 + 16) % len(x)
+        loss = F.cross_entropy(model(x[idx]), y[idx])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        if step % 10 == 9:
+            with torch.no_grad():
+                accuracy = (model(x).argmax(1) == y).float().mean().item()
+            if rank == 0:
+                print("accuracy", accuracy)
+    kept.append(model)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        mp.start_processes(worker, args=(2, f"file://{folder}/meet"), nprocs=2, start_method="fork")

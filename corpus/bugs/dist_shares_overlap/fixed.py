@@ -1,0 +1,49 @@
+import os
+import tempfile
+from datetime import timedelta
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+kept = []
+
+
+def data(seed, n=256):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=g)
+    return x, (x[:, 0] + x[:, 1] > 0).long()
+
+
+def net():
+    return nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 2))
+
+
+from torch.utils.data import DataLoader, Subset, TensorDataset
+
+
+def worker(rank, world, meet):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=world, timeout=timedelta(seconds=14))
+    torch.manual_seed(rank)
+    whole = TensorDataset(*data(3))
+    order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(5))
+    share = Subset(whole, order[rank::world].tolist())
+    loader = DataLoader(share, batch_size=16, shuffle=True)
+    model = DDP(net())
+    opt = torch.optim.SGD(model.parameters(), lr=0.05)
+    for epoch in range(4):
+        for xb, yb in loader:
+            loss = F.cross_entropy(model(xb), yb)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+    kept.append(model)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        mp.start_processes(worker, args=(2, f"file://{folder}/meet"), nprocs=2, start_method="fork")

@@ -1,0 +1,54 @@
+import os
+import tempfile
+from datetime import timedelta
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+kept = []
+
+
+def data(seed, n=256):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 6, generator=g)
+    return x, (x[:, 0] + x[:, 1] > 0).long()
+
+
+def net():
+    return nn.Sequential(nn.Linear(6, 24), nn.ReLU(), nn.Linear(24, 2))
+
+
+def loss_of(model, x, y):
+    with torch.no_grad():
+        return F.cross_entropy(model.module(x), y).reshape(1)
+
+
+def worker(rank, world, meet):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=world, timeout=timedelta(seconds=14))
+    torch.manual_seed(0)
+    model = DDP(net())
+    opt = torch.optim.SGD(model.parameters(), lr=0.05)
+    x, y = data(10 + rank)
+    for step in range(20):
+        opt.zero_grad()
+        for part in range(2):
+            idx = torch.arange(step * 16 + part * 8, step * 16 + part * 8 + 8) % len(x)
+            F.cross_entropy(model(x[idx]), y[idx]).backward()
+        for p in model.parameters():
+            p.grad /= 2
+        opt.step()
+        given, taken = loss_of(model, x, y), torch.zeros(1)
+        works = [dist.isend(given, dst=(rank + 1) % world), dist.irecv(taken, src=(rank - 1) % world)]
+        for work in works:
+            work.wait()
+    kept.append(model)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        mp.start_processes(worker, args=(2, f"file://{folder}/meet"), nprocs=2, start_method="fork")
