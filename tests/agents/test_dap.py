@@ -23,6 +23,7 @@ class Net(nn.Module):
     def forward(self, x):
         h = torch.relu(self.first(x))  # FORWARD
         return self.second(h)
+# COMMENT
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(int(sys.argv[1])):
@@ -61,6 +62,11 @@ def test_from_launch_to_the_end(folder: Path) -> None:
         path = begin(editor, folder)
         (at_line,) = editor.ask("setBreakpoints", source={"path": path}, breakpoints=[{"line": line("FORWARD"), "condition": "step == 1"}])["breakpoints"]  # fmt: skip
         assert at_line["verified"]
+        (moved, after) = editor.ask("setBreakpoints", source={"path": path}, breakpoints=[{"line": line("COMMENT")}, {"line": 999}])["breakpoints"]  # fmt: skip
+        assert (moved["line"], moved["verified"]) == (line("COMMENT") + 1, True)
+        assert not after["verified"]
+        assert "has no code" in after["message"]
+        (at_line,) = editor.ask("setBreakpoints", source={"path": path}, breakpoints=[{"line": line("FORWARD"), "condition": "step == 1"}])["breakpoints"]  # fmt: skip
         (at_module,) = editor.ask("setFunctionBreakpoints", breakpoints=[{"name": "second"}])["breakpoints"]
         editor.ask("setExceptionBreakpoints", filters=["inf"])
         here = editor.now
@@ -90,6 +96,23 @@ def test_from_launch_to_the_end(folder: Path) -> None:
         assert "second" in editor.ask("evaluate", expression="where", frameId=frames[0]["id"], context="repl")["result"]
         with pytest.raises(Failed, match="nothing_there"):
             editor.ask("evaluate", expression="nothing_there", frameId=frames[0]["id"], context="watch")
+
+        def python(expression: str, frame: int, context: str = "watch") -> str:
+            return str(editor.ask("evaluate", expression=expression, frameId=frames[frame]["id"], context=context)["result"])  # fmt: skip
+
+        assert python("h.shape", 0) == "torch.Size([6, 16])"
+        assert python("x", 0, "hover").startswith("Tensor float32 [6, 8]")
+        assert python("step", -1, "hover") == "0"
+        assert python("eval step + 1", -1, "repl") == "1"
+        assert "optimizer = SGD" in python("locals", -1, "repl")
+        assert "self = Net" in python("locals", -2, "repl")
+        with pytest.raises(Failed, match="put it under Watch"):
+            python("print('no')", 0, "hover")
+        (own, *_) = editor.ask("scopes", frameId=frames[-1]["id"])["scopes"]
+        variables = {one["name"]: one["value"] for one in editor.ask("variables", variablesReference=own["variablesReference"])["variables"]}  # fmt: skip
+        assert own["name"] == "Locals"
+        assert variables["step"] == "0"
+        assert "torch" not in variables
 
         info = editor.ask("dataBreakpointInfo", name="second:out", variablesReference=scopes["Outputs"])
         assert info["dataId"] == "second:out"
@@ -194,6 +217,8 @@ def test_an_attached_training_goes_on_when_the_editor_leaves(tmp_path: Path, fou
                 continue
         with over_stdio(tmp_path) as editor:
             editor.ask("initialize")
+            with pytest.raises(Failed, match="no such training"):
+                editor.ask("attach", url=made.address.link, run="gone")
             editor.ask("attach", url=made.address.link)
             editor.event("initialized")
             editor.ask("configurationDone")

@@ -9,11 +9,12 @@ import pytest
 
 from tensonde.debugger.address import parse_reference, parse_slice, split_outside
 from tensonde.debugger.commands import TABLE
-from tensonde.debugger.places import code_lines, parse_place
+from tensonde.debugger.places import parse_place
 from tensonde.debugger.table import pick, split_line
 from tensonde.errors import UsageError
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.stop import Stop
+from tensonde.program.stopping import code_lines
 
 KNOWN = ["lstm:out[0]", "lstm:out[1]", "attn:out", "head.weight:value", "model/softmax#0:out"]
 
@@ -42,7 +43,7 @@ def test_an_ambiguous_word_names_the_choices() -> None:
 def test_an_unknown_word_suggests_the_nearest() -> None:
     with pytest.raises(UsageError, match="did you mean `continue`"):
         TABLE.find("contniue")
-    with pytest.raises(UsageError, match="`pdb` runs Python"):
+    with pytest.raises(UsageError, match="`eval` evaluates Python"):
         TABLE.find("torch.zeros(3)")
 
 

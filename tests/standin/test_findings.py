@@ -127,3 +127,27 @@ def test_findings_are_those_of_the_cpu(foundry: Foundry, tmp_path: Path, name: s
         assert there == here == []
     else:
         assert there, "nothing was found, here or there"
+
+
+def test_a_step_is_run_again_with_the_numbers_that_the_script_had_then(foundry: Foundry, tmp_path: Path) -> None:
+    """The device tells of step 5 when the script has set `limit`, and an attribute, for step 6 already."""
+    program = (
+        PRELUDE
+        + """
+class Bad(Net):
+    scale = 1.0
+    def forward(self, x):
+        out = super().forward(x) * self.scale
+        return out + torch.log(x[:, :1].abs() - limit)  # HERE
+net = Bad().to(device)
+"""
+        + LOOP.replace("range(40)", "range(8)").replace(
+            "    x, y = batch(step)",
+            "    x, y = batch(step)\n    limit = 100.0 if step == 5 else -1.0\n    net.scale = 1.0 + step",
+        )
+        + "    loss.item()\n"
+    )
+    ran = foundry.watched(program, tmp_path, argv=["standin"], budget=0.05, env={"STANDIN_DELAY": "300"})
+    assert ran.code == 0, ran.err
+    line = next(k for k, text in enumerate(program.splitlines(), 1) if "# HERE" in text)
+    assert found(ran)[0][1:] == (line, 5), [one for one in ran.rank.events if "repl" in one["kind"]]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from launch import Foundry
+from tensonde.store.query import query
 
 pytestmark = pytest.mark.usefixtures("standin")
 
@@ -142,6 +143,21 @@ def test_the_training_is_bit_identical(foundry: Foundry, tmp_path: Path, name: s
     steps = {row["step"] for row in ran.rows if row["address"].endswith(":grad")}
     skipped = {step for step, _ in ran.scalars("skipped")}  # by the scaler, so that no optimizer has stepped
     assert steps | skipped >= set(range(ran.session["steps"] - 1)), "gradients of every step are recorded"
+
+
+def test_sites_have_their_device(foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.watched(PRELUDE + PROGRAMS["another stream and device"], tmp_path)
+    assert ran.code == 0, ran.err
+    devices = {site.address: site.device for site in ran.rank.sites.values()}
+    assert {devices[f"first.{name}"] for name in ("weight:value", "weight:grad", "bias:value")} == {"standin:0"}
+    assert {devices[f"second.{name}"] for name in ("weight:value", "weight:grad", "bias:value")} == {"standin:1"}
+    assert (devices["first:out"], devices["second:out"], devices["loss:value"]) == (
+        "standin:0",
+        "standin:1",
+        "standin:1",
+    )
+    found = query(ran.recording, "SELECT DISTINCT device FROM sites ORDER BY device").to_pylist()
+    assert found == [{"device": "standin:0"}, {"device": "standin:1"}]
 
 
 COUNTED = (HERE / "counted.py").read_text()

@@ -18,6 +18,7 @@ pytest.importorskip("optuna")
 import tensonde
 from launch import Ran, cli, environment
 from tensonde.errors import UsageError
+from tensonde.model.documents import problems_of
 from tensonde.train import tune
 
 BOWL = """
@@ -48,6 +49,7 @@ def test_arguments_choices_and_the_page(tmp_path: Path) -> None:
         tmp_path, "--param", "x=float:0:6", "--param", "kind=choice:plain,fails", "--trials", "6", "--jobs", "2"
     )
     assert ran.code == 0, ran.err
+    assert problems_of("trials", found) == []
     assert len(found["trials"]) == 6
     assert {trial["state"] for trial in found["trials"]} <= {"complete", "failed", "pruned"}
     for trial in found["trials"]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensonde.errors import TensondeError, UsageError
+from tensonde.program.stopping import code_lines
 from tensonde.protocol.client import Remote
 
 Json = dict[str, Any]
@@ -58,6 +59,8 @@ class Breakpoints:
     def _made(self, wish: Json, places: list[Remote]) -> Point:
         point = Point(self._next, wish)
         self._next += 1
+        if wish.get("file"):
+            point.wish = wish = {**wish, "line": next_code(wish["file"], wish["line"])}
         kind, body = request_of(wish)
         for place in places:
             try:
@@ -115,6 +118,11 @@ def request_of(wish: Json) -> tuple[str, Json]:
     if wish.get("condition"):
         return "watchpoints", {"sites": wish["sites"], "condition": wish["condition"], "action": "pause"}
     return "breakpoints", {"sites": wish["sites"]}
+
+
+def next_code(file: str, line: int) -> int:
+    """The first line from there on that has code, as editors expect of a breakpoint on a comment."""
+    return min((one for one in code_lines(file) if one >= line), default=line)
 
 
 def data_wish(given: Json) -> Json:

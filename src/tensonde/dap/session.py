@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 
 from tensonde.dap.breakpoints import FILTERS, RECOMMENDED, Breakpoints, data_wish
 from tensonde.dap.debuggee import Debuggee
-from tensonde.dap.values import Values
+from tensonde.dap.values import Values, only_looks, said
 from tensonde.dap.wire import Broken, Wire
+from tensonde.debugger.commands import TABLE
 from tensonde.errors import TensondeError, UsageError
 from tensonde.protocol.following import Message
 
@@ -33,6 +35,9 @@ CAPABILITIES = {
 }  # fmt: skip
 FRAMES = 1000
 """A frame's number is its thread's times this, and its place."""
+
+
+_FRAMELESS = re.compile(r"(eval|locals)\b\s*(?!@)")
 
 
 class DebugSession:
@@ -215,30 +220,37 @@ class DebugSession:
         thread, place = divmod(frame, FRAMES)
         stop = self._stop(thread)
         chain = _chain(stop)
-        return {"scopes": self._values.scopes(self._debuggee.place(thread), chain[place] if place < len(chain) else "")}
+        module = chain[place] if place < len(chain) else ""
+        return {"scopes": self._values.scopes(self._debuggee.place(thread), module, _python_frame(stop, place))}
 
     def _variables(self, arguments: Json) -> Json:
         start, count = int(arguments.get("start") or 0), int(arguments.get("count") or 0)
         return {"variables": self._values.variables(int(arguments["variablesReference"]), start, count)}
 
     def _evaluate(self, arguments: Json) -> Json:
-        """A tensor by its address or name, or one of its statistics; in the console, a command of the debugger."""
+        """A tensor by its address or name, or one of its statistics, or Python; in the console, also a command of the debugger."""
         text = str(arguments["expression"]).strip()
-        thread = int(arguments.get("frameId") or 0) // FRAMES or next(iter(self._stops), 1)
-        self._stop(thread)
+        thread, at = divmod(int(arguments.get("frameId") or 0), FRAMES)
+        thread = thread or next(iter(self._stops), 1)
+        stop = self._stop(thread)
         place = self._debuggee.place(thread)
-        if arguments.get("context") != "repl":
-            found = self._values.evaluated(place, text)
-            if found is not None:
-                return {"result": found[0], "type": "tensor", "variablesReference": found[1]}
-            text = f"print {text}"
-        said = place.command(text)
-        result = "\n".join("".join(piece["text"] for piece in pieces) for pieces in said["output"])
-        if said["resumed"]:
-            self._went_on(thread)
-        elif result.startswith("error:"):
-            raise UsageError(result.removeprefix("error:").strip())
-        return {"result": result, "variablesReference": 0}
+        context, frame = arguments.get("context"), _python_frame(stop, at)
+        if context == "repl" and frame is not None and _FRAMELESS.match(text):
+            text = _FRAMELESS.sub(rf"\1 @{frame} ", text)  # of the frame that is chosen in the editor
+        if context == "repl" and TABLE.knows(text.partition(" ")[0]):
+            lines, resumed = said(place, text)
+            if resumed:
+                self._went_on(thread)
+            return {"result": "\n".join("".join(line) for line in lines), "variablesReference": 0}
+        found = self._values.evaluated(place, text)
+        if found is not None:
+            return {"result": found[0], "type": "tensor", "variablesReference": found[1]}
+        if context == "hover" and not only_looks(text):
+            raise UsageError(f"{text} is not evaluated while the mouse rests on it; put it under Watch.")
+        if frame is None:
+            raise UsageError(f"{text} is no tensor at hand, and no Python of yours is on the stack here.")
+        lines, _ = said(place, f"eval @{frame} {text}")
+        return {"result": "\n".join("".join(line) for line in lines), "variablesReference": 0}
 
     def _exception_info(self, arguments: Json) -> Json:
         stop = self._stop(int(arguments["threadId"]))
@@ -316,6 +328,11 @@ def _chain(stop: Json) -> list[str]:
     own = str(stop["site"] or "").partition(":")[0].partition("/")[0]
     modules = list(reversed(stop["modules"]))
     return [own, *modules] if own and own not in modules else modules
+
+
+def _python_frame(stop: Json, place: int) -> int | None:
+    """Which of the Python frames a frame of the editor is: that of a module has the innermost. None where there is none."""
+    return max(0, place - len(_chain(stop))) if stop.get("stack") else None
 
 
 def _module_frames(stop: Json) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from dataclasses import dataclass
 from typing import Any
 
-from tensonde.errors import TensondeError
+from tensonde.errors import TensondeError, UsageError
 from tensonde.protocol.client import Remote
 
 Json = dict[str, Any]
@@ -37,11 +38,19 @@ class Held:
     address: str
 
 
+@dataclass(frozen=True, slots=True)
+class Locals:
+    """The variables of a Python frame, counted as `where` shows them."""
+
+    place: Remote
+    frame: int
+
+
 class Values:
     """Numbers for what an editor may ask about, good until the training goes on."""
 
     def __init__(self) -> None:
-        self._held: dict[int, Scope | Held] = {}
+        self._held: dict[int, Scope | Held | Locals] = {}
 
     def forget(self) -> None:
         self._held.clear()
@@ -50,20 +59,35 @@ class Values:
         """Of a variable in a scope."""
         return name if isinstance(self._held.get(reference), Scope) else None
 
-    def scopes(self, place: Remote, module: str) -> list[Json]:
-        """Of a module, and everything that is alive."""
+    def scopes(self, place: Remote, module: str, frame: int | None) -> list[Json]:
+        """Tensors of a module, variables of a Python frame, and everything that is alive."""
+        python = (
+            [{"name": "Locals", "presentationHint": "locals", "variablesReference": self._keep(Locals(place, frame)), "expensive": False}]
+            if frame is not None
+            else []
+        )  # fmt: skip
+        if not module and python:
+            return [*python, self._everything(place)]
         shown = [
             {"name": name, "variablesReference": self._keep(Scope(place, module, roles)), "expensive": False}
             for name, roles in SCOPES
         ]
-        everything = Scope(place, "", (":",))
-        return [*shown, {"name": "All tensors", "variablesReference": self._keep(everything), "expensive": True}]
+        return [*shown, *python, self._everything(place)]
+
+    def _everything(self, place: Remote) -> Json:
+        return {
+            "name": "All tensors",
+            "variablesReference": self._keep(Scope(place, "", (":",))),
+            "expensive": True,
+        }
 
     def variables(self, reference: int, start: int, count: int) -> list[Json]:
         found = self._held.get(reference)
         if isinstance(found, Scope):
             names = self._addresses(found)[start : start + (count or MOST)]
             return [self._variable(found.place, name) for name in names]
+        if isinstance(found, Locals):
+            return _locals(found)
         return self._inside(found) if isinstance(found, Held) else []
 
     def described(self, place: Remote, address: str) -> tuple[str, int]:
@@ -83,7 +107,7 @@ class Values:
                     return _short(digest[statistic.strip()]), 0
         return None
 
-    def _keep(self, thing: Scope | Held) -> int:
+    def _keep(self, thing: Scope | Held | Locals) -> int:
         number = len(self._held) + 1
         self._held[number] = thing
         return number
@@ -95,8 +119,8 @@ class Values:
     def _variable(self, place: Remote, address: str) -> Json:
         try:
             text, reference = self.described(place, address)
-        except TensondeError as problem:
-            text, reference = f"<{problem}>", 0
+        except TensondeError:  # it has not run yet, or nothing keeps it
+            text, reference = "<not at hand at this stop>", 0
         return {
             "name": address,
             "value": text,
@@ -152,6 +176,36 @@ def line_of(tile: Json) -> str:
         return shape
     numbers = f"{_short(digest['min'])} … {_short(digest['max'])}, mean {_short(digest['mean'])}, norm {_short(digest['norm'])}"
     return f"{shape}  {numbers}" + (f"  ({bad})" if bad else "")
+
+
+def said(place: Remote, line: str) -> tuple[list[list[str]], bool]:
+    """What a command of the debugger says, as pieces of lines, and whether the training goes on. Raises UsageError where it refuses."""
+    answer = place.command(line)
+    lines = [[piece["text"] for piece in pieces] for pieces in answer["output"]]
+    if lines and lines[0][:1] == ["error: "]:
+        raise UsageError("".join(lines[0][1:]))
+    return lines, bool(answer["resumed"])
+
+
+def _locals(held: Locals) -> list[Json]:
+    lines, _ = said(held.place, f"locals @{held.frame}")
+    return [
+        {"name": line[0], "value": "".join(line[2:]), "variablesReference": 0, "evaluateName": line[0]}
+        for line in lines
+        if len(line) > 2
+    ]
+
+
+def only_looks(expression: str) -> bool:
+    """Names, attributes and items: what can be evaluated because the mouse rests on it."""
+    try:
+        tree = ast.parse(expression, mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return all(isinstance(node, _LOOKS) for node in ast.walk(tree))
+
+
+_LOOKS = (ast.Expression, ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Slice, ast.Tuple, ast.UnaryOp, ast.USub, ast.expr_context)  # fmt: skip
 
 
 def _first_plane(held: Held) -> str:

@@ -12,6 +12,7 @@ from tensonde.debugger import (
     stack,
     statistics,
     values,
+    variables,
     watchpoints,
 )
 from tensonde.debugger.table import Table
@@ -22,6 +23,10 @@ TABLE = Table(
         "Breakpoints": breakpoints.COMMANDS,
         "Watchpoints": watchpoints.COMMANDS,
         "Values": values.COMMANDS + statistics.COMMANDS + compiled.COMMANDS,
-        "Where and what": stack.COMMANDS + information.COMMANDS + recorded.COMMANDS + python.COMMANDS,
+        "Where and what": stack.COMMANDS
+        + information.COMMANDS
+        + recorded.COMMANDS
+        + variables.COMMANDS
+        + python.COMMANDS,
     }
 )

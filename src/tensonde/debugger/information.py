@@ -93,7 +93,7 @@ def sites(context: Context, pattern: str) -> None:
         rows.append(
             [
                 (address, "site"),
-                kind_of(site.dtype, site.shape) if site else "",
+                kind_of(site.dtype, site.shape) + (f" on {site.device}" if site.device else "") if site else "",
                 (str(site.source or "") if site else "", "dim"),
             ]
         )

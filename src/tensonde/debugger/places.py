@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import dis
 import os
 import re
 import sys
 from collections.abc import Iterator
-from types import CodeType
 
 from tensonde.errors import UsageError
 from tensonde.model.stop import Stop
+from tensonde.session.lines import check_line
 
 _PLACE = re.compile(r"(?:(?P<file>[^:]+):)?(?P<line>\d+)")
 
@@ -67,30 +66,3 @@ def known_files(stop: Stop) -> Iterator[str]:
         if path.endswith(".py") and path not in seen:
             seen.add(path)
             yield path
-
-
-def check_line(file: str, line: int) -> None:
-    lines = code_lines(file)
-    if lines and line not in lines:
-        nearest = min(lines, key=lambda candidate: (abs(candidate - line), -candidate))
-        raise UsageError(
-            f"{os.path.basename(file)}:{line} has no code; the nearest line that has is {nearest}: "
-            f"`break {os.path.basename(file)}:{nearest}`."
-        )
-
-
-def code_lines(file: str) -> set[int]:
-    """The lines at which the interpreter can stop; empty when the file is not Python that compiles."""
-    try:
-        with open(file, "rb") as source:
-            code = compile(source.read(), file, "exec", dont_inherit=True)
-    except (OSError, SyntaxError, ValueError):
-        return set()
-    return {line for inner in _codes(code) for _, line in dis.findlinestarts(inner) if line}
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)

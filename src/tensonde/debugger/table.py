@@ -60,6 +60,12 @@ class Table:
     def names(self) -> list[str]:
         return [command.name for command in self]
 
+    def knows(self, word: str) -> bool:
+        try:
+            return bool(self.find(word))
+        except UsageError:
+            return False
+
     def find(self, word: str) -> Command:
         exact = self._named.get(word)
         if exact is not None:
@@ -72,7 +78,7 @@ class Table:
         close = difflib.get_close_matches(word, self._named, n=1, cutoff=0.5)
         if close:
             raise UsageError(f"there is no command {word!r}; did you mean `{self._named[close[0]].name}`?")
-        raise UsageError(f"there is no command {word!r}; `help` lists them, and `pdb` runs Python.")
+        raise UsageError(f"there is no command {word!r}; `help` lists them, and `eval` evaluates Python.")
 
 
 def pick(word: str, words: tuple[str, ...], subject: str) -> str:

@@ -84,11 +84,13 @@ class Acting:
         """Set a watchpoint on a live training. On a recorded one, recheck tells what it would have found."""
         found = self._live(run, rank)
         made = found.remote.post("watchpoints", sites=sites, condition=condition, action=action)
+        stopped = self._bench.state(found)["state"] == "stopped"
+        wait = f"control(run={found.name!r}, action='continue')" if stopped else f"state(run={found.name!r}, wait=60)"
         return Answer(
             "watchpoint",
             made,
             [
-                f"Wait for its hit: state(run={found.name!r}, wait=60).",
+                f"Wait for its hit: {wait}.",
                 f"Remove it: unwatch(run={found.name!r}, id={made['id']}).",
             ],
         )
@@ -133,7 +135,9 @@ class Acting:
         self,
         line: Annotated[
             str,
-            Field(max_length=2000, description="such as 'where', 'info hits', 'print loss'; 'help' lists all"),
+            Field(
+                max_length=2000, description="such as 'where', 'locals', 'eval x.shape', 'print loss'; 'help' lists all"
+            ),
         ],
         run: Run = "",
         rank: Rank = None,

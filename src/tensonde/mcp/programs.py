@@ -113,7 +113,8 @@ class Programs:
         elif document["trains"]:
             more = ["Two steps show no problem; run_script watches a whole training."]
         else:
-            more = ["run_script records a whole training, and its findings may name the line."]
+            whys = ["`why` says what keeps each parameter from training."] if parameters else []
+            more = [*whys, "run_script records a whole training, and its findings may name the line."]
         return Answer("check", shown, more, {"parameters_in_all": len(document["parameters"])})
 
     def replay(
@@ -148,7 +149,7 @@ class Programs:
         self._bench.may_run()
         self._bench.inside(script, "script")
         name = default_name(script)
-        words = ["debug" if debug else "run", "--record", str(self._bench.folder / RUNS / name)]
+        words = ["debug" if debug else "run", "--quiet", "--record", str(self._bench.folder / RUNS / name)]
         words += ["--steps", str(steps)] if steps is not None else []
         words += [word for text in watch or [] for word in ("--watch", text)]
         words += ["--experiments"] if experiments else []

@@ -22,6 +22,11 @@ Step = Annotated[int | None, Field(ge=0, description="default: the latest")]
 First = Annotated[int, Field(ge=0, description="how many to pass over")]
 ROWS = 50
 EXCERPTS = 2
+SCALARS = 12
+_VERDICTS = {
+    "equivalent": ("They are equivalent as far as was recorded.",),
+    "incomparable": ("They cannot be compared; `notes` says why.",),
+}
 
 
 class Reading:
@@ -62,8 +67,13 @@ class Reading:
         words = ["show", str(found.path), "--json", "--limit", "12", *(["--steps", steps] if steps else [])]
         document = commands.document(self._bench.folder, *words)
         document = {key: value for key, value in document.items() if key not in ("overhead", "coverage")}
+        document["scalars"] = {name: _thinned(points) for name, points in document["scalars"].items()}
+        site = document["sites"][0]["site"] if document["sites"] else "loss:value"
         return Answer(
-            "run", document, [f"The history of a site: digests(run={found.name!r}, site=...)."], {"run": found.name}
+            "run",
+            document,
+            [f"The history of a site: digests(run={found.name!r}, site={site!r})."],
+            {"run": found.name},
         )
 
     def digests(
@@ -108,11 +118,12 @@ class Reading:
                 max_length=20_000,
             ),
         ],
-        runs: Annotated[list[str] | None, Field(description="default: the newest run")] = None,
+        run: Run = "",
+        beside: Annotated[list[str] | None, Field(description="more runs; the column `run` tells them apart")] = None,
         first: First = 0,
     ) -> Answer:
         """SQL (DuckDB's) over what runs recorded. Reads only; files, settings and extensions are out of reach."""
-        paths = [str(self._bench.find_run(run).path) for run in runs or [""]]
+        paths = [str(self._bench.find_run(one).path) for one in (run, *(beside or []))]
         rows = commands.document(self._bench.folder, "query", *paths, sql, "--json")
         shown = rows[first : first + ROWS]
         more = [f"More rows: the same with first={first + ROWS}."] if first + ROWS < len(rows) else []
@@ -160,7 +171,7 @@ class Reading:
     ) -> Answer:
         """One op, module or parameter: what went in, what came out, with statistics, and which ops are before and after it."""
         found = self._bench.find(run, rank)
-        document = _without_sketches(found.remote.get("node", name=name, step=step))
+        document = _for_a_reader(found.remote.get("node", name=name, step=step))
         more = [f"Before it: node(run={found.name!r}, name={before!r})." for before in document["before"][:2]]
         return Answer("node", document, more or [f"Its history: digests(run={found.name!r}, site={name + ':out'!r})."])
 
@@ -217,7 +228,7 @@ class Reading:
         a, b = self._bench.find_run(one), self._bench.find_run(other)
         document = commands.document(self._bench.folder, "compare", str(a.path), str(b.path), "--json")
         first = document.get("first") or {}
-        more = ["They are equivalent as far as was recorded."] if document["verdict"] != "divergent" else []
+        more = list(_VERDICTS.get(document["verdict"], ()))
         for found, key in ((a, "site"), (b, "other_site")):
             if first.get(key):
                 more.append(
@@ -276,12 +287,19 @@ def _has_bundle(found: FoundRun) -> bool:
         return False
 
 
-def _without_sketches(node: Json) -> Json:
-    """They are for comparing two runs, and say nothing to a reader."""
+def _thinned(points: list[Any]) -> list[Any]:
+    """The first, the last and some between; all steps are in `digests` and `query`."""
+    if len(points) <= SCALARS:
+        return points
+    return [points[round(k * (len(points) - 1) / (SCALARS - 1))] for k in range(SCALARS)]
+
+
+def _for_a_reader(node: Json) -> Json:
+    """Without sketches, which are for comparing two runs, and without the neighbours' statistics: those of an input are with the input."""
     for port in (*node["inputs"], *node["outputs"], *node["parameters"]):
         if port["digest"]:
             port["digest"] = {key: value for key, value in port["digest"].items() if not key.startswith("sketch.")}
-    return node
+    return {key: value for key, value in node.items() if key != "around"}
 
 
 def _rows(graph: Json, module: str) -> list[Json]:

@@ -8,9 +8,10 @@ import json
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
-from mcp.server.mcpserver.tools import Tool as Described
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool as AnyTool
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from tensonde.errors import TensondeError
 from tensonde.mcp.acting import Acting
@@ -84,11 +85,39 @@ def answering(function: Callable[..., Answer]) -> Callable[..., CallToolResult]:
     return call
 
 
+class Described(AnyTool):
+    """Refuses what the tool does not take: an argument that is passed over gives an answer to another question."""
+
+    async def run(self, arguments: dict[str, Any], *args: Any, **given: Any) -> Any:
+        known = list(self.parameters["properties"])
+        unknown = [name for name in arguments if name not in known]
+        if unknown:
+            raise ToolError(f"{self.name} has no argument {', '.join(unknown)}; it takes {', '.join(known)}.")
+        try:
+            return await super().run(arguments, *args, **given)
+        except ToolError as problem:
+            if isinstance(problem.__cause__, ValidationError):
+                raise ToolError(_wrong(self.name, problem.__cause__)) from None
+            raise
+
+
+def _wrong(tool: str, problem: ValidationError) -> str:
+    """Which arguments are wrong and why, in one line."""
+    wrong = (
+        f"{'.'.join(map(str, error['loc']))} is {error['input']!r:.100}: {error['msg']}"
+        if error["type"] != "missing"
+        else f"{error['loc'][0]} is missing"
+        for error in problem.errors()
+    )
+    return f"{tool}: {'; '.join(wrong)}."
+
+
 def described(tool: Tool) -> Described:
     """As clients list it. An agent reads all of them before its first question, so they are short: no titles that repeat names."""
     hints = ToolAnnotations(read_only_hint=tool.reads, open_world_hint=False)
     made = Described.from_function(answering(tool.function), annotations=hints)
-    made.parameters = _untitled(made.parameters)
+    made.parameters = {**_untitled(made.parameters), "additionalProperties": False}
+    assert isinstance(made, Described)
     return made
 
 

@@ -12,43 +12,125 @@ from typing import Literal, NamedTuple
 
 PAGE = "docs/json.md"
 Kind = Literal[
-    "report", "run", "history", "rows", "check", "verdict", "replay",
+    "report", "run", "history", "graphs", "ranks", "rows", "check", "memory", "verdict", "replay", "rates", "trials", "checkpoint", "changes",
+    "conversion", "environment",
     "runs", "digests", "latest", "trace", "node", "tensors", "tile", "excerpt", "watchpoints", "watchpoint", "recheck", "breakpoint",
     "state", "output", "message",
 ]  # fmt: skip
+Type = Literal["text", "whole", "number", "yes/no", "list", "object"]
+_TYPES: dict[str, tuple[type, ...]] = {
+    "text": (str,), "whole": (int,), "number": (int, float, str), "yes/no": (bool,), "list": (list,), "object": (dict,),
+}  # fmt: skip
+"""A number that is not finite is a word."""
 
 
 class Document(NamedTuple):
     version: int
     made_by: str
     """The command that prints it, or the path of the hub that answers with it."""
-    fields: tuple[str, ...] = ()
-    """At its top, of what a command prints; the hub's are in web/openapi.json."""
+    fields: dict[str, str] = {}  # noqa: RUF012
+    """At its top, of what a command prints, with a `Type`, and `?` where it may be null; the hub's are in web/openapi.json."""
+    rows: bool = False
+    """It is a list, of rows whose columns the question chooses."""
+
+
+def problems_of(kind: Kind, document: object) -> list[str]:
+    """How a document that a command has printed departs from its description."""
+    described = DOCUMENTS[kind]
+    if described.rows:
+        fine = isinstance(document, list) and all(isinstance(row, dict) for row in document)
+        return [] if fine else ["it is no list of rows"]
+    if not isinstance(document, dict):
+        return ["it is no object"]
+    wrong = [f"{name} is not described" for name in document if name not in described.fields]
+    wrong += [f"{name} is missing" for name in described.fields if name not in document]
+    for name, text in described.fields.items():
+        value = document.get(name)
+        if name not in document or (value is None and text.endswith("?")):
+            continue
+        wanted = _TYPES[text.removesuffix("?")]
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            wrong.append(f"{name} is {value!r:.60}, no {text}")
+    if document.get("schema") != described.version:
+        wrong.append(f"schema is {document.get('schema')!r}, not {described.version}")
+    return wrong
 
 
 _PLACE = "/api/runs/{run}/{rank}"
-DOCUMENTS: dict[Kind, Document] = {
+_COMMANDS: dict[Kind, Document] = {
     "report": Document(
         1, "tensonde run --report, tensonde diagnose --json",
-        ("tensonde", "schema", "run", "exit", "steps", "overhead", "coverage", "health", "findings"),
+        {"tensonde": "text", "schema": "whole", "run": "object", "exit": "object", "steps": "whole", "overhead": "object", "coverage": "object",
+         "health": "list", "findings": "list"},
     ),
     "run": Document(
         1, "tensonde show RUN --json",
-        ("schema", "run", "path", "script", "argv", "started", "framework", "device", "python", "state", "ranks", "steps", "seconds",
-         "exit", "overhead", "coverage", "failures", "scalars", "hits", "findings", "sites", "problems"),
+        {"schema": "whole", "run": "text", "path": "text", "script": "text?", "argv": "list", "started": "text?", "framework": "text?",
+         "device": "text?", "python": "text?", "state": "text", "ranks": "list", "steps": "whole", "seconds": "number?", "exit": "object?",
+         "overhead": "object?", "coverage": "object?", "failures": "object", "scalars": "object", "hits": "list", "findings": "list",
+         "sites": "list", "problems": "list"},
     ),
-    "history": Document(1, "tensonde show RUN SITE --json", ("schema", "run", "rows", "problems")),
-    "rows": Document(1, "tensonde query --json"),
-    "check": Document(1, "tensonde check --json", ("schema", "trains", "checks", "health", "parameters", "findings")),
+    "history": Document(1, "tensonde show RUN SITE --json", {"schema": "whole", "run": "text", "rows": "list", "problems": "list"}),
+    "graphs": Document(
+        1, "tensonde show RUN --graphs --json",
+        {"schema": "whole", "run": "text", "graphs": "list", "recompiled": "list", "graph_break": "list", "compiled_departs": "list",
+         "graphs_compared": "list"},
+    ),
+    "ranks": Document(
+        1, "tensonde show RUN --ranks --json",
+        {"schema": "whole", "run": "text", "ranks": "list", "collectives": "list", "stuck": "text?"},
+    ),
+    "rows": Document(1, "tensonde query --json", rows=True),
+    "check": Document(
+        1, "tensonde check --json",
+        {"schema": "whole", "trains": "yes/no", "checks": "list", "health": "list", "parameters": "list", "findings": "list"},
+    ),
+    "memory": Document(
+        1, "tensonde check --memory --json",
+        {"schema": "whole", "device": "text", "others": "object", "peak": "whole", "step": "whole", "phase": "text", "op": "text",
+         "module": "text", "line": "object?", "uses": "object", "parts": "list", "lines": "list", "steps": "list", "growth": "whole",
+         "keepers": "list", "batch": "whole", "envelope": "list", "why": "text", "limit": "whole?", "fits": "yes/no?",
+         "largest_batch": "whole?"},
+    ),
     "verdict": Document(
         1, "tensonde compare --json",
-        ("schema", "verdict", "judgement", "a", "b", "first", "settings", "losses", "unmatched", "coverage", "renamed", "notes"),
+        {"schema": "whole", "verdict": "text", "judgement": "text", "a": "text", "b": "text", "first": "object?", "settings": "list",
+         "losses": "object", "unmatched": "object", "coverage": "object", "renamed": "object", "notes": "list", "cause": "text"},
     ),
     "replay": Document(
         1, "tensonde replay --json",
-        ("schema", "bundle", "step", "trigger", "outcome", "exact", "reproduced", "error", "failure", "ops", "seconds", "settings",
-         "compared", "different", "changed", "findings", "recording"),
+        {"schema": "whole", "bundle": "text", "step": "whole", "trigger": "text", "outcome": "text", "exact": "yes/no", "reproduced": "yes/no",
+         "error": "text", "failure": "object?", "ops": "whole", "seconds": "number", "settings": "list", "compared": "whole",
+         "different": "list", "changed": "list", "findings": "list", "recording": "text?"},
     ),
+    "rates": Document(
+        1, "tensonde lr --json", {"schema": "whole", "schedulers": "list", "constant": "list", "batches": "whole?"}
+    ),
+    "trials": Document(
+        1, "tensonde tune --json",
+        {"schema": "whole", "metric": "text", "direction": "text", "best": "object?", "trials": "list", "study": "text"},
+    ),
+    "checkpoint": Document(
+        1, "tensonde ckpt FILE --json",
+        {"schema": "whole", "path": "text", "format": "text", "tensors": "list", "values": "whole", "bytes": "whole", "problems": "list"},
+    ),
+    "changes": Document(
+        1, "tensonde ckpt FILE OTHER --json",
+        {"schema": "whole", "old": "text", "new": "text", "counts": "object", "tensors": "list", "problems": "list"},
+    ),
+    "conversion": Document(
+        1, "tensonde convert --json",
+        {"schema": "whole", "source": "text", "kind": "text", "target": "text", "format": "text", "tensors": "whole", "bytes": "whole",
+         "problems": "list"},
+    ),
+    "environment": Document(
+        1, "tensonde doctor --json",
+        {"schema": "whole", "tensonde": "text", "python": "text", "platform": "text", "kernel": "text", "processors": "whole?",
+         "frameworks": "object", "problems": "list"},
+    ),
+}  # fmt: skip
+DOCUMENTS: dict[Kind, Document] = {
+    **_COMMANDS,
     "runs": Document(1, "/api/runs"),
     "digests": Document(1, f"{_PLACE}/digests"),
     "latest": Document(1, f"{_PLACE}/latest"),
@@ -71,7 +153,7 @@ HEAD = """\
 This page is made from the table of documents: `python -m tensonde.model.documents` writes it.
 
 What commands print with `--json`, what the hub answers ([its API](hub.md)) and what [agents](agents.md) are told are the same documents. Each has a version, its `schema`: fields may be
-added to a version, and one that is renamed, removed or changes its meaning makes a new one. The [report](report.md) and the [comparison](compare.md) are described on their own pages; the types of
+added to a version, and one that is renamed, removed or changes its meaning makes a new one. `?` marks what may be null; a number that is not finite is a word. The [report](report.md) and the [comparison](compare.md) are described on their own pages; the types of
 what the hub answers are in its OpenAPI document (`/api/openapi.json`).
 
 | document | version | made by | fields |
@@ -83,11 +165,14 @@ def version_of(kind: Kind) -> int:
     return DOCUMENTS[kind].version
 
 
+def _fields(document: Document) -> str:
+    if document.rows:
+        return "a list of rows"
+    return ", ".join(f"`{name}` ({text})" for name, text in document.fields.items())
+
+
 def page() -> str:
-    rows = (
-        f"| `{kind}` | {one.version} | `{one.made_by}` | {', '.join(f'`{field}`' for field in one.fields)} |\n"
-        for kind, one in DOCUMENTS.items()
-    )
+    rows = (f"| `{kind}` | {one.version} | `{one.made_by}` | {_fields(one)} |\n" for kind, one in DOCUMENTS.items())
     return HEAD + "".join(rows)
 
 

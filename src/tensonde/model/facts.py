@@ -33,6 +33,8 @@ class RandomFact(Record, frozen=True):
     """Of the global generator."""
     deterministic: bool = False
     """Whether deterministic algorithms are asked for."""
+    matmul_precision: str = ""
+    """Of products of float32 matrices on a GPU: highest, or high or medium, which allow TF32 and less."""
 
 
 # -- optimizers ------------------------------------------------------------------------------------

@@ -102,6 +102,8 @@ class Site:
     dtype: str = ""
     source: SourceLine | None = None
     part: Part | None = None
+    device: str = ""
+    """Where the tensor was when it was first seen, such as `cuda:1`; empty: in the host's memory."""
 
     @property
     def address(self) -> str:

@@ -6,6 +6,7 @@ Called in the training thread, during a stop. Values come as numpy arrays that t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -90,6 +91,9 @@ class Inspector(Protocol):
 
     def together(self) -> Together | None:
         """None where this process computes alone. Any thread."""
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """What is computed within is no part of the training: no trace shows it."""
 
     def facts(self) -> dict[str, str]:
         """Step, epoch, speed, overhead, device, rank, script: what the status line shows."""

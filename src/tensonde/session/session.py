@@ -141,13 +141,14 @@ class Session:
         dtype: str = "",
         source: SourceLine | None = None,
         part: Part | None = None,
+        device: str = "",
     ) -> int:
         """The id of a site, which is registered when it is new."""
         key = (name, role, index)
         known = self.site_ids.get(key)
         if known is not None:
             return known
-        site = Site(len(self.sites), name, role, kind, index, type, trainable, shape, dtype, source, part)
+        site = Site(len(self.sites), name, role, kind, index, type, trainable, shape, dtype, source, part, device)
         self.sites.append(site)
         self.site_ids[key] = site.id
         self.engine.add_site(site)

@@ -55,6 +55,7 @@ def site_out(site: Site) -> Json:
         "dtype": site.dtype,
         "source": to_json(site.source),
         **({"part": asdict(site.part)} if site.part is not None else {}),
+        **({"device": site.device} if site.device else {}),
     }
 
 
@@ -72,6 +73,7 @@ def site_in(entry: Mapping[str, Any]) -> Site:
         dtype=str(entry.get("dtype", "")),
         source=_source_in(entry.get("source")),
         part=_part_in(entry.get("part")),
+        device=str(entry.get("device") or ""),
     )
 
 

@@ -31,6 +31,7 @@ SCHEMAS = {
             "trainable": pa.bool_(),
             "shape": pa.list_(_LONG),
             "dtype": _TEXT,
+            "device": _TEXT,
             **_LINE,
         }
     ),
@@ -122,6 +123,7 @@ def _site_rows(rank: Rank) -> list[dict[str, Any]]:
             "trainable": site.trainable,
             "shape": list(site.shape),
             "dtype": site.dtype,
+            "device": site.device or "cpu",
             **(to_json(site.source) or {}),
         }
         for site in rank.sites.values()

@@ -58,6 +58,11 @@ def dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
+def device_name(tensor: Tensor) -> str:
+    """Empty for the host's memory, which needs no mention."""
+    return "" if tensor.device.type == "cpu" else str(tensor.device)
+
+
 _ORDINARY = frozenset({Tensor, nn.Parameter, nn.Buffer})
 _OWN_DISPATCH = Tensor.__torch_dispatch__
 _transformed = _functorch.maybe_current_level

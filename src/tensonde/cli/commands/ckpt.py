@@ -14,6 +14,7 @@ from tensonde.cli.show.progress import progress_of
 from tensonde.cli.show.screen import console as screen
 from tensonde.cli.show.screen import print_json, table
 from tensonde.errors import UsageError
+from tensonde.model.documents import version_of
 from tensonde.store.sources import TensorSource, open_source
 from tensonde.store.weights import Change, Statistics, Status, Weight, diff, inspect, label, pair
 
@@ -86,7 +87,7 @@ def _show_one(source: TensorSource, weights: list[Weight], flagged: bool, as_jso
             "values": total,
             "bytes": size,
         }
-        print_json({**document, "problems": source.problems})
+        print_json({"schema": version_of("checkpoint"), **document, "problems": source.problems})
         return bad
     rows: list[list[str | Text]] = [
         [
@@ -126,7 +127,7 @@ def _show_two(old: TensorSource, new: TensorSource, changes: list[Change], flagg
             for change in shown
         ]  # fmt: skip
         document = {"old": str(old.path), "new": str(new.path), "counts": dict(counts), "tensors": tensors}
-        print_json({**document, "problems": [*old.problems, *new.problems]})
+        print_json({"schema": version_of("changes"), **document, "problems": [*old.problems, *new.problems]})
         return bad
     rows = []
     for change in shown:

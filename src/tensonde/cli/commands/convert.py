@@ -11,6 +11,7 @@ from tensonde.cli.choosing import chosen
 from tensonde.cli.show.echo import echo
 from tensonde.cli.show.progress import progress_of
 from tensonde.errors import UsageError
+from tensonde.model.documents import version_of
 from tensonde.store.converting.convert import convert, format_of
 from tensonde.store.sources import open_source
 
@@ -60,6 +61,7 @@ def convert_command(
         echo(f"tensonde: {problem}", err=True)
     if as_json:
         done = {
+            "schema": version_of("conversion"),
             "source": str(source),
             "kind": opened.kind,
             "target": str(target),

@@ -14,6 +14,7 @@ from tensonde.adapters import devices
 from tensonde.adapters.capabilities import lacks
 from tensonde.adapters.registry import ADAPTERS, adapter_of, installed
 from tensonde.cli.show.screen import console, print_json, table
+from tensonde.model.documents import version_of
 from tensonde.version import __version__
 
 
@@ -32,7 +33,7 @@ def doctor(seams: bool, as_json: bool) -> None:
     """
     found = examine()
     if as_json:
-        print_json(found)
+        print_json({"schema": version_of("environment"), **found})
     else:
         _show(found, seams=seams)
     sys.exit(1 if found["problems"] else 0)

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from tensonde.model.documents import version_of
+
 REHEARSAL = "tensonde.train.rehearsal:rehearse"
 
 
@@ -64,7 +66,7 @@ def lr(
             f"{asking[0]['type']} is stepped every {asking[0]['stepped']}; add --steps-per-epoch N."
         )
     if as_json:
-        print_json(found)
+        print_json({"schema": version_of("rates"), **found})
     else:
         _show(found)
     sys.exit(1 if any(scheduler["mistakes"] for scheduler in found["schedulers"]) else 0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensonde.cli.show.echo import echo
+from tensonde.model.documents import version_of
 
 if TYPE_CHECKING:
     from tensonde.train.tuning.settings import Settings
@@ -220,7 +221,7 @@ def _finish(study: Any, settings: Settings, folder: Path, as_json: bool) -> None
     found = facts(study, settings, folder)
     page = write_page(study, settings, folder)
     if as_json:
-        print_json(found)
+        print_json({"schema": version_of("trials"), **found})
         return
     names = [parameter.name for parameter in settings.parameters]
     rows = []

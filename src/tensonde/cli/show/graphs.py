@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensonde.cli.show.screen import console, print_json, table
+from tensonde.model.documents import version_of
 from tensonde.model.graph import GraphRecord
 from tensonde.store.reader import Recording
 
@@ -15,7 +16,8 @@ def show_graphs(recording: Recording, *, as_json: bool, limit: int) -> None:
     graphs = [(rank.rank, graph) for rank in recording.ranks for graph in rank.graphs]
     events = {kind: [event for event in recording.events if event.get("kind") == kind] for kind in _EVENTS}
     if as_json:
-        print_json({"run": recording.name, "graphs": [_brief(rank, graph) for rank, graph in graphs], **events})
+        shown_graphs = [_brief(rank, graph) for rank, graph in graphs]
+        print_json({"schema": version_of("graphs"), "run": recording.name, "graphs": shown_graphs, **events})
         return
     out = console()
     if not graphs:

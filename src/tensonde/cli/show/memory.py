@@ -8,6 +8,7 @@ import msgspec
 from rich.text import Text
 
 from tensonde.cli.show.screen import console, table
+from tensonde.model.documents import version_of
 from tensonde.model.facts import MemoryFact, MemoryPart
 from tensonde.model.memory import NAMES, USES, fits, peak_at, size
 
@@ -15,7 +16,7 @@ MOST_ROWS = 12
 
 
 def memory_json(fact: MemoryFact, limit: int | None) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(fact)
+    found: dict[str, Any] = {"schema": version_of("memory"), **msgspec.to_builtins(fact)}
     found["limit"] = limit
     found["fits"] = None if limit is None or not fact.peak else fact.peak <= limit
     found["largest_batch"] = None if limit is None else fits(fact, limit)

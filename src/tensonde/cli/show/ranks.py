@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensonde.cli.show.screen import console, print_json, table
+from tensonde.model.documents import version_of
 from tensonde.model.facts import CollectiveFact, facts_in
 from tensonde.store.collectives import BUFFERS, GRADIENTS, Call, read_collectives
 from tensonde.store.reader import Rank, Recording
@@ -20,7 +21,7 @@ def show_ranks(recording: Recording, *, as_json: bool, limit: int) -> None:
     sentence = found.sentence() if found is not None else None
     if as_json:
         calls = [_call(rank, fact) for rank, fact in collectives]
-        print_json({"run": recording.name, "ranks": rows, "collectives": calls, "stuck": sentence})
+        print_json({"schema": version_of("ranks"), "run": recording.name, "ranks": rows, "collectives": calls, "stuck": sentence})  # fmt: skip
         return
     out = console()
     columns = ("rank", "state", "steps", "loss", "ms per step", "in collectives", "is at")

@@ -12,6 +12,7 @@ from tensonde.digest.reference import digest_array
 from tensonde.errors import UsageError
 from tensonde.model.stop import Resume
 from tensonde.protocol.messages import Request
+from tensonde.session.lines import check_line
 from tensonde.session.serving.answers import Answer
 from tensonde.session.serving.commands import Lines
 from tensonde.watch.pattern import Pattern
@@ -81,6 +82,8 @@ def complete(service: Service, request: Request) -> Answer:
 def add_breakpoint(service: Service, request: Request) -> Answer:
     given = request.arguments
     words = {name: given[name] for name in ("sites", "file", "line", "condition", "once") if given.get(name)}
+    if words.get("line"):
+        check_line(str(words.get("file", "")), int(words["line"]))
     return Answer(asdict(service.session.gate.add_breakpoint(**words)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import mindspore
@@ -92,6 +93,9 @@ class MindSporeInspector:
 
     def together(self) -> Together | None:
         return None  # ranks of MindSpore are not steered together
+
+    def aside(self) -> AbstractContextManager[Any]:
+        return nullcontext()  # commands run while the training thread observes nothing
 
     def facts(self) -> dict[str, str]:
         training = self.training

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -99,6 +100,9 @@ class TorchInspector:
     def together(self) -> Together | None:
         return process_groups()
 
+    def aside(self) -> AbstractContextManager[Any]:
+        return unseen()
+
     def facts(self) -> dict[str, str]:
         state = self.state
         return run_facts(self.session, state.step, state.epoch, state.phase, f"torch {torch.__version__}")
@@ -125,6 +129,8 @@ class TorchInspector:
         site = next((site for site in self.session.sites if site.address == address), None)
         if site is not None:
             return self._kept(site, before)
+        if live is not None and role in ("grad", "update"):
+            raise no_value(address, before=before)
         buffer = self.state.parameters.buffers.get(name)
         if buffer is not None and role == "value" and not before:
             module = buffer[0]()

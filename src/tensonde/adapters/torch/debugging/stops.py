@@ -20,7 +20,7 @@ from tensonde.adapters.torch.run.record import ModuleRecord, Tap
 from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.seams.hooks import hook
-from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in
+from tensonde.adapters.torch.tensors import device_name, dtype_name, shape_of, tensors_in
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Address, Kind, Role
 from tensonde.model.stop import Reason, Stop
@@ -137,7 +137,7 @@ class Stops:
             return known
         return self.state.session.site(
             name, role, kind, index=index, type=type,
-            shape=shape_of(tensor), dtype=dtype_name(tensor), source=user_line(),
+            shape=shape_of(tensor), dtype=dtype_name(tensor), source=user_line(), device=device_name(tensor),
         )  # fmt: skip
 
     def at_entry(self) -> None:

@@ -10,7 +10,7 @@ from tensonde.adapters.torch.debugging.stops import Stops
 from tensonde.adapters.torch.digests.tensors import Digests
 from tensonde.adapters.torch.run.record import MOST_CALLS, ModuleRecord, Tap
 from tensonde.adapters.torch.seams.function_mode import unseen
-from tensonde.adapters.torch.tensors import dtype_name, is_dense, is_plain, part_of, shape_of
+from tensonde.adapters.torch.tensors import device_name, dtype_name, is_dense, is_plain, part_of, shape_of
 from tensonde.model.site import Kind, Role
 from tensonde.program.frames import user_line
 from tensonde.session.session import Session
@@ -34,6 +34,7 @@ class Taps:
                 "type": entry.type,
                 "shape": shape_of(tensor),
                 "dtype": dtype_name(tensor),
+                "device": device_name(tensor),
                 "source": source,
                 "part": part_of(tensor),
             }

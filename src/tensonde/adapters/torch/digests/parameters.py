@@ -13,7 +13,7 @@ from torch import Tensor
 from tensonde.adapters.torch.debugging.stops import Stops
 from tensonde.adapters.torch.digests.tensors import Digests
 from tensonde.adapters.torch.run.state import RunState
-from tensonde.adapters.torch.tensors import dense_of, dtype_name, is_dense, is_plain, part_of, shape_of
+from tensonde.adapters.torch.tensors import dense_of, device_name, dtype_name, is_dense, is_plain, part_of, shape_of
 from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role
 
@@ -168,6 +168,7 @@ class ParameterDigests:
             "shape": shape_of(tensor),
             "dtype": dtype_name(tensor),
             "part": part_of(tensor),
+            "device": device_name(tensor),
         }
         roles = (Role.VALUE, Role.GRAD, Role.UPDATE)
         return {role: self._state.session.site(name, role, kind, **facts) for role in roles}
@@ -191,7 +192,7 @@ class ParameterDigests:
             if buffer is not None:
                 site = state.session.site(
                     name, Role.VALUE, Kind.BUFFER,
-                    type=type(module).__name__, shape=shape_of(buffer), dtype=dtype_name(buffer),
+                    type=type(module).__name__, shape=shape_of(buffer), dtype=dtype_name(buffer), device=device_name(buffer),
                 )  # fmt: skip
                 self._digests.add(site, buffer)
         if self._looks % REST_EVERY == 0:

@@ -322,7 +322,11 @@ class Facts:
             "schema": versions.FACTS,
             "steps": self.state.step,
             "compiled": KNOWN.compiled,
-            "random": {"seed": torch.initial_seed(), "deterministic": torch.are_deterministic_algorithms_enabled()},
+            "random": {
+                "seed": torch.initial_seed(),
+                "deterministic": torch.are_deterministic_algorithms_enabled(),
+                "matmul_precision": torch.get_float32_matmul_precision(),
+            },
             "threads": torch.get_num_threads(),
             "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
             "optimizers": optimizers,

@@ -1,7 +1,7 @@
 """Steps on a device: what came of one is known when the next has begun, so what it takes to run it again is kept until then.
 
-That is the tape, which keeps what the step was given, and a copy of the parameters from before the optimizer changed them: one launch a step. Both are bounded;
-where a step is not kept, it is said why.
+That is the tape, which keeps what the step was given, a copy of the parameters from before the optimizer changed them (one launch per step), and the numbers that the
+modules' code reads from the script (`scalars`). All are bounded; where a step is not kept, it is said why.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tensonde.adapters.torch.digests.device.digests import MOST_AHEAD
 from tensonde.adapters.torch.replay.call import Slot, TapedCall
+from tensonde.adapters.torch.replay.scalars import Noted, Scalars
 from tensonde.adapters.torch.run import batches
 from tensonde.adapters.torch.tensors import bytes_of
 from tensonde.digest.layout import of_one
@@ -32,13 +33,14 @@ REMEMBERED = 16
 
 
 class Kept:
-    """A step that can be run again, in the place of the tape. The parameters are as they were only inside of `as_then`."""
+    """A step that can be run again, in the place of the tape."""
 
     def __init__(self, replay: Replay, parameters: list[Tensor], limit: int) -> None:
         tape = replay.tape
         self.step = replay.state.step
         self.trouble = tape.trouble
         self.losses = tape.losses
+        self.scalars = replay.late.scalars.now([entry.call for entry in tape.entries])
         self.batch = batches.latest
         self.leapt = False
         """It is run again for a loss that is finite, but far out."""
@@ -55,6 +57,7 @@ class Kept:
         if self.trouble:
             self.size = 0
             self.entries, self._given, self.losses = [], {}, []
+            self.scalars = Noted([])
         else:
             self.parameters = parameters
 
@@ -66,10 +69,15 @@ class Kept:
 
     def unchanged(self) -> bool:
         """But for the parameters, of which there are copies."""
+        return not self.changed()
+
+    def changed(self) -> list[str]:
         own = {id(parameter) for parameter in self.parameters}
-        return all(
-            version < 0 or key in own or tensor._version == version for key, (tensor, version) in self._given.items()
-        )
+        return [
+            f"{type(tensor).__name__} {list(tensor.shape)}"
+            for key, (tensor, version) in self._given.items()
+            if version >= 0 and key not in own and tensor._version != version
+        ]
 
     def put_back(self) -> None:
         """The parameters get the values they had in that step. The caller puts everything back."""
@@ -84,6 +92,7 @@ class Late:
     def __init__(self, replay: Replay) -> None:
         self._replay = replay
         self.kept: deque[Kept] = deque()
+        self.scalars = Scalars()
         self._spare: dict[tuple[int, ...], list[list[Tensor]]] = {}
         self._limit: int | None = None
         self._bad: list[tuple[int, str, float]] = []

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Any
 
@@ -178,13 +178,29 @@ class Replay:
             self.tracing.follow |= step == 0
             return
         wanted = kept.losses[-1][1] if kept is not None and loss and kept.losses else None
-        self.run(why, None, step=step, kept=kept, wanted=wanted, late=True)
+        with self._as_then(kept):
+            self.run(why, None, step=step, kept=kept, wanted=wanted, late=True)
+
+    @contextlib.contextmanager
+    def _as_then(self, kept: Kept | None) -> Iterator[None]:
+        """The modules' code reads what it read in that step, and a trace of the coming step, which may have begun, does not see it."""
+        if kept is None:
+            yield
+            return
+        live = self.tracing.tracer
+        with kept.scalars.as_then(), live.aside() if live is not None else contextlib.nullcontext():
+            self.tracing.tracer = None
+            try:
+                yield
+            finally:
+                self.tracing.tracer = live
 
     def leapt_late(self, step: int, kept: Kept | None) -> None:
         last, done = self._last_step, self.done
         if kept is not None and not kept.trouble and not self.off:
             kept.leapt = True
-            self.run(LEAP, None, step=step, kept=kept, wanted=kept.losses[-1][1], late=True)
+            with self._as_then(kept):
+                self.run(LEAP, None, step=step, kept=kept, wanted=kept.losses[-1][1], late=True)
         self._last_step, self.done = last, done
 
     def failed_op(self) -> tuple[OpRecord, int] | None:
@@ -194,7 +210,8 @@ class Replay:
         steps += [(kept.step, kept) for kept in reversed(self.late.kept) if not kept.trouble]
         for step, kept in steps:
             why = "the device reported an error"
-            trace = self.run(why, None, asked=True, late=kept is not None, step=step, kept=kept, blocked=True)
+            with self._as_then(kept):
+                trace = self.run(why, None, asked=True, late=kept is not None, step=step, kept=kept, blocked=True)
             failed = next((op for op in trace.ops if op.error), None) if trace is not None else None
             if failed is not None:
                 return failed, step
@@ -457,7 +474,8 @@ class Replay:
         notes = act.tracer.notes
         exact = tape.unchanged()
         if not exact:
-            notes.append("tensors that the step began with were changed since")
+            which = f": {', '.join(tape.changed()[:3])}" if isinstance(tape, Kept) else ""
+            notes.append(f"tensors that the step began with were changed since{which}")
         if isinstance(tape, Kept):
             tape.put_back()
         wanted = tape.slot(target) if target is not None else wanted

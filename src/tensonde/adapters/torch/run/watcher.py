@@ -32,7 +32,7 @@ from tensonde.adapters.torch.run.rest import Rest
 from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import forget, settle, unseen
 from tensonde.adapters.torch.seams.hooks import hook
-from tensonde.adapters.torch.tensors import bytes_of, dtype_name, raw_bytes, shape_of, tensors_in
+from tensonde.adapters.torch.tensors import bytes_of, device_name, dtype_name, raw_bytes, shape_of, tensors_in
 from tensonde.adapters.torch.tracing.weights import When
 from tensonde.adapters.torch.transforms import functorch_level
 from tensonde.adapters.torch.twins import TwinFeed
@@ -267,7 +267,7 @@ class Watcher:
             if site is None:
                 site = self.session.site(
                     "loss", Role.VALUE, Kind.LOSS,
-                    shape=shape_of(tensor), dtype=dtype_name(tensor), source=user_line(),
+                    shape=shape_of(tensor), dtype=dtype_name(tensor), source=user_line(), device=device_name(tensor),
                 )  # fmt: skip
             if len(self._divided) < MOST_LOSSES:
                 self._divided.append([product for product, _ in divisions(tensor)])
