@@ -6,7 +6,6 @@ parameters and the loss are at hand: they are digested, and a step ends where an
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
@@ -17,7 +16,6 @@ from tensonde.model.moment import Phase
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
 
-log = logging.getLogger("tensonde.adapters")
 WHY = "runs compiled, where Python sees nothing: only the loss and the parameters between its calls are watched"
 
 
@@ -28,10 +26,8 @@ class Compiled:
         self._rates: dict[int, list[Any]] = {}
 
     def note(self, name: str) -> None:
-        """Says once that it is compiled."""
-        if name not in self.training.compiled:
-            self.training.compiled[name] = WHY
-            log.warning("%s %s", name, WHY)
+        """It is compiled: the summary says so."""
+        self.training.compiled.setdefault(name, WHY)
 
     def calling(self) -> None:
         """A compiled call begins: where the optimizers stand."""
@@ -51,7 +47,7 @@ class Compiled:
             training.backward_ends(training.backward_begins(losses[0]))
         for optimizer in stepped:
             if training.session.steps.before_optimizer(id(optimizer)):
-                training.finish_step(behind=True)
+                training.stepping.finish(behind=True)
             training.rates = self._rates.get(id(optimizer), [])
             optimizers.stepped(training, optimizer)
         training.set_phase(Phase.FORWARD)
