@@ -1,9 +1,9 @@
-"""TrainOneStepWithLossScaleCell with a dynamic loss scale in O2, and a frozen backbone."""
+"""TrainOneStepWithLossScaleCell with a dynamic loss scale, and a frozen backbone."""
 
 from fingerprint import report
 import numpy as np
 import mindspore as ms
-from mindspore import Tensor, amp, nn
+from mindspore import Tensor, nn
 
 
 class Backbone(nn.Cell):
@@ -28,15 +28,13 @@ class Classifier(nn.Cell):
 net = Classifier()
 for parameter in net.backbone.get_parameters():
     parameter.requires_grad = False
-backbone = net.backbone
-net = amp.auto_mixed_precision(net, "O2")
 optimizer = nn.Momentum(net.trainable_params(), 0.01, 0.9, weight_decay=1e-4)
 manager = nn.DynamicLossScaleUpdateCell(loss_scale_value=2**12, scale_factor=2, scale_window=10)
 train_net = nn.TrainOneStepWithLossScaleCell(
     nn.WithLossCell(net, nn.CrossEntropyLoss()), optimizer, scale_sense=manager
 )
 train_net.set_train()
-backbone.set_train(False)
+net.backbone.set_train(False)
 patterns = np.random.randn(3, 1, 6, 6).astype(np.float32)
 for step in range(40):
     labels = np.random.randint(0, 3, 24).astype(np.int32)

@@ -6,7 +6,7 @@ import mindspore as ms
 from mindspore import Parameter, Tensor, amp, nn, ops
 from mindspore.common.initializer import Normal, initializer
 
-VOCABULARY, LENGTH, WIDTH, HEADS = 48, 16, 32, 4
+VOCABULARY, LENGTH, WIDTH, HEADS = 24, 8, 16, 2
 
 
 class Attention(nn.Cell):
@@ -72,7 +72,7 @@ def forward_fn(tokens, targets):
 grad_fn = ms.value_and_grad(forward_fn, None, optimizer.parameters)
 stream = np.cumsum(np.random.randint(1, 4, 4000)) % VOCABULARY
 gathered, losses = None, []
-for micro in range(48):
+for micro in range(16):
     starts = np.random.randint(0, len(stream) - LENGTH - 1, 8)
     batch = np.stack([stream[s : s + LENGTH + 1] for s in starts]).astype(np.int32)
     loss, grads = grad_fn(Tensor(batch[:, :-1]), Tensor(batch[:, 1:]))
@@ -84,6 +84,6 @@ for micro in range(48):
     if micro % 2 == 1:
         optimizer(tuple(g / 2 for g in gathered))
         gathered = None
-    if micro % 12 == 11:
-        print(f"micro {micro} loss {np.mean(losses[-12:]):.6f}")
+    if micro % 8 == 7:
+        print(f"micro {micro} loss {np.mean(losses[-8:]):.6f}")
 report(net, optimizer)

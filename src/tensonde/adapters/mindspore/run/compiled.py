@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tensonde.adapters.mindspore.graphs.export import Export
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
 from tensonde.adapters.mindspore.run import optimizers
 from tensonde.adapters.mindspore.tensors import elements, is_floating, is_tensor, tensors_in, values_of
@@ -24,6 +25,7 @@ class Compiled:
         self.training = training
         self._counts: dict[int, Any] = {}
         self._rates: dict[int, list[Any]] = {}
+        self.export = Export(training)
 
     def note(self, name: str) -> None:
         """It is compiled: the summary says so."""
@@ -35,6 +37,7 @@ class Compiled:
         self.training.session.steps.begun = True
         self._counts = {id(optimizer): _count(optimizer) for optimizer in KNOWN.optimizers()}
         self._rates = {id(one): [group.get("lr") for group in groups_of(one)] for one in KNOWN.optimizers()}
+        self.export.begin()
 
     def called(self, out: Any, *, gradients: bool) -> None:
         """It gave `out`, the loss first if an optimizer has stepped meanwhile. `gradients`: it is a compiled `value_and_grad`."""

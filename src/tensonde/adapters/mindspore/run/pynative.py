@@ -306,4 +306,5 @@ class PyNative:
         """Nothing of Tensonde's stays on MindSpore's stacks. May be called twice."""
         self.tracing.end()
         self.stops.end()
+        self.graphs.export.close()
         dispatch.draw = None

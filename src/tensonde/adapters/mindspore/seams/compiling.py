@@ -45,6 +45,8 @@ def compiled_call(training: PyNative, name: str, run: Callable[[], Any], *, insi
         out = run()
     finally:
         HERE.compiled -= 1
+        if not inside:
+            training.graphs.export.end()
     if not inside:
         try:
             training.graphs.called(out, gradients=name == "after_grad")
