@@ -1,4 +1,4 @@
-"""An LSTM classifier over padded sequences, with an embedding, seq_length and TrainOneStepCell."""
+"""An LSTM classifier over padded sequences, with an embedding and TrainOneStepCell."""
 
 from fingerprint import report
 import numpy as np

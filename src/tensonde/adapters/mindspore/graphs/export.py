@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "MINDSPORE_DUMP_CONFIG"
 _OUTPUTS = 2
+_PLAIN = re.compile(r"/[A-Za-z0-9_/-]*")
+"""The only paths that MindSpore dumps to; at any other it raises, and the training would end. A recording's path has dots."""
 ROOM = 4 << 30
 """Bytes that must be free on the disk."""
 
@@ -42,11 +46,10 @@ class Export:
         wanted = training.session.options.budget is None or training.stops.debugging
         if not wanted or VARIABLE in os.environ:
             return
-        folder = Path(training.session.writer.folder).absolute() / "compiled-dump"
-        if shutil.disk_usage(folder.parent).free < ROOM:
+        parent = tempfile.gettempdir()
+        if not _PLAIN.fullmatch(parent) or shutil.disk_usage(parent).free < ROOM:
             return
-        folder.mkdir()
-        self._folder = folder
+        folder = self._folder = Path(tempfile.mkdtemp(prefix="tensonde-compiled-", dir=parent))
         settings = folder / "settings.json"
         settings.write_text(json.dumps(_settings(folder)))
         os.environ[VARIABLE] = str(settings)

@@ -35,6 +35,9 @@ class Compiled:
         """A compiled call begins: where the optimizers stand."""
         self.training.forward_begins()
         self.training.session.steps.begun = True
+        if self.training.entry_pending:
+            self.training.entry_pending = False
+            self.training.stops.stop("entry")
         self._counts = {id(optimizer): _count(optimizer) for optimizer in KNOWN.optimizers()}
         self._rates = {id(one): [group.get("lr") for group in groups_of(one)] for one in KNOWN.optimizers()}
         self.export.begin()
