@@ -6,7 +6,7 @@ PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 MINDSPORE = .venv-mindspore
 
-.PHONY: demo test quick test-companions test-mindspore test-kernels corpus-mindspore real real-quick lint bench corpus mutants pairs porting docs setup web vscode web-test screenshots wheel clean
+.PHONY: demo test quick test-companions test-mindspore test-kernels corpus-mindspore real-mindspore real real-quick lint bench corpus mutants pairs porting docs setup web vscode web-test screenshots wheel clean
 
 setup: $(VENV)/.ready
 
@@ -52,6 +52,9 @@ test-mindspore: $(MINDSPORE)/.ready ## the conformance suite and the tests of th
 
 corpus-mindspore: $(MINDSPORE)/.ready ## the corpus of MindSpore trainings under tensonde run
 	$(MINDSPORE)/bin/python corpus/run.py --corpus corpus/mindspore --jobs 1 $(CORPUS)
+
+real-mindspore: $(MINDSPORE)/.ready ## MindSpore programs as users write them, bare and under tensonde run: nothing may differ
+	$(MINDSPORE)/bin/python corpus/trust.py --programs corpus/mindspore/real $(REAL)
 
 test-kernels: setup ## the kernels for GPUs under Triton's interpreter, and compiled; `make test` skips them
 	$(PIP) --constraint constraints/dev.txt --group kernels

@@ -1,6 +1,6 @@
 """Runs every program of `corpus/real` bare and under `tensonde run`, and prints whether Tensonde left it alone.
 
-`python corpus/trust.py [--only PATTERN] [--quick]`. A program passes when its output, exit code and fingerprint (a hash
+`python corpus/trust.py [--only PATTERN] [--quick] [--programs FOLDER]`. A program passes when its output, exit code and fingerprint (a hash
 of weights, optimizer state and random numbers) are the same, there is no finding, and Tensonde writes nothing to standard
 error but its summary. The ratio is processor time of the whole program, start-up included.
 """
@@ -57,10 +57,10 @@ def missing(program: Path) -> list[str]:
     return absent
 
 
-def run(command: list[str], folder: Path) -> Ran:
+def run(command: list[str], folder: Path, programs: Path = PROGRAMS) -> Ran:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TENSONDE_")}
     environment.update(ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16", PYTHONHASHSEED="0", OMP_WAIT_POLICY="passive")
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(PROGRAMS)])
+    environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(programs)])
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
             command,
@@ -116,11 +116,15 @@ def judge(bare: Ran, watched: Ran, report: Path, *, again: Ran | None) -> list[s
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="*", metavar="PATTERN", help="programs by name, e.g. 'hf_*'")
+    parser.add_argument(
+        "--programs", type=Path, default=PROGRAMS, metavar="FOLDER", help="other programs than corpus/real"
+    )
     parser.add_argument("--quick", action="store_true", help="the part that CI runs, in about five minutes")
     parser.add_argument("--keep", action="store_true", help="print the whole output of what fails")
     given = parser.parse_args()
+    programs = given.programs.resolve()
     passed, failed, skipped = 0, 0, 0
-    for program in sorted(PROGRAMS.glob("*.py")):
+    for program in sorted(programs.glob("*.py")):
         name = program.stem
         if name == "fingerprint" or not fnmatch.fnmatch(name, given.only) or (given.quick and name not in QUICK):
             continue
@@ -130,13 +134,14 @@ def main() -> int:
             continue
         with tempfile.TemporaryDirectory(prefix="tensonde-real-") as scratch:
             folder, report = Path(scratch), Path(scratch) / "report.json"
-            bare = run([sys.executable, str(program)], folder)
+            bare = run([sys.executable, str(program)], folder, programs)
             if bare.code != 0:
                 print(f"{name:24} FAILED bare\n{bare.err[-2000:]}", flush=True)
                 failed += 1
                 continue
-            watched = run([sys.executable, "-m", "tensonde", "run", "--report", str(report), str(program)], folder)
-            again = run([sys.executable, str(program)], folder) if watched.out != bare.out else None
+            words = ["-m", "tensonde", "run", "--report", str(report), str(program)]
+            watched = run([sys.executable, *words], folder, programs)
+            again = run([sys.executable, str(program)], folder, programs) if watched.out != bare.out else None
             problems = judge(bare, watched, report, again=again)
         ratio = watched.seconds / bare.seconds
         said = next((line for line in watched.err.splitlines() if "steps" in line and "tensonde:" in line), "")

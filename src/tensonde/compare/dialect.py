@@ -46,11 +46,6 @@ _SAID_BY_BOTH: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _MODAL = ("BatchNorm", "InstanceNorm", "Dropout", "LSTM", "GRU", "RNN", "Attention", "Transformer")
 """Types that have a mode. A cell is in evaluation mode until `set_train`, also those that compute the same in both."""
-_RENAMED = {
-    "Linear": {"in_channels": "in_features", "out_channels": "out_features"},
-    "LayerNorm": {"epsilon": "eps"}, "LeakyReLU": {"alpha": "negative_slope"},
-    "Embedding": {"vocab_size": "num_embeddings", "embedding_size": "embedding_dim"},
-}  # fmt: skip
 
 
 def is_foreign(a: Side, b: Side) -> bool:
@@ -143,9 +138,7 @@ def _module(fact: Mapping[str, Any]) -> dict[str, Any]:
     kind = TYPES.get(fact.get("type", ""), fact.get("type", ""))
     if not fact.get("library"):
         return dict(fact)
-    held = dict(fact.get("settings") or {})
-    words: Mapping[str, str] = _RENAMED.get(kind, {})
-    settings: dict[str, Any] = {words.get(key) or key: value for key, value in held.items()}
+    settings: dict[str, Any] = dict(fact.get("settings") or {})
     settings["groups"] = settings.pop("group", 1)
     if kind == "Dropout" and settings.get("p") is None:
         settings["p"] = 1 - settings.get("keep_prob", 1)

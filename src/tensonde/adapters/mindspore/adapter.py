@@ -8,10 +8,11 @@ from typing import Any
 
 from tensonde.adapters.adapter import Adapter, Checkup, Opener, Training
 from tensonde.adapters.capabilities import CAPABILITIES, Capability
-from tensonde.adapters.mindspore import private, seams
+from tensonde.adapters.mindspore import private
 from tensonde.adapters.mindspore.debugging.inspector import MindSporeInspector
 from tensonde.adapters.mindspore.run.opening import coverage, open_training
 from tensonde.adapters.mindspore.run.pynative import PyNative
+from tensonde.adapters.mindspore.seams import install, place
 from tensonde.errors import UsageError
 from tensonde.model.stop import Stop
 from tensonde.session.options import Options
@@ -95,16 +96,16 @@ class MindSporeAdapter:
             return training.inner if isinstance(training, MindSporeTraining) else None
 
         private.check()
-        seams.install(opened)
+        install.install(opened)
 
     def installed(self) -> bool:
-        return seams.installed()
+        return install.installed()
 
     def current(self) -> MindSporeTraining | None:
-        return self._of(seams.current())
+        return self._of(place.current())
 
     def begin(self) -> MindSporeTraining | None:
-        return self._of(seams.current() or seams.begin())
+        return self._of(place.current() or place.begin())
 
     def _of(self, inner: PyNative | None) -> MindSporeTraining | None:
         if inner is None:
@@ -117,15 +118,15 @@ class MindSporeAdapter:
         return MindSporeTraining(open_training(options))
 
     def withdraw(self) -> None:
-        seams.withdraw()
+        install.withdraw()
 
     def examine(self) -> Checkup:
         import mindspore
 
         private.check()
         missing = private.missing()
-        seams.install(lambda: None)
-        return Checkup(mindspore.__version__, missing, dict(sorted(seams.SEAMS.items())))
+        install.install(lambda: None)
+        return Checkup(mindspore.__version__, missing, dict(sorted(place.SEAMS.items())))
 
     def concerns_training(self, problem: BaseException, trace: TracebackType | None) -> bool:
         from tensonde.adapters.mindspore.postmortem.failure import concerns_training

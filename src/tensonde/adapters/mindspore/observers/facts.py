@@ -15,6 +15,7 @@ import mindspore
 from tensonde.adapters.mindspore.observers.holdings import Holdings, looked_at
 from tensonde.adapters.mindspore.observers.modes import RootModes
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
+from tensonde.adapters.mindspore.observers.settings import settings_of
 from tensonde.adapters.mindspore.run.entry import Entry
 from tensonde.adapters.mindspore.run.naming import cells_in, parameters_in
 from tensonde.adapters.mindspore.tensors import is_tensor
@@ -153,18 +154,5 @@ def _cell(entry: Entry, cell: Any, *, hidden: bool) -> dict[str, Any]:
         "cast": KNOWN.cast.line(cell),
         "training": bool(cell.training),
         "hidden": hidden,
-        "settings": _settings(cell),
+        "settings": settings_of(cell),
     }
-
-
-def _settings(cell: Any) -> dict[str, Any]:
-    """The plain values among its attributes: p, eps, momentum, in_channels..."""
-    found: dict[str, Any] = {}
-    for name, value in vars(cell).items():
-        if name.startswith("_") or name in ("training", "cls_name", "requires_grad"):
-            continue
-        if isinstance(value, bool | int | float | str):
-            found[name] = value
-        elif isinstance(value, tuple | list) and len(value) <= 8 and all(isinstance(v, int | float) for v in value):
-            found[name] = list(value)
-    return dict(list(found.items())[:32])

@@ -13,6 +13,7 @@ from mindspore import nn
 
 from tensonde.adapters.early import failed_early
 from tensonde.adapters.mindspore.observers.origins import KNOWN
+from tensonde.adapters.mindspore.observers.settings import RENAMED
 from tensonde.adapters.mindspore.postmortem.ranges import out_of_range
 from tensonde.adapters.mindspore.run.naming import is_optimizer, own_parameters
 from tensonde.adapters.mindspore.run.pynative import PyNative
@@ -23,11 +24,6 @@ from tensonde.program.frames import is_ours
 from tensonde.program.lines import line_at, to_json
 from tensonde.program.values import FrameState, evaluate, op_of, operands, plain
 
-_CONFIGURATION = {
-    "Dense": {"in_channels": "in_features", "out_channels": "out_features"},
-    "Embedding": {"vocab_size": "num_embeddings", "embedding_size": "embedding_dim"},
-    "LayerNorm": {"normalized_shape": "normalized_shape"},
-}
 _SETTINGS = (
     "in_channels",
     "out_channels",
@@ -37,6 +33,7 @@ _SETTINGS = (
     "hidden_size",
     "group",
     "reduction",
+    "normalized_shape",
 )
 _MOST = 16
 
@@ -221,7 +218,7 @@ def _tensor(tensor: Any) -> dict[str, Any]:
 
 def _module(call: Call, failure: Failure) -> dict[str, Any]:
     kind = type(call.cell).__name__
-    names = {**{name: name for name in _SETTINGS}, **_CONFIGURATION.get(kind, {})}
+    names = {**{name: name for name in _SETTINGS}, **RENAMED.get(kind, {})}
     held = vars(call.cell)
     settings = {ours: held[name] for name, ours in names.items() if name in held and plain(held[name])}
     return {

@@ -6,9 +6,9 @@ parameters and the loss are at hand: they are digested, and a step ends where an
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
+from tensonde.adapters.mindspore.graphs.export import Export
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
 from tensonde.adapters.mindspore.run import optimizers
 from tensonde.adapters.mindspore.tensors import elements, is_floating, is_tensor, tensors_in, values_of
@@ -17,7 +17,6 @@ from tensonde.model.moment import Phase
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
 
-log = logging.getLogger("tensonde.adapters")
 WHY = "runs compiled, where Python sees nothing: only the loss and the parameters between its calls are watched"
 
 
@@ -26,19 +25,22 @@ class Compiled:
         self.training = training
         self._counts: dict[int, Any] = {}
         self._rates: dict[int, list[Any]] = {}
+        self.export = Export(training)
 
     def note(self, name: str) -> None:
-        """Says once that it is compiled."""
-        if name not in self.training.compiled:
-            self.training.compiled[name] = WHY
-            log.warning("%s %s", name, WHY)
+        """It is compiled: the summary says so."""
+        self.training.compiled.setdefault(name, WHY)
 
     def calling(self) -> None:
         """A compiled call begins: where the optimizers stand."""
         self.training.forward_begins()
         self.training.session.steps.begun = True
+        if self.training.entry_pending:
+            self.training.entry_pending = False
+            self.training.stops.stop("entry")
         self._counts = {id(optimizer): _count(optimizer) for optimizer in KNOWN.optimizers()}
         self._rates = {id(one): [group.get("lr") for group in groups_of(one)] for one in KNOWN.optimizers()}
+        self.export.begin()
 
     def called(self, out: Any, *, gradients: bool) -> None:
         """It gave `out`, the loss first if an optimizer has stepped meanwhile. `gradients`: it is a compiled `value_and_grad`."""
@@ -51,7 +53,7 @@ class Compiled:
             training.backward_ends(training.backward_begins(losses[0]))
         for optimizer in stepped:
             if training.session.steps.before_optimizer(id(optimizer)):
-                training.finish_step(behind=True)
+                training.stepping.finish(behind=True)
             training.rates = self._rates.get(id(optimizer), [])
             optimizers.stepped(training, optimizer)
         training.set_phase(Phase.FORWARD)

@@ -26,7 +26,7 @@ log = logging.getLogger("tensonde.dump")
 
 
 def open_training(options: Options) -> PyNative:
-    from tensonde.adapters.mindspore import seams
+    from tensonde.adapters.mindspore.seams.place import differentiating
 
     rank, world = rank_of_process()
     folder = claim_rank(Path(options.run), rank)
@@ -46,7 +46,7 @@ def open_training(options: Options) -> PyNative:
     }
     session = Session(options, folder, facts, rank=rank)
     prepare_for_the_end(folder, session.whereabouts)
-    training = PyNative(session, seams.differentiating)
+    training = PyNative(session, differentiating)
     if options.dump is not None:
         _open_dump(training, options.dump, rank)
     return training

@@ -20,7 +20,7 @@ def steps(training: PyNative, optimizer: Any, gradients: Sequence[Any]) -> None:
     mark = session.clock()
     try:
         if session.steps.before_optimizer(id(optimizer)):
-            training.finish_step(behind=True)
+            training.stepping.finish(behind=True)
         training.rates = [group.get("lr") for group in groups_of(optimizer)]
         training.parameters.before(optimizer, gradients)
         replay_if_spoilt(training)
@@ -60,8 +60,8 @@ def stepped(training: PyNative, optimizer: Any) -> None:
         session.spent_since(mark)
         if over:
             known = {f"lr/{k}": float(lr) for k, lr in enumerate(rates) if isinstance(lr, int | float)}
-            training.finish_step(scalars=known)
+            training.stepping.finish(scalars=known)
         else:
-            training.mark()
+            training.stepping.mark()
     except Exception as problem:
         training.contain("ending a step", problem)

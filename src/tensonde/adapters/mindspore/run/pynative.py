@@ -23,6 +23,7 @@ from tensonde.adapters.mindspore.run.entry import Entry, grow
 from tensonde.adapters.mindspore.run.parameters import Parameters
 from tensonde.adapters.mindspore.run.rest import Rest
 from tensonde.adapters.mindspore.run.roster import Roster
+from tensonde.adapters.mindspore.run.stepping import Stepping
 from tensonde.adapters.mindspore.tensors import (
     dtype_name,
     elements,
@@ -82,13 +83,8 @@ class PyNative:
         self.twin = TwinFeed(twin, self) if twin is not None else None
         if self.twin is not None and self.twin.twin.seeded:
             dispatch.draw = self.twin.drawn
-        self._calls_at_mark: dict[str, int] = {}
         self._dataset: weakref.ref[Any] | None = None
-        options = session.options
-        self._asked_for = [*options.save_steps, *(step for step in options.window if step > 1)]
-        if options.steps is not None:
-            self._asked_for.append(options.steps - 1)
-        self._restful = False
+        self.stepping = Stepping(self)
         session.on_nonfinite = self._nonfinite
         session.gate.changed = self.refresh
         session.on_stop = self.stops.hit
@@ -148,7 +144,7 @@ class PyNative:
     def forward_begins(self) -> None:
         """For want of an optimizer, this may be where the next step begins."""
         if self.session.steps.before_forward():
-            self.finish_step()
+            self.stepping.finish()
 
     def left(self, entry: Entry, out: Any) -> None:
         """A cell gave `out`."""
@@ -264,79 +260,6 @@ class PyNative:
             self.epoch += 1
             self.session.note("epoch", epoch=self.epoch, step=self.step)
 
-    # -- steps -----------------------------------------------------------------------------------
-
-    def mark(self) -> None:
-        """The step may turn out to have ended here (see `session/steps.py`)."""
-        self.session.mark()
-        if self.dump is not None:
-            self.dump.mark()
-        self._calls_at_mark = {
-            entry.name: entry.calls for entry in self.roster.entries.values() if entry.step == self.step
-        }
-
-    def _count_anew(self) -> None:
-        """The step ended at the mark: what was called since are the first calls of the next."""
-        session, marked = self.session, self._calls_at_mark
-        for entry in self.roster.entries.values():
-            if entry.step == self.step:
-                entry.calls -= marked.get(entry.name, 0)
-                entry.step += 1
-        rows = session.since_mark()
-        before = np.array(
-            [marked.get(site.name, 0) if site.kind is Kind.MODULE else 0 for site in session.sites], dtype=np.int32
-        )
-        rows["call"] = np.maximum(rows["call"] - before[rows["site"]], 0)
-
-    def finish_step(self, *, behind: bool = False, scalars: dict[str, float] | None = None) -> None:
-        session = self.session
-        mark = session.clock()
-        if self.level == Level.FULL:
-            self.parameters.digest_rest()
-        if behind:
-            self._count_anew()
-        if self.twin is not None:
-            self.twin.flush()
-        self.tracing.finish_step(self.step)
-        if self.dump is not None:
-            self.dump.finish_step(self.step + 1, behind=behind)
-        session.spent_since(mark)
-        session.policy.may_rest = self._may_rest()
-        session.finish_step(behind=behind, scalars=scalars)
-        self.step = session.steps.step
-        self.facts.finished_step(self.step)
-        limit = session.options.steps
-        if limit is not None and self.step >= limit:
-            session.end(f"{limit} steps are done, as asked")
-        self.stops.end_of_step()
-        self.choose(behind=behind)
-        self.tracing.new_step(self.step)
-
-    def choose(self, *, behind: bool = False) -> None:
-        """A step ended: the next is looked at, or the first of a stretch that rests. `behind`: it has begun already."""
-        policy = self.session.policy
-        if policy.level < Level.SENTINEL:
-            room = min([step - self.step for step in self._asked_for if step >= self.step], default=1 << 30)
-            if policy.level is Level.REST and self._may_rest() and room > 0 and not behind:
-                self.level = Level.SENTINEL
-                self.rest.begin(min(policy.stretch, room), policy.cold)
-                return
-            policy.level = Level.SENTINEL
-        self.level = Level.FULL if self.stops.whole else policy.level
-
-    def _may_rest(self) -> bool:
-        session = self.session
-        return (
-            self._restful
-            and session.steps.has_optimizer
-            and not self.compiled  # the steps of compiled code are counted by looking
-            and not self.stack
-            and not self.tracing.wanted
-            and not session.gate.asked
-            and not self.stops.keeping
-            and self.twin is None
-        )
-
     def bring_up_to_date(self) -> None:
         """Writes all that is known until now. Does nothing in another thread, where the training may be under way."""
         if self.thread != get_ident():
@@ -361,7 +284,7 @@ class PyNative:
         self.parameters.plans.clear()
         if self.stops.whole:
             self.level = Level.FULL
-        self._restful = (
+        self.stepping.restful = (
             not session.immediate
             and not session.has_user_watchpoints
             and (session.gate.light or not self.stops.debugging)
@@ -383,4 +306,5 @@ class PyNative:
         """Nothing of Tensonde's stays on MindSpore's stacks. May be called twice."""
         self.tracing.end()
         self.stops.end()
+        self.graphs.export.close()
         dispatch.draw = None

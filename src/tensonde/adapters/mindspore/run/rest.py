@@ -44,7 +44,7 @@ class Rest:
             return
         self.wake()
         session.on_step()
-        self._training.choose()
+        self._training.stepping.choose()
 
     def wake(self) -> None:
         """At once, wherever the step is; the rest of it is seen."""

@@ -170,14 +170,14 @@ def _without_dropout(training: PyNative) -> bool:
 
 def run_again(training: PyNative, fn: Any, args: tuple[Any, ...], weights: Any, loss: Any) -> bool:
     """Writes the trace of the pass that has just ended. False: it could not be run again."""
-    from tensonde.adapters.mindspore import seams
+    from tensonde.adapters.mindspore.seams.passes import replaying
 
     session, step = training.session, training.step
     tracer = Tracer(training)
     state = State(training, fn)
     grad_on, phase, stack = training.grad_on, training.phase, list(training.stack)
     try:
-        with seams.replaying(tracer), _undisturbed(training):
+        with replaying(tracer), _undisturbed(training):
             training.grad_on = True
             training.set_phase(Phase.FORWARD)
             if _without_dropout(training):

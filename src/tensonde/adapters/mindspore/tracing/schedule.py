@@ -57,6 +57,8 @@ class Tracing:
     def write(self, tracer: Tracer, step: int, reason: Any, *, exact: bool = True) -> None:
         try:
             trace = tracer.finish(step, reason, exact=exact)
+            if not trace.ops and self.training.compiled:
+                return
             self.training.session.writer.trace(trace)
             self.training.session.note("traced", step=step, reason=reason, ops=len(trace.ops))
         except Exception as problem:

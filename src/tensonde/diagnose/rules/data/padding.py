@@ -103,7 +103,7 @@ def counted(case: Case) -> list[Finding]:
     trace = case.first
     rows = case.facts.batches.labels
     tables = {
-        (fact.settings["num_embeddings"], fact.settings["padding_idx"])
+        (fact.settings.get("num_embeddings"), fact.settings["padding_idx"])
         for fact in case.facts.modules.values()
         if fact.type == "Embedding" and isinstance(fact.settings.get("padding_idx"), int)
     }

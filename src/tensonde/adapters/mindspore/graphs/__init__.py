@@ -1,0 +1,1 @@
+"""What MindSpore compiles, as its own dump shows it."""

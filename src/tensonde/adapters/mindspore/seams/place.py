@@ -1,0 +1,89 @@
+"""What is under way in this process, as far as the replaced parts of MindSpore must know, and how the session is opened.
+
+Nothing is observed until the training does something (calls a cell); only then is a session opened. A forked child starts anew: it
+has its own session, or none (data workers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tensonde.adapters.mindspore.making import first_pass
+from tensonde.adapters.mindspore.observers.origins import KNOWN
+from tensonde.adapters.mindspore.run.pynative import PyNative
+from tensonde.adapters.mindspore.tracing.tracer import Tracer
+
+Opener = Callable[[], PyNative | None]
+
+SEAMS: dict[str, str] = {}
+"""Attributes of MindSpore that are replaced, and why."""
+
+
+class Place:
+    __slots__ = (
+        "compiled",
+        "graphs",
+        "in_optimizer",
+        "opener",
+        "orphans",
+        "outputs",
+        "pending",
+        "replaying",
+        "training",
+    )
+
+    def __init__(self) -> None:
+        self.opener: Opener | None = None
+        self.pending = False
+        """A session is opened when the training begins."""
+        self.training: PyNative | None = None
+        self.orphans: list[PyNative] = []
+        self.graphs = 0
+        """Forward passes under way that will be differentiated, one inside the other."""
+        self.in_optimizer = False
+        self.compiled = 0
+        """Compiled calls under way: what they call is theirs."""
+        self.replaying: Tracer | None = None
+        """The trace of a pass that is run again."""
+        self.outputs: dict[int, Any] = {}
+        """What was differentiated, by the id of the function or cell, until its backward pass."""
+
+
+HERE = Place()
+
+
+def current() -> PyNative | None:
+    return HERE.training
+
+
+def differentiating() -> bool:
+    """Whether what runs now will be differentiated."""
+    return HERE.graphs > 0
+
+
+def put(owner: Any, attribute: str, replacement: Any, why: str) -> None:
+    SEAMS[f"{owner.__module__}.{owner.__qualname__}.{attribute}"] = why
+    setattr(owner, attribute, replacement)
+
+
+def begin() -> PyNative | None:
+    """Opens the session, once."""
+    if not HERE.pending or HERE.opener is None:
+        return None
+    HERE.pending = False
+    training = HERE.training = HERE.opener()
+    if training is not None:
+        dataset = first_pass()
+        if dataset is not None:
+            training.epoch_begins(dataset)
+        for optimizer in KNOWN.optimizers():
+            training.session.steps.optimizer_exists(id(optimizer))
+    return training
+
+
+def forked() -> None:
+    """The parent's session is the parent's: it is kept, untouched, so that nothing of it is closed or flushed here."""
+    if HERE.training is not None:
+        HERE.orphans.append(HERE.training)
+        HERE.training, HERE.pending = None, True
