@@ -130,12 +130,6 @@ BUGS = {
         + "    future = waves[start + torch.arange(6, 8)]  # HERE\n    loss = F.mse_loss(model(past), future)"
         + STEP,
     ),
-    "one of two targets is of other samples": (
-        "term-not-learnt",
-        TWO
-        + "    second = F.mse_loss(guess, values.roll(3, 0))  # HERE\n    loss = F.cross_entropy(scores, labels) + second"
-        + STEP,
-    ),
     "scores that hardly differ": (
         "loss-held-up",
         LOOP

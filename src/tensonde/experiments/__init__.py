@@ -17,7 +17,6 @@ from tensonde.experiments.nothing_learnt import NOTHING_LEARNT
 from tensonde.experiments.own_batch import OWN_BATCH
 from tensonde.experiments.reach import REACH
 from tensonde.experiments.sameness import SAMENESS
-from tensonde.experiments.tasks import TASKS
 from tensonde.experiments.terms import TERMS
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -25,7 +24,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     TERMS,
     NOTHING_LEARNT,
     LEAK,
-    TASKS,
     REACH,
     BOOTSTRAP,
     SAMENESS,

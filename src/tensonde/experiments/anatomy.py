@@ -188,6 +188,22 @@ class Anatomy:
             if self.step.values[number].op is not None and _size(self.step.values[number].shape) > 1
         )
 
+    @cached_property
+    def random_targets(self) -> bool:
+        """The targets are random numbers by the program's text, and the model's outputs do not depend on them, as they do where noise is
+        added to inputs and is to be found: a benchmark, of which nothing can be learnt."""
+        behind = self.ancestors(list(self.outputs))
+        targets = [
+            v
+            for v in self.step.values
+            if v.origin == "given"
+            and v.name
+            and not v.into_model
+            and v.number in self.before_loss
+            and v.number not in behind
+        ]
+        return bool(targets) and all(v.drawn for v in targets)
+
 
 def _size(shape: tuple[int, ...]) -> int:
     size = 1

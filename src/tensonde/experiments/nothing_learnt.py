@@ -37,7 +37,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         raise NotPossible("no layer's output leads to the loss")
     if anatomy.targets_by_model:
         raise NotPossible("a model makes the targets of the loss")
-    if _random_targets(step, anatomy):
+    if anatomy.random_targets:
         raise NotPossible("the targets are random numbers, of which nothing can be learnt")
     rows = {step.values[number].shape[0] for number in outputs if step.values[number].shape}
     if min(rows, default=0) < FEWEST_ROWS:
@@ -67,21 +67,6 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         op=term.name if term is not None else "",
         part="term" if term is not None else "",
     )
-
-
-def _random_targets(step: Step, anatomy: Anatomy) -> bool:
-    """And the model's outputs do not depend on them, as they do where noise is added to inputs and is to be found."""
-    behind = anatomy.ancestors(list(anatomy.outputs))
-    targets = [
-        v
-        for v in step.values
-        if v.origin == "given"
-        and v.name
-        and not v.into_model
-        and v.number in anatomy.before_loss
-        and v.number not in behind
-    ]
-    return bool(targets) and all(v.drawn for v in targets)
 
 
 def _outweighing(step: Step, anatomy: Anatomy, constant: float, numbers: dict[str, float]) -> Op | None:

@@ -727,25 +727,6 @@ class ClippingFact(Record, frozen=True):
     scalers: list[ScalerFact] = []
 
 
-class OvershootFact(Record, frozen=True):
-    """The first time that updates had gone past the lowest point of their own line, again and again."""
-
-    step: int = 0
-    updates: int = 0
-    """How many of the last updates were looked at."""
-    rise: Number | None = None
-    """What going on along an update would add to the loss, in parts of the loss: the median."""
-    share: Number | None = None
-    """Part of the updates that had gone past."""
-    back: Number | None = None
-    """How much of what the updates had promised the next gradients took back."""
-    loss: Number | None = None
-    """The median of the losses."""
-    lr: Number | None = None
-    optimizer: int | None = None
-    """Its place in `optimizers`."""
-
-
 class GraphHolder(Record, frozen=True):
     """The variable that holds graphs."""
 
@@ -1073,7 +1054,6 @@ class Facts(Record, frozen=True):
     beginning: BeginningFact = msgspec.field(default_factory=BeginningFact)
     hooks: list[HookFact] = []
     memory: MemoryFact | None = None
-    overshoot: OvershootFact | None = None
 
 
 def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,12 +72,12 @@ def heat(places: list[Place], address: str, field: str, points: int) -> Json:
         if len(steps)
         else np.empty(0, np.int64)
     )
-    values = [
+    shown = [
         [None if gone else number(value) for value, gone in zip(row[kept].tolist(), out[kept].tolist(), strict=True)]
         for row, out in zip(whole, missing, strict=True)
     ]
     return {
-        "address": address, "field": field, "step": steps[kept].tolist(), "values": values, "thinned": len(kept) < len(steps),
+        "address": address, "field": field, "step": steps[kept].tolist(), "values": shown, "thinned": len(kept) < len(steps),
         "min": numbers(low[kept]), "max": numbers(high[kept]), "spread": numbers(spread[kept]),
     }  # fmt: skip
 

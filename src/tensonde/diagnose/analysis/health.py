@@ -11,7 +11,7 @@ from tensonde.store.reader import Recording
 
 SETTLED = 40
 """Steps from which on an answer about learning says something of the training, and not of its beginning."""
-_GROWING = ("nothing-learnt", "tasks", "reach", "dead-ends", "sameness", "own-batch")
+_GROWING = ("nothing-learnt", "reach", "dead-ends", "sameness", "own-batch")
 """Questions that a training answers as it goes on."""
 
 

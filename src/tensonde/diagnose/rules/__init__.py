@@ -41,7 +41,6 @@ ORDER = (
     "optimization.lbfgs",
     "numbers.leaps",
     "optimization.learning_rate",
-    "optimization.overshoot",
     "gradients.linearity",
     "model.loading",
     "model.copies",

@@ -33,7 +33,6 @@ from tensonde.adapters.torch.observers.loads import loaded_itself, unmatched
 from tensonde.adapters.torch.observers.modes import RootModes
 from tensonde.adapters.torch.observers.norms import Norms
 from tensonde.adapters.torch.observers.origins import KNOWN
-from tensonde.adapters.torch.observers.overshoot import OvershootObserver
 from tensonde.adapters.torch.observers.probe import Probe, leaves
 from tensonde.adapters.torch.observers.rates import rates
 from tensonde.adapters.torch.observers.recreated_optimizers import Renewals
@@ -98,7 +97,6 @@ class Facts:
         self.inside = Inside(state)
         self.collectives = Collectives(state)
         self.replicas = Replicas(state)
-        self.overshoot = OvershootObserver(state)
         self.reached: list[str] | None = None
         self.loss_leaves = 0
         self.leaf_loss: dict[str, Any] | None = None
@@ -375,7 +373,6 @@ class Facts:
             "beginning": BEGINNINGS.facts(self.state.parameters.live(), optimizers)
             if self.state.session.world > 1
             else {},
-            "overshoot": self.overshoot.facts(places),
             "hooks": HOOKS.facts({key: entry.name for key, entry in list(self.state.roster.entries.items())}),
         }
 

@@ -115,7 +115,6 @@ def _before(watcher: Watcher, optimizer: Optimizer, args: Any, kwargs: Any) -> N
             watcher.parameters.before(optimizer, has_closure(args, kwargs))
             watcher.weigh("gradient")
             watcher.facts.before_optimizer(optimizer, has_closure(args, kwargs))
-        watcher.facts.overshoot.before_step(optimizer, has_closure(args, kwargs))
         watcher.replay.gradients()
         if watcher.laboratory.wants(watcher.state.step) and not has_closure(args, kwargs):
             watcher.laboratory.ask(optimizer)

@@ -28,9 +28,9 @@ class Sketch:
         """Must be called where no mode of torch's sees it."""
         with torch.no_grad():
             real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-            found = sketch(real, packed_signs()) if real.device.type == "cpu" else None
-            if found is None:  # on a device, or of a dtype that the kernel does not know
-                found = self._products(real)
+            quick = sketch(real, packed_signs()) if real.device.type == "cpu" else None
+            # Else it is on a device, or of a dtype that the kernel does not know.
+            found = quick if quick is not None else self._products(real)
         return {f"sketch.{k}": value for k, value in enumerate(found)}
 
     def _products(self, tensor: Tensor) -> Sequence[float]:

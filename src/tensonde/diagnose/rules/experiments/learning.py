@@ -14,8 +14,6 @@ from tensonde.model.finding import Finding
 
 FEWEST = 40
 """Steps before anything is said."""
-LONG = 150
-"""Steps before anything is said of one term among others."""
 NO_BETTER = 0.95
 """Of the loss of the best constant. Healthy programs are at 0.005 to 0.86, mistaken ones at 0.95 to 4.7."""
 APART = 4.0
@@ -153,60 +151,6 @@ def _at_rest(losses: list[float]) -> bool:
     third, last = losses[2 * part : 3 * part], losses[3 * part :]
     noise = sqrt(stdev(third) ** 2 / len(third) + stdev(last) ** 2 / len(last))
     return mean(third) - mean(last) < max(3 * noise, 0.01 * abs(mean(third)))
-
-
-@rule(
-    "term-not-learnt",
-    severity="warning",
-    phase="forward",
-    unless=(
-        "nothing-learnt",
-        "no-gradient",
-        "term-without-gradient",
-        "learning-rate-far-too-small",
-        "learning-rate-too-small",
-    ),
-)
-def term_not_learnt(case: Case) -> list[Finding]:
-    """One of several terms of the loss is no better than a constant in the place of the outputs behind it, in all steps that are asked, and
-    these outputs can be given to other samples, while another term is learnt. Its targets belong to other samples, or a mask chooses the
-    wrong ones. Silent in short trainings, and where the term still falls."""
-    told = answers(case, "tasks")
-    if case.steps < LONG or not ended_by_itself(case) or not any(a.healthy for a in told):
-        return []
-    found = []
-    for part in dict.fromkeys(a.part for a in told):
-        own = [a for a in told if a.part == part]
-        late = [a for a in own if a.step >= case.steps // 8]
-        if len(own) < 5 or len(late) < 2 or own[-1].step < 0.4 * case.steps or any(a.healthy for a in own):
-            continue
-        if any(a.numbers["loss"] < NO_BETTER * a.numbers["constant"] for a in late) or _some_signal(own):
-            continue
-        last = own[-1]
-        loss, constant = last.numbers["loss"], last.numbers["constant"]
-        found.append(
-            case.finding(
-                f"A term of the loss is not learnt: it is {loss:.3g}, and {constant:.3g} for the best constant, while the others fall",
-                "Look whether what this line compares belongs together: the same samples, the same order, the right mask.",
-                step=last.step,
-                site="loss:value",
-                op=last.op,
-                source=last.line,
-                evidence={
-                    "term": loss,
-                    "best_constant": constant,
-                    "steps_asked": [a.step for a in own],
-                    "standing": "suspected",
-                },
-                confidence=0.7,
-            )
-        )
-    return found[:1]
-
-
-def _some_signal(told: list[AnswerFact]) -> bool:
-    """Outputs that are given to other samples do worse on the whole: a target that is mostly noise is learnt slowly."""
-    return sum(a.numbers["apart"] for a in told) > 0.5 * sqrt(len(told))
 
 
 @rule(
