@@ -26,6 +26,7 @@ BUNDLE_VERSION = 1
 FOLDER = "bundles"
 DOCUMENT, STATE = "bundle.json", "state.safetensors"
 LEAP = "the loss leaps"
+TAKEN_OUT = "what a model gave without gradients is NaN"
 """The trigger of a step that was saved because it looks odd, whether or not anything is wrong with it."""
 
 _SHAPE: dict[str, type | tuple[type, ...]] = {

@@ -115,7 +115,7 @@ def _answered(tape: Tape, tensor: Tensor) -> None:
 
 
 def _taken_out(tape: Tape, tensor: Tensor) -> None:
-    """What a trained model has computed without gradients leaves torch: an evaluation, or samples. NaN there is never meant."""
+    """What a trained model has computed without gradients leaves torch: an evaluation, or samples. NaN there is hardly ever meant."""
     if tensor.requires_grad or not tensor.is_floating_point() or tensor.device.type != "cpu":
         return
     if tensor.numel() > MOST_LOOKED_AT or not tape.state.step or not tape.evaluates or tape.slot(tensor) is None:
@@ -123,4 +123,4 @@ def _taken_out(tape: Tape, tensor: Tensor) -> None:
     with unseen():
         bad = bool(torch.isnan(tensor.detach()).any())
     if bad:
-        tape.asked(tensor)
+        tape.taken_out(tensor)

@@ -37,7 +37,7 @@ from tensonde.adapters.torch.tracing.schedule import LiveTrace
 from tensonde.adapters.torch.twins import TwinFeed
 from tensonde.model.site import Kind, Role
 from tensonde.model.trace import OpRecord, Trace
-from tensonde.store.bundles import LEAP
+from tensonde.store.bundles import LEAP, TAKEN_OUT
 
 MOST_REPLAYS = 3
 GONE = "the device told of it when what the step began with was gone"
@@ -54,6 +54,7 @@ class Replay:
         self._stops = stops
         self.tape = Tape(state)
         self.tape.asked = self._asked
+        self.tape.taken_out = lambda tensor: self._asked(tensor, TAKEN_OUT)
         self.tracing = LiveTrace(state, self.tape, twin)
         stateful = Stateful()
         self.tape.before_root, self.tape.after_root = stateful.before, stateful.after
@@ -221,10 +222,10 @@ class Replay:
         """A parameter is not finite: what comes from now on follows from that."""
         self._poisoned = True
 
-    def _asked(self, tensor: Tensor) -> None:
+    def _asked(self, tensor: Tensor, why: str = "the script looked and found a value that is not finite") -> None:
         if self.tracing.tracer is not None:
-            self._save_traced("the script looked and found a value that is not finite", tensor)
-        self.run("the script looked and found a value that is not finite", tensor)
+            self._save_traced(why, tensor)
+        self.run(why, tensor)
 
     def traced_call(
         self, plain: Callable[..., Any], observed: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any

@@ -77,6 +77,7 @@ class Tape:
         self.losses: list[tuple[Slot, Slot, Any]] = []
         """What was differentiated so far, the same without loss scaling, and the gradients given."""
         self.asked: Callable[[Tensor], None] = lambda tensor: None
+        self.taken_out: Callable[[Tensor], None] = lambda tensor: None
         """The script looks whether a value of the tape is finite, and it is not."""
         self.forward_begins: Callable[[], None] = lambda: None
         """A module is called and no other one runs, in no backward pass."""

@@ -32,10 +32,11 @@ from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 from tensonde.program.lines import from_json
-from tensonde.store.bundles import LEAP
+from tensonde.store.bundles import LEAP, TAKEN_OUT
 
 LATER = 20
 """Good steps after a bad one that was left out, from which on it is taken for known."""
@@ -59,8 +60,11 @@ def origins(case: Case) -> list[Finding]:
     harmed = _harmed_steps(case)
     survived = not harmed and not any(event.get("kind") == "exception" for event in case.events)
     leapt = {event.get("step") for event in case.events if event.get("trigger") == LEAP}
+    evaluated = {event.get("step") for event in case.events if event.get("trigger") == TAKEN_OUT} - harmed
     data: list[Finding] = []
     for trace in case.traces:
+        if trace.step in evaluated and _undefined_quotient(trace):
+            continue
         if (trace.reason in ("first", "stage") or trace.step in leapt) and trace.step not in harmed:
             continue
         found = _in_trace(case, trace, survived=survived)
@@ -71,6 +75,16 @@ def origins(case: Case) -> list[Finding]:
         elif found:
             return found if not data or found[0].rule == "nan-origin" else data
     return data or _without_trace(case, harmed)
+
+
+def _undefined_quotient(trace: Trace) -> bool:
+    """NaN is 0 / 0 outside of the model: a metric that is not defined, such as the precision of a class that is never predicted."""
+    origin = forward_origin(trace, trace.loss) if trace.loss is not None else None
+    if origin is None or origin.op.module or origin.op.op not in ops(Trait.DIVIDES):
+        return False
+    return all(fact.stats.get("zero", 0) > 0 for fact in origin.op.inputs) and not any(
+        bad(f.stats) for f in origin.op.inputs
+    )
 
 
 def _left_behind(case: Case, step: int) -> bool:
