@@ -171,7 +171,7 @@ def _of_sites(place: Place, name: str, sites: list[Site], step: int | None) -> J
 def _site_port(site: Site, latest: dict[str, Json]) -> Json:
     entry = latest.get(site.address)
     return {
-        "address": site.address, "shape": list(site.shape), "dtype": site.dtype, "from": site.name,
+        "address": site.address, "shape": list(site.shape), "dtype": site.dtype, "device": site.device, "from": site.name,
         "digest": entry["digest"] if entry else None, "step": entry["step"] if entry else None,
     }  # fmt: skip
 

@@ -1572,6 +1572,11 @@ export interface components {
         Port: {
             /** Address */
             address?: string | null;
+            /**
+             * Device
+             * @default
+             */
+            device: string;
             /** Digest */
             digest?: {
                 [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
@@ -1993,6 +1998,11 @@ export interface components {
         Site: {
             /** Address */
             address: string;
+            /**
+             * Device
+             * @default
+             */
+            device: string;
             /**
              * Dtype
              * @default

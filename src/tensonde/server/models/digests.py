@@ -16,6 +16,7 @@ class Site(Model):
     trainable: bool | None = None
     shape: list[int] = []
     dtype: str = ""
+    device: str = ""
     source: Source | None = None
 
 

@@ -60,6 +60,7 @@ class Port(Model):
     address: str | None = None
     shape: list[int] = []
     dtype: str = ""
+    device: str = ""
     digest: dict[str, Number] | None = None
     from_: str | None = Field(default=None, alias="from")
     step: int | None = None
