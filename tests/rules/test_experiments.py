@@ -242,6 +242,10 @@ for step in range(30):
     + "    second = F.mse_loss(guess, values + 4 * torch.randn_like(values))\n"
     + "    loss = F.cross_entropy(scores, labels) + second"
     + STEP,
+    "one model that tells right from wrong": LOOP.replace("range(80)", "range(40)").replace("lr=1e-2", "lr=1e-3")
+    + "    right, wrong = model(inputs.abs())[:, 0], model(-inputs.abs())[:, 0]\n"
+    + "    loss = F.softplus(torch.cat([-right, wrong])).mean()"
+    + STEP,
     "soft classes": LOOP
     + "    soft = 0.4 * F.one_hot(labels, 3) + 0.2\n    loss = F.cross_entropy(model(inputs), soft)"
     + STEP,

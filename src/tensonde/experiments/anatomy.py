@@ -146,6 +146,19 @@ class Anatomy:
         return found
 
     @cached_property
+    def tied(self) -> dict[int, int]:
+        """Outputs that one layer makes, of several inputs, each with the first of them: a constant there is one constant. What tells
+        them apart (real from made up, right from wrong) is then to be learnt."""
+        found: dict[int, int] = {}
+        first: dict[tuple[frozenset[int], int], int] = {}
+        for number, dim in self.outputs.items():
+            given = {n for op in self.makers(number) if self.is_layer(op) for n in op.inputs if n in self.weights}
+            parameters = frozenset(n for n in self.ancestors(given) if self.step.values[n].origin == "parameter")
+            shape = self.step.values[number].shape
+            found[number] = first.setdefault((parameters, shape[dim] if shape else 0), number) if parameters else number
+        return found
+
+    @cached_property
     def terms(self) -> list[tuple[int, Op]]:
         """What the loss is a sum of, each with the op that adds it; none where it is no sum."""
         found: list[tuple[int, Op]] = []

@@ -47,7 +47,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if towers:
         yield _weaker(step, towers, loss, min(rows))
         return
-    fit = step.fit(outputs)
+    fit = step.fit(outputs, anatomy.tied)
     if fit.loss <= 0 or loss <= 0:
         raise NotPossible("the loss is no distance: it falls below 0")
     numbers = {"loss": loss, "constant": fit.loss, "rows": float(min(rows)), "outputs": float(len(outputs))}

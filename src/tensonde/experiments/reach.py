@@ -42,7 +42,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     comparison = _comparison(step, anatomy)
     beside = {number: 0.0 for number, _ in anatomy.terms if not anatomy.outputs_behind(number)}
     with step.weighed(beside):
-        loss, constant = step.loss_with({}), step.fit(outputs).loss
+        loss, constant = step.loss_with({}), step.fit(outputs, anatomy.tied).loss
         if loss <= 0 or constant < 0.5 * loss:
             raise NotPossible("a constant is far better than the model, or all that it takes")
         floor = loss if loss < HELD_UP * constant else step.floor(list(outputs), HELD_UP * constant)

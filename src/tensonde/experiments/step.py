@@ -139,8 +139,9 @@ class Step(Protocol):
     def loss_with(self, changes: Changes) -> float:
         """The loss with these values in the place of those that were made or given."""
 
-    def fit(self, values: Mapping[int, int]) -> Fit:
-        """The best constants in the place of these values; each with the dimension of its features."""
+    def fit(self, values: Mapping[int, int], tied: Mapping[int, int] | None = None) -> Fit:
+        """The best constants in the place of these values; each with the dimension of its features. `tied` gives some of them the
+        constant of another."""
 
     def floor(self, values: Sequence[int], enough: float) -> float:
         """The lowest loss that is found when these values may be anything, one by one, beginning with what they are. Below `enough`

@@ -137,12 +137,13 @@ class StepGraph:
     def loss_with(self, changes: Changes) -> float:
         return self._loss_of(self._tensors_of(changes))
 
-    def fit(self, values: Mapping[int, int]) -> Fit:
+    def fit(self, values: Mapping[int, int], tied: Mapping[int, int] | None = None) -> Fit:
         start = {ref: self._tensors[ref].detach() for ref in values}
-        best = self._fit(values, start, "mean")
+        leaders = {ref: (tied or {}).get(ref, ref) for ref in values}
+        best = self._fit(values, start, leaders, "mean")
         own = self._loss_of({})
         if best is None or own < best.loss < 2 * own:  # else it is clear which of the two is better
-            found = self._fit(values, start, "zero")
+            found = self._fit(values, start, leaders, "zero")
             best = found if best is None or (found is not None and found.loss < best.loss) else best
         if best is None:
             raise NotPossible("no constant makes the loss smallest")
@@ -287,18 +288,19 @@ class StepGraph:
                 factor = self._factors.get(int(ref)) if self._factors else None
                 env[int(ref)] = tensor if factor is None else tensor * factor
 
-    def _fit(self, values: Mapping[int, int], base: Env, begin: str) -> Fit | None:
+    def _fit(self, values: Mapping[int, int], base: Env, leaders: Mapping[int, int], begin: str) -> Fit | None:
         vectors = {}
-        for ref, dim in values.items():
-            tensor = base[ref].to(torch.float32)
+        for ref in dict.fromkeys(leaders.values()):
+            dim, tensor = values[ref], base[ref].to(torch.float32)
             axes = [d for d in range(tensor.ndim) if d != dim % tensor.ndim]
             mean = tensor.mean(axes) if axes else tensor
             vectors[ref] = (mean if begin == "mean" else torch.zeros_like(mean)).clone().requires_grad_()
         if not self._descend(
-            list(vectors.values()), lambda: {ref: _spread(vectors[ref], base[ref], dim) for ref, dim in values.items()}
+            list(vectors.values()),
+            lambda: {ref: _spread(vectors[leaders[ref]], base[ref], dim) for ref, dim in values.items()},
         ):
             return None
-        last = {ref: vector.detach() for ref, vector in vectors.items()}
+        last = {ref: vectors[leaders[ref]].detach() for ref in values}
         loss = self._loss_of({ref: _spread(last[ref], base[ref], dim) for ref, dim in values.items()})
         if not np.isfinite(loss) or any(not bool(torch.isfinite(v).all()) for v in last.values()):
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import isfinite, sqrt
 from statistics import mean, stdev
 
@@ -146,10 +147,12 @@ def _outweighed(case: Case, answer: AnswerFact, end: float, constant: float) -> 
 
 
 def _at_rest(losses: list[float]) -> bool:
-    """The loss of the last quarter is not below that of the third, but for chance."""
+    """The loss of the last quarter is not below that of the third, but for chance. What one loss differs from the next is chance, and no
+    more than that: a loss that falls steadily is not noisy."""
     part = len(losses) // 4
     third, last = losses[2 * part : 3 * part], losses[3 * part :]
-    noise = sqrt(stdev(third) ** 2 / len(third) + stdev(last) ** 2 / len(last))
+    chance = min(stdev(losses[2 * part :]), stdev(b - a for a, b in pairwise(losses[2 * part :])) / sqrt(2))
+    noise = chance * sqrt(1 / len(third) + 1 / len(last))
     return mean(third) - mean(last) < max(3 * noise, 0.01 * abs(mean(third)))
 
 
