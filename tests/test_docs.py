@@ -133,7 +133,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     for name in ("monday", "tuesday", "NAME"):
         shutil.copytree(runs / "demo", runs / name)
-    for name in ("a", "b"):
+    for name in ("a", "b", "node0/run", "node1/run"):
         shutil.copytree(runs / "demo", made / name)
     shutil.copytree(runs / "demo" / "dump", made / "dump")
     script = """

@@ -24,6 +24,8 @@ PYTHONS = {
     "_like",
     "_abc_impl",
     "_frozen_importlib",
+    "_filters_mutated",
+    "_showwarnmsg",
 }
 """Private names of Python's own (`sys._getframe`), of named tuples, and endings of names."""
 

@@ -50,13 +50,11 @@ def run(framework: str, weight: Any, batch: Any, *, scale: float = 1.0, shape: t
     )
     call = CallRecord(0, None, "fc", kind, (given,), (made,), (), 0, 1, True)
     trace = Trace(0, "first", (op,), loss=0, calls=(call,), weights=weights)
-    settings = (
-        {"in_features": 8, "out_features": 4} if torch else {"in_channels": 8, "out_channels": 4, "has_bias": True}
-    )
+    settings = {"in_features": 8, "out_features": 4} | ({} if torch else {"has_bias": True})
     facts = {
         "modules": {
             "fc": {"type": kind, "library": True, "settings": settings},
-            "norm": {"type": "LayerNorm", "library": True, "settings": {"eps": 1e-5} if torch else {"epsilon": 1e-7}},
+            "norm": {"type": "LayerNorm", "library": True, "settings": {"eps": 1e-5 if torch else 1e-7}},
         },
         "parameters": {
             "fc.weight": {"shape": [4, 8], "requires_grad": True, "owner": "fc", "optimizers": [0]},

@@ -698,14 +698,14 @@ loss = nn.BCELoss()(model(torch.randn(40, 3)), torch.ones(40, 1))
 loss.backward()
 """)  # fmt: skip
 
-case("a variable that is None for a reason of its own", "exception", """
+case("a variable that is None for a reason of its own", "value-is-none", """
 model = nn.Linear(4, 4)
 model(torch.randn(2, 4))
 found = {}.get("scale")
 found.item()  # HERE
 """)  # fmt: skip
 
-case("code of the user's", "exception", """
+case("a key that is not there", "missing-key", """
 model = nn.Linear(4, 4)
 model(torch.randn(2, 4))
 scores = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,6 +156,10 @@ def test_watchpoints_of_a_running_training(there: HubProcess, foundry: Foundry, 
             with pytest.raises(HubError, match="ends too early") as refused:
                 place.post("watchpoints", sites="**", condition="norm >")
             assert refused.value.status == 422
+            deadline = time.monotonic() + 60
+            while "2:out" not in {site["address"] for site in place.get("sites")}:  # the first step may not have come
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
             quiet = place.post("watchpoints", sites="2:out", condition="absmax > 1e9", action="pause")
             TypeAdapter(models.Watchpoint).validate_python(quiet)
             assert quiet["matches"] == 1

@@ -102,6 +102,7 @@ ANSWERS: dict[tuple[str, tuple[Any, ...]], Any] = {
     ("habits.hyperparameter_set", ("defaults", "lr")): [26],
     ("habits.multiplied", (22,)): 22,
     ("habits.averaging_updates", ()): [27],
+    ("habits.loads_under_condition", ()): False,
     ("habits.writes_to", ("x",)): [33],
     ("habits.rates_set", ()): [(35, 0.01)],
     ("divisions.large_divisions", ()): [(5, 255.0, "__init__")],

@@ -79,6 +79,9 @@ def named(op: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
     for name, value in kwargs.items():
         if not _has_tensor(value):
             given[name] = plain(value)
+    if given.get("size_average") is not None or given.get("reduce") is not None:  # as losses said it before `reduction`
+        average, reduce = (given.get(name) is not False for name in ("size_average", "reduce"))
+        given["reduction"] = "none" if not reduce else "mean" if average else "sum"
     return given
 
 

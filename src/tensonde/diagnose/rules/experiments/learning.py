@@ -15,6 +15,8 @@ from tensonde.model.finding import Finding
 
 FEWEST = 40
 """Steps before anything is said."""
+HARDLY = 0.03
+"""Of the loss: a training that gains more than this in all its steps is slow, and may be meant to be."""
 NO_BETTER = 0.95
 """Of the loss of the best constant. Healthy programs are at 0.005 to 0.86, mistaken ones at 0.95 to 4.7."""
 APART = 4.0
@@ -239,7 +241,7 @@ def far_too_small(case: Case) -> list[Finding]:
         return []
     part = max(4, len(losses) // 8)
     before, after = mean(losses[:part]), mean(losses[-part:])
-    if before - after > 0.1 * abs(before) or not ended_by_itself(case):
+    if before - after > HARDLY * abs(before) or not ended_by_itself(case):
         return []
     last = told[-1]
     here, there = last.numbers["at 1"], last.numbers["at 100"]
