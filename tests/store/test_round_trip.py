@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +21,9 @@ from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Kind, Role, Site, SourceLine
 from tensonde.model.watchpoint import Hit
 from tensonde.store.claim import claim_rank, create_run
+from tensonde.store.columns import column
 from tensonde.store.reader import Rank, Recording
-from tensonde.store.schemas import DIGEST_FIELDS
+from tensonde.store.schemas import DIGEST_FIELDS, DIGEST_SCHEMA, SCALAR_SCHEMA
 from tensonde.store.writer import RecordingWriter
 
 text = st.text(max_size=20)
@@ -202,3 +204,13 @@ def test_later_versions_may_add_columns_and_keys(tmp_path: Path) -> None:
     assert rank.digests().num_rows == 160
     assert rank.sites[99].address == "x:out"
     assert rank.problems == []
+
+
+KINDS = dict.fromkeys(field.type for field in (*DIGEST_SCHEMA, *SCALAR_SCHEMA) if not pa.types.is_nested(field.type))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_column_is_what_arrow_makes_of_the_values(kind: pa.DataType) -> None:
+    values: list[Any] = ["", "ü", "loss"] if kind == pa.string() else [0, 1, 7]
+    assert column(values, kind).equals(pa.array(values, kind))
+    assert column([], kind).equals(pa.array([], kind))

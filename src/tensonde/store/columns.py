@@ -63,7 +63,7 @@ def column(values: Collection[Any], kind: pa.DataType) -> pa.Array:
         ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
         parts = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
     else:
-        parts = [None, pa.py_buffer(np.array(list(values), dtype=kind.to_pandas_dtype()))]
+        parts = [None, pa.py_buffer(np.array(list(values), dtype="float64" if kind == _FLOAT64 else str(kind)))]
     return pa.Array.from_buffers(kind, len(values), parts)
 
 
