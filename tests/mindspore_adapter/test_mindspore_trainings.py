@@ -152,3 +152,34 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     assert "12 steps watched" in ran.err
     assert "no problem found" in ran.err
+
+
+SCALED = """
+import numpy as np
+import mindspore as ms
+from mindspore import Tensor, amp, nn, ops
+
+ms.set_seed(0)
+net = nn.Dense(4, 2)
+optimizer = nn.SGD(net.trainable_params(), 0.1)
+scaler = amp.StaticLossScaler(scale_value=2**10)
+
+def forward(x, y):
+    return scaler.scale(nn.CrossEntropyLoss()(net(x), y))  # compiled code is given a tensor whose gradient is watched
+
+step = ms.value_and_grad(forward, None, optimizer.parameters)
+x, y = Tensor(np.ones((3, 4), np.float32)), Tensor(np.zeros(3, np.int32))
+for _ in range(3):
+    loss, gradients = step(x, y)
+    optimizer(scaler.unscale(gradients))
+    print(float(scaler.unscale(loss).asnumpy()))
+"""
+
+
+@pytest.mark.parametrize("budget", [None, float("inf")])
+def test_compiled_code_takes_a_tensor_whose_gradient_is_watched(
+    foundry: Foundry, tmp_path: Path, budget: float | None
+) -> None:
+    bare, ran = foundry.bare(SCALED, tmp_path), foundry.watched(SCALED, tmp_path, budget=budget)
+    assert ran.code == 0, ran.err
+    assert ran.out == bare.out

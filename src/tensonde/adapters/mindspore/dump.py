@@ -16,7 +16,7 @@ import mindspore
 import numpy as np
 
 from tensonde.adapters.mindspore.run.entry import Entry
-from tensonde.adapters.mindspore.tensors import is_floating, is_tensor, tensors_in, values_of
+from tensonde.adapters.mindspore.tensors import hook, is_floating, is_tensor, tensors_in, values_of
 from tensonde.adapters.mindspore.tracing import dispatch
 from tensonde.adapters.mindspore.tracing.names import primitive
 from tensonde.model.moment import Phase
@@ -149,7 +149,7 @@ class Dump:
             except Exception as problem:
                 self.training.contain("dumping a gradient", problem)
 
-        tensor.register_hook(arrived)
+        hook(tensor, arrived)
 
     # -- losses and parameters -------------------------------------------------------------------
 

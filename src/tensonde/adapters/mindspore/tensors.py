@@ -6,7 +6,8 @@ raises then. Such an exception is the program's, not ours: `values_of` marks it,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -94,3 +95,9 @@ def surface(problem: BaseException) -> None:
 
 def surfaced(problem: BaseException) -> bool:
     return getattr(problem, _MARK, False) is True
+
+
+def hook(tensor: Any, seen: Callable[[Any], Any]) -> None:
+    """`seen` is called with the gradient of the tensor. Where the tensor goes into compiled code, MindSpore's compiler reads the Python of hooks
+    that are functions, and ends the program where it cannot; objects that can be called it leaves alone."""
+    tensor.register_hook(functools.partial(seen))

@@ -27,6 +27,7 @@ from tensonde.adapters.mindspore.run.stepping import Stepping
 from tensonde.adapters.mindspore.tensors import (
     dtype_name,
     elements,
+    hook,
     is_tensor,
     shape_of,
     surfaced,
@@ -185,7 +186,7 @@ class PyNative:
                 self.contain("observing a gradient", problem)
             self.session.spent_since(mark)
 
-        tensor.register_hook(arrived)
+        hook(tensor, arrived)
 
     def passed(self, site: int, tensor: Any, call: int = 0) -> None:
         """A tensor passes a site: it is digested, kept if somebody may ask for it, and stopped at if somebody wants that."""

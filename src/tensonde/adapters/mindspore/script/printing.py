@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tensonde.adapters.mindspore.tensors import dtype_name, is_tensor, shape_of, values_of
+from tensonde.adapters.mindspore.tensors import dtype_name, hook, is_tensor, shape_of, values_of
 from tensonde.adapters.mindspore.tracing.measure import Measure
 
 
@@ -24,7 +24,7 @@ def show(things: tuple[Any, ...], sep: str, precision: int, most: int, *, gradie
         def arrived(slope: Any) -> None:
             _write((*label, slope), sep, precision, most)
 
-        tensor.register_hook(arrived)
+        hook(tensor, arrived)
     return watched[0] if len(watched) == 1 else tuple(watched)
 
 

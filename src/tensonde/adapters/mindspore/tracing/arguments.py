@@ -29,14 +29,19 @@ _CELL = (
 _SOME = 16
 
 
-def of_call(frame: FrameType | None, args: Any) -> dict[str, Any]:
+_POSITIONS = {"softmax": {1: "dim"}, "log_softmax": {1: "dim"}}
+"""Of primitives, by the op's name in traces."""
+
+
+def of_call(frame: FrameType | None, args: Any, op: str) -> dict[str, Any]:
     """Of a function of the library, by its frame; else of a primitive, by position."""
     if frame is not None:
         code = frame.f_code
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         given = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
     else:
-        given = {str(k): value for k, value in enumerate(args)}
+        names = _POSITIONS.get(op, {})
+        given = {names.get(k, str(k)): value for k, value in enumerate(args)}
     return {
         _NAMES.get(name, name): plain(value)
         for name, value in given.items()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tensonde.adapters.mindspore.run.entry import Entry
 from tensonde.adapters.mindspore.run.naming import is_statistic, own_parameters
-from tensonde.adapters.mindspore.tensors import bytes_of, dtype_name, is_floating, is_tensor, shape_of, tensors_in
+from tensonde.adapters.mindspore.tensors import bytes_of, dtype_name, hook, is_floating, is_tensor, shape_of, tensors_in
 from tensonde.adapters.mindspore.tracing import dispatch
 from tensonde.adapters.mindspore.tracing.arguments import of_call, of_cell
 from tensonde.adapters.mindspore.tracing.measure import Measure, nonfinite
@@ -182,7 +182,7 @@ class Tracer:
             self._outputs(draft, made)
             return
         op = function(outermost.f_code.co_name) if outermost is not None else None
-        arguments = of_call(outermost if op is not None else None, args)
+        arguments = of_call(outermost if op is not None else None, args, primitive(name))
         entry = training.stack[-1] if (training := self.training).stack else None
         draft = self._add(op or primitive(name), entry, user_frame(frame), given, arguments, None)
         self._outputs(draft, made)
@@ -294,7 +294,7 @@ class Tracer:
         known.followed = True
         draft = self.drafts[known.producer or 0]
         if self.training.grad_on and draft.fields["outputs"] and draft.fields["outputs"][0].id == known.number:
-            tensor.register_hook(self._watcher(draft))
+            hook(tensor, self._watcher(draft))
 
     def _name(self, key: Key) -> tuple[str, bool]:
         """Of a parameter, and whether it is trained."""
