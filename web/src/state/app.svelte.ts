@@ -30,6 +30,8 @@ class App {
   private live: Live | null = null;
   /** Somebody has chosen a tab or a node in the place that is open. */
   private touched = false;
+  /** Another rank was opened, and the hub has not said yet what it does. */
+  private arriving = false;
   private toastTimer: ReturnType<typeof setTimeout> | undefined;
 
   run = $derived(this.runs?.find((run) => run.id === this.route.run) ?? null);
@@ -136,11 +138,11 @@ class App {
     if (moved) {
       const before = this.place;
       // Another rank of the same run: the selection stays, also where that rank has stopped.
-      const known = before?.at.run === route.run ? this.run?.ranks.find((rank) => rank.name === route.rank)?.stop?.number : undefined;
+      this.arriving = before?.at.run === route.run;
       this.place?.close();
       this.place = new OpenPlace(route.run, route.rank, this.say, {
         resumed: () => this.go({ step: null }),
-        stopped: (stop) => stop.number !== known && this.goTo(stop),
+        stopped: (stop) => !this.arriving && this.goTo(stop),
       });
       if (before?.at.run === route.run) this.place.lookAs(before);
       this.live?.subscribe(route.run, route.rank);
@@ -188,7 +190,10 @@ class App {
       this.runs = message.runs;
       this.place?.setRun(this.run);
     } else if (message.type === 'error') this.say(message.error ?? 'The hub reported an error.');
-    else this.place?.receive(message);
+    else {
+      this.place?.receive(message);
+      if (message.type === 'state' && message.rank === this.route.rank) this.arriving = false;
+    }
   }
 }
 
