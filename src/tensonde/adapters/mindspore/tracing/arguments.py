@@ -40,8 +40,8 @@ def of_call(frame: FrameType | None, args: Any, op: str) -> dict[str, Any]:
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         given = {name: frame.f_locals[name] for name in names if name in frame.f_locals}
     else:
-        names = _POSITIONS.get(op, {})
-        given = {names.get(k, str(k)): value for k, value in enumerate(args)}
+        known = _POSITIONS.get(op, {})
+        given = {known.get(k, str(k)): value for k, value in enumerate(args)}
     return {
         _NAMES.get(name, name): plain(value)
         for name, value in given.items()
