@@ -15,7 +15,7 @@ from tensonde.model.finding import Finding
 
 FEWEST = 40
 """Steps before anything is said."""
-HARDLY = 0.03
+HARDLY = 0.01
 """Of the loss: a training that gains more than this in all its steps is slow, and may be meant to be."""
 NO_BETTER = 0.95
 """Of the loss of the best constant. Healthy programs are at 0.005 to 0.86, mistaken ones at 0.95 to 4.7."""
