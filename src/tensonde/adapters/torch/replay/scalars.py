@@ -22,7 +22,7 @@ _SCALARS = frozenset({type(None), bool, int, float, complex, str})
 _MISSING = object()
 Place = tuple[dict[str, Any], str]
 Sought = tuple[dict[str, Any] | weakref.ref[nn.Module], str]
-"""The same as long as nobody holds a module."""
+"""A `Place` that does not keep its module alive."""
 
 
 class Scalars:

@@ -1,7 +1,7 @@
 """Warnings name the line that they name without Tensonde, and come as often.
 
-A warning blames the caller of the function that gives it, and is shown once per line. If Tensonde passes the call on, that line is ours,
-whoever called: the message names a file of Tensonde's, and the same warning of another line is lost. So a warning that blames
+A warning blames the caller of the function that gives it, and is shown once per line. If Tensonde passes the call on, that line is ours
+for every caller: the message names a file of Tensonde's, and the same warning of another line is lost. So a warning that blames
 Tensonde is moved to the frame that made the call, and Python forgets that it was shown for our line. Warnings of code that
 Tensonde runs again are neither shown nor remembered.
 """
