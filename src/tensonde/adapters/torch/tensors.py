@@ -54,6 +54,11 @@ def _collect(value: Any, found: list[Tensor], depth: int) -> None:
             _collect(getattr(value, field.name, None), found, depth - 1)
 
 
+def gradient_of(tensor: Tensor) -> Tensor | None:
+    """Its `.grad`. A parameter that a library replaced by the result of ops is no leaf: it has none, and torch warns whoever asks."""
+    return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
+
+
 def dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 

@@ -111,8 +111,8 @@ class Holdings:
         """Parameters that no optimizer holds: does a gradient reach them, does something else change them?"""
         held = {id(p) for o in list(KNOWN.optimizers) for group in o.param_groups for p in group["params"]}
         for name, parameter in list(self.state.parameters.live())[:MOST]:
-            if id(parameter) in held or not parameter.requires_grad:
-                continue
+            if id(parameter) in held or not parameter.requires_grad or not parameter.is_leaf:
+                continue  # the result of ops is trained through what it is made of
             tally = self.gradients.setdefault(name, [0, 0, 0])
             tally[0] += 1
             if parameter.grad is not None:

@@ -127,7 +127,7 @@ class ByHand:
         found = {key: parameter for key, (parameter, _, _) in held.items() if key in names}
         # What has a name and is held no more was replaced by another one.
         found |= {id(leaf): leaf for ref in self._leaves if (leaf := ref()) is not None and id(leaf) not in names}
-        small = [p for p in found.values() if p.requires_grad and 0 < p.numel() <= _WITNESS]
+        small = [p for p in found.values() if p.is_leaf and p.requires_grad and 0 < p.numel() <= _WITNESS]
         # With torch.autograd.grad, gradients are nowhere to be found.
         fit = [p for p in small if nonzero(p.grad)] or [p for p in small if p.grad is None]
         if not fit:
