@@ -35,6 +35,7 @@ from tensonde.adapters.torch.observers.norms import Norms
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.observers.probe import Probe, leaves
 from tensonde.adapters.torch.observers.rates import rates
+from tensonde.adapters.torch.observers.reading import READING
 from tensonde.adapters.torch.observers.recreated_optimizers import Renewals
 from tensonde.adapters.torch.observers.refills import STEPS, refilled
 from tensonde.adapters.torch.observers.repeats import repeated
@@ -280,6 +281,8 @@ class Facts:
         self.sequence.forget()
 
     def finished_step(self, step: int) -> None:
+        READING.step = step
+        READING.arrive()
         if self._writes < len(WRITE_AFTER) and step >= WRITE_AFTER[self._writes]:
             self._writes += 1
             mark = self.state.session.clock()
@@ -314,6 +317,7 @@ class Facts:
     def gather(self) -> dict[str, Any]:
         self.settle()
         self.look()
+        READING.arrive(wait=True)
         places = {number: k for k, number in enumerate(self._optimizers)}
         optimizers = [self._optimizer_now(number, known) for number, known in self._optimizers.items()]
         return {

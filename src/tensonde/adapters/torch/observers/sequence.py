@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.reading import EARLY, READING
 from tensonde.adapters.torch.seams.vanishing import Ref
-from tensonde.adapters.torch.tensors import is_plain
 from tensonde.program.lines import CodeLine, line_of
 
 STEPS = 200
-"""Steps that are looked at; what is wrong in all of these is wrong."""
+"""Steps that are looked at; what is wrong in all of these is wrong. On a device fewer, since each look waits for it."""
 
 
 class Track:
@@ -83,7 +83,7 @@ class Track:
 def nonzero(gradient: Tensor | None) -> bool:
     if gradient is None:
         return False
-    if not is_plain(gradient):
+    if not READING.can_read(gradient):
         return True
     flat = gradient.detach()
     return bool(flat.any()) if flat.numel() <= 65536 else bool(flat.reshape(-1)[:65536].any())
@@ -108,7 +108,7 @@ class Sequence:
 
     @property
     def attentive(self) -> bool:
-        return self.steps < STEPS and not self.blind
+        return self.steps < (EARLY if READING.used else STEPS) and not self.blind
 
     def track(self, optimizer: torch.optim.Optimizer) -> Track:
         number = KNOWN.number(optimizer)
