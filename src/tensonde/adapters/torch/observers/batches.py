@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.checksum import crc, memory_sum, sums
 from tensonde.adapters.torch.observers.making import shares, target_line
 from tensonde.adapters.torch.observers.origins import KNOWN
@@ -255,7 +256,7 @@ def _sequence(tensor: Tensor) -> bool:
 
 def _holds_values(target: Any) -> TypeGuard[Tensor]:
     """The compiler calls losses, too, with tensors that have none."""
-    return isinstance(target, Tensor) and is_dense(target)
+    return isinstance(target, Tensor) and is_dense(target) and not capturing()
 
 
 def _first_rows(tensor: Tensor) -> Tensor:

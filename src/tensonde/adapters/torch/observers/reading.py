@@ -75,7 +75,7 @@ class Reading:
             events = []
             for device in {tensor.device for tensor in tensors if tensor.device.type != "cpu"}:
                 event = torch.Event(device=device)
-                event.record()
+                event.record(torch.accelerator.current_stream(device))
                 events.append(event)
         self._under_way.append((events, host, then))
 
@@ -93,7 +93,7 @@ class Reading:
 
     def arrive(self, *, wait: bool = False) -> None:
         """Tells what has come. `wait`: for all of it."""
-        while self._under_way:
+        while self._under_way and not capturing():
             events, host, then = self._under_way[0]
             if not all(event.query() for event in events):
                 if not wait:

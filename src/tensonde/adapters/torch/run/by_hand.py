@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.digests.parameters import ParameterDigests
 from tensonde.adapters.torch.observers.sequence import STEPS, nonzero
 from tensonde.adapters.torch.run.state import RunState
@@ -171,7 +172,7 @@ class ByHand:
     def _state(self) -> str:
         """What became of the witness since the last backward pass: `changed`, `cleared` gradient, the `same`, or `unknown`."""
         witness = self._witness() if self._witness is not None else None
-        if witness is None or self._value is None:
+        if witness is None or self._value is None or capturing():
             return "unknown"
         module = self._holder[0]() if self._holder is not None else None
         if module is not None and self._holder is not None and module._parameters.get(self._holder[1]) is not witness:

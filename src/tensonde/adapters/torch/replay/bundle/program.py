@@ -75,7 +75,7 @@ def settings() -> dict[str, Any]:
     return {
         "threads": torch.get_num_threads(),
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-        "matmul_precision": torch.get_float32_matmul_precision(),
+        "matmul_precision": matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "machine": platform.machine(),

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.modules import module as hooks
 
 from tensonde.adapters.restore.holders import Holder, StateHolder
+from tensonde.adapters.torch import precision
 from tensonde.adapters.torch.checksum import memory_sum
 from tensonde.adapters.torch.randomness import device_states, put_device_states
 from tensonde.adapters.torch.replay.restore.reach import Reach, position
@@ -136,7 +137,7 @@ def _settings() -> list[Holder]:
         StateHolder(random.getstate, random.setstate),
         StateHolder(torch.get_default_dtype, torch.set_default_dtype),
         StateHolder(torch.get_num_threads, torch.set_num_threads),
-        StateHolder(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        StateHolder(precision.chosen, precision.put),
         StateHolder(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     ]
     if device_states():
