@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from tensonde.adapters.torch.precision import matmul_precision
 from tensonde.program.frames import is_user
 from tensonde.program.lines import working_directory
 
