@@ -132,8 +132,9 @@ def test_costs_are_taken_in_when_the_device_has_come_so_far(slow: None) -> None:
     costs.settle()
     found = costs.of(1)
     assert found is not None
-    assert found.ns == pytest.approx(12e6, rel=0.35)
-    assert costs.bare == pytest.approx(6e6, rel=0.35)
+    assert costs.bare >= 6e6  # two ops of 3 ms; a busy machine makes them longer
+    assert found.ns >= 9e6
+    assert found.ns == pytest.approx(2 * costs.bare, rel=0.5)
 
 
 # -- captures ------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.checksum import crc, memory_sum, sums
 from tensonde.adapters.torch.observers.making import shares, target_line
 from tensonde.adapters.torch.observers.origins import KNOWN
-from tensonde.adapters.torch.observers.reading import EARLY, READING
+from tensonde.adapters.torch.observers.reading import READING
 from tensonde.adapters.torch.observers.samplers import is_distributed, weighted
 from tensonde.adapters.torch.observers.samples import shared
 from tensonde.adapters.torch.run import batches
@@ -35,8 +35,8 @@ MOST_SHARED = 20_000
 """Samples of a share that are noted."""
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
-OFTEN = 64
-"""So many first targets are looked at, of later ones every 16th. On a device: EARLY."""
+OFTEN, FEW = 64, 16
+"""So many first targets are looked at, on the host and on a device; of later ones every 16th."""
 SHIFTS = 16
 """Targets that are held against inputs, whether they are these one ahead."""
 COMPARED = 64
@@ -142,7 +142,7 @@ class Batches:
             return
         self._last = Ref(target)
         self.seen += 1
-        often = EARLY if target.device.type != "cpu" else OFTEN
+        often = FEW if target.device.type != "cpu" else OFTEN
         if (self.seen > often and self.seen % 16) or len(self.labels) >= MOST_BATCHES or target.is_floating_point():
             return
         self._shifted(target)
@@ -166,7 +166,8 @@ class Batches:
         """A root is called in training."""
         tensors = dense_in((args, kwargs))[:4]
         self._whole = [Ref(t) for t in tensors if t.dtype is torch.int64 and t.ndim >= 2]
-        if self.shifts["looked_at"] < SHIFTS and step < COMPARED:
+        seldom = step % 8 and any(READING.seldom(t) for t in tensors)
+        if self.shifts["looked_at"] < SHIFTS and step < COMPARED and not seldom:
             self._held = root, [(t.shape, _first_rows(t)) for t in tensors if _sequence(t)]
         else:
             self._held = "", []
@@ -175,7 +176,7 @@ class Batches:
                 size = int(tensor.shape[0])
                 if size in self.sizes or len(self.sizes) < 64:
                     self.sizes[size] = self.sizes.get(size, 0) + 1
-        if step < COMPARED:
+        if step < COMPARED and not seldom:
             self._compare(root, tensors)
         if len(self.inputs) < 12 and (step < 4 or step & (step - 1) == 0):
             for k, tensor in enumerate(tensors):

@@ -60,16 +60,23 @@ class Reading:
         """It is on a device, and these are no longer the first steps: looks cost a launch and a copy there, so there are fewer."""
         return tensor.device.type != "cpu" and self.step >= EARLY
 
-    def later(self, tensors: Sequence[Tensor], then: Callable[..., None]) -> None:
-        """Calls `then` with tensors of the same values on the host: at once where they are there."""
+    def after(self, then: Callable[[], None]) -> None:
+        """Calls `then` when all has been told that was asked before."""
+        if self._under_way:
+            self._under_way.append(([], [], then))
+        else:
+            then()
+
+    def later(self, tensors: Sequence[Tensor], then: Callable[..., None]) -> bool:
+        """Calls `then` with tensors of the same values on the host: at once where they are there. False if it never will."""
         if all(tensor.device.type == "cpu" for tensor in tensors):
             then(*tensors)
-            return
+            return True
         self.used = True
         if capturing() or len(self._under_way) >= MOST_UNDER_WAY or sum(map(bytes_of, tensors)) > MOST_BYTES:
-            return
+            return False
         if not self._pins and not self.may_wait():
-            return
+            return False
         with unseen(), torch.no_grad():
             host = [self._sent(tensor.detach()) for tensor in tensors]
             events = []
@@ -78,10 +85,13 @@ class Reading:
                 event.record(torch.accelerator.current_stream(device))
                 events.append(event)
         self._under_way.append((events, host, then))
+        return True
 
     def _sent(self, tensor: Tensor) -> Tensor:
         if tensor.device.type == "cpu":
             return tensor.clone()
+        if not tensor.numel():
+            return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
         if self._pins:
             try:
                 host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
