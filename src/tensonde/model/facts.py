@@ -35,6 +35,12 @@ class RandomFact(Record, frozen=True):
     """Whether deterministic algorithms are asked for."""
     matmul_precision: str = ""
     """Of products of float32 matrices on a GPU: highest, or high or medium, which allow TF32 and less."""
+    convolution_tf32: bool | None = None
+    """Whether cuDNN may compute convolutions of float32 in TF32; null without a GPU of NVIDIA's, as are the next two."""
+    cudnn_benchmark: bool | None = None
+    """Whether cuDNN tries several algorithms and takes the fastest, so that two runs may compute otherwise."""
+    cudnn_deterministic: bool | None = None
+    """Whether cuDNN is held to deterministic algorithms."""
 
 
 # -- optimizers ------------------------------------------------------------------------------------

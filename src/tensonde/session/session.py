@@ -94,7 +94,7 @@ class Session:
         self._evaluated = 0
         self._mark = 0
         self._last_flush = self._step_began = time.perf_counter_ns()
-        self._clock = time.process_time_ns
+        self._clock: Callable[[], Any] = time.process_time_ns
         self._cpu_began = self._clock()
         self._began, self._stopped_ns = self._step_began, 0
         self._first_ns = 0
@@ -103,7 +103,7 @@ class Session:
         self.experiments_seconds = 0.0
         """Processor time that experiments have taken; it is part of what the steps took that are not counted."""
         self._flush_ns = FLUSH_NS
-        self._settled = (0, 0)
+        self._settled: tuple[int, Any] = (0, 0)
         self._accounted = 0
         self.ended: str | None = None
         """Why the training is to end before its program would end it."""
@@ -364,11 +364,12 @@ class Session:
             self.flush()
         self.on_step()
 
-    def on_device(self) -> None:
-        """The training runs on a device: what a step costs is not the time of this processor, but that of the clock."""
-        if self._clock is not time.perf_counter_ns:
-            self._clock = time.perf_counter_ns
-            self._cpu_began = self._clock()
+    def on_device(self, clock: Callable[[], Any]) -> None:
+        """The training runs on a device: what a step costs is not the time of this processor, but that of the device. The difference of
+        two of the clock's times is a `Lapse`."""
+        if self._clock is not clock:
+            self._clock = clock
+            self._cpu_began = clock()
             self.uncounted()
 
     def rest_begins(self) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.dumping.ops import DumpOps
 from tensonde.adapters.torch.dumping.staging import Staging
 from tensonde.adapters.torch.replay.replay import Replay
@@ -258,6 +259,9 @@ class Dump:
                 site.address, self.state.step, str(phase or self.state.phase), call, str(site.kind), site.type,
                 dtype_name(plain), tuple(plain.shape),
             )  # fmt: skip
+            if plain.device.type != "cpu" and capturing():
+                self.unsupported.add(f"{site.address}, in a captured graph")
+                return
             self.staging.put(seen, plain)
 
     def overflowed(self, tensor: Tensor) -> bool:

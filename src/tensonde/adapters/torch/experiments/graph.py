@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from tensonde.adapters.torch.experiments.recorder import Node, Recorder, Ref, refs
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.randomness import seed
 from tensonde.adapters.torch.replay.restore.writes import storage_of
 from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, Op, Trial, Value
 from tensonde.model.site import SourceLine
@@ -32,7 +32,7 @@ Env = dict[int, Tensor]
 
 
 class StepGraph:
-    def __init__(self, recorder: Recorder, loss: Ref, number: int, deadline: float) -> None:
+    def __init__(self, recorder: Recorder, loss: Ref, number: int, deadline: float, clock: Callable[[], float]) -> None:
         self._nodes, self._tensors = recorder.nodes, recorder.tensors
         self._maker = recorder.maker
         self.number, self.loss = number, int(loss)
@@ -44,7 +44,7 @@ class StepGraph:
         self.batch = 0
         self.seconds_each = 0.0
         self.idle: Sequence[Value] = ()
-        self.deadline = deadline
+        self.deadline, self._clock = deadline, clock
         self.holder: Any = None
         """The optimizer that is about to step."""
         self._storage = [storage_of(tensor) for tensor in self._tensors]
@@ -94,7 +94,7 @@ class StepGraph:
     # -- what others ask -------------------------------------------------------------------------
 
     def seconds_left(self) -> float:
-        return self.deadline - time.thread_time()
+        return self.deadline - self._clock()
 
     def given_twice(self, names: Sequence[str]) -> SourceLine | None:
         found = {(path, line) for path in KNOWN.files() for line in queries.given_twice(path, names)}
@@ -159,7 +159,7 @@ class StepGraph:
 
     def trial(self, steps: int, *, rate: float = 1.0, fresh: bool = False) -> Trial:
         if fresh:
-            torch.default_generator.manual_seed(1)
+            seed(1)
         self._fresh = fresh
         try:
             return self._trial(steps, rate)
@@ -227,7 +227,7 @@ class StepGraph:
 
     def _tensors_of(self, changes: Changes) -> Env:
         return {
-            ref: torch.from_numpy(np.ascontiguousarray(array)).to(self._tensors[ref].dtype)
+            ref: torch.from_numpy(np.ascontiguousarray(array)).to(self._tensors[ref].device, self._tensors[ref].dtype)
             for ref, array in changes.items()
         }
 
@@ -272,7 +272,7 @@ class StepGraph:
         self, node: Node, env: Env, changes: Mapping[int, Any], *, grad: bool = False, still_norms: bool = False
     ) -> None:
         if node.random is not None and not self._fresh:
-            torch.default_generator.set_state(node.random)
+            node.random.put()
         args, kwargs = _filled(node.args, env), _filled(node.kwargs, env)
         place = _NORMS.get(node.func._opname) if still_norms else None
         if place is not None and args[3] is not None and len(args) > place:
@@ -309,7 +309,7 @@ class StepGraph:
     def floor(self, values: Sequence[int], enough: float) -> float:
         base = {ref: self._tensors[ref].detach() for ref in values}
         draw = torch.Generator().manual_seed(0)
-        apart = {ref: t + torch.randn(t.shape, generator=draw) for ref, t in base.items()}
+        apart = {ref: t + torch.randn(t.shape, generator=draw, device="cpu").to(t.device) for ref, t in base.items()}
         found = [
             self._loss_of({}),
             self._lowest(base),
@@ -350,7 +350,8 @@ class StepGraph:
 
     def spread(self, value: int, vector: Array, dim: int) -> Array:
         """A constant along the features of a value, in its shape."""
-        return _array(_spread(torch.from_numpy(vector), self._tensors[value].detach(), dim))
+        like = self._tensors[value].detach()
+        return _array(_spread(torch.from_numpy(vector).to(like.device), like, dim))
 
 
 def _spread(vector: Tensor, like: Tensor, dim: int) -> Tensor:
@@ -422,7 +423,7 @@ def _effect(before: Tensor, after: Tensor) -> Effect:
 
 
 def _any_but(mask: Tensor, dim: int) -> Array:
-    return np.array(mask.transpose(0, dim).reshape(mask.shape[dim], -1).any(1).numpy())
+    return np.array(mask.transpose(0, dim).reshape(mask.shape[dim], -1).any(1).cpu().numpy())
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:

@@ -12,16 +12,19 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.experiments.graph import StepGraph
-from tensonde.adapters.torch.experiments.recorder import Reads, Recorder
+from tensonde.adapters.torch.experiments.recorder import MOST_BYTES, Reads, Recorder
 from tensonde.adapters.torch.experiments.surroundings import Surroundings
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.randomness import Drawn
 from tensonde.adapters.torch.replay.execute import execute, put, same
 from tensonde.adapters.torch.replay.replay import Replay
 from tensonde.adapters.torch.replay.restore.before import Before
@@ -55,7 +58,7 @@ class Laboratory:
     def __init__(self, state: RunState, replay: Replay) -> None:
         self._state, self._replay = state, replay
         self.inquiry = Inquiry()
-        self._began = time.thread_time()
+        self._began = {clock: clock() for clock in (time.thread_time, time.perf_counter)}
         self._spent = 0.0
         self._noticed: tuple[int, float] = -1, 0.0
         """The step that is to be asked, and when it began."""
@@ -74,7 +77,7 @@ class Laboratory:
         if self.off or step not in STEPS:
             return False
         if self._noticed[0] != step:
-            self._noticed = step, time.thread_time()
+            self._noticed = step, self._clock()
         return self._replay.tracing.tracer is None
 
     # -- a step ----------------------------------------------------------------------------------
@@ -89,8 +92,8 @@ class Laboratory:
         if self._state.other_threads:
             self.inquiry.declined(self._state.step, "several threads call models")
             return
-        began = time.thread_time()
-        allowed = EACH * (self._allowance(began - self._began) - self._spent)
+        began = self._clock()
+        allowed = EACH * (self._allowance(began - self._began[self._clock]) - self._spent)
         if allowed < max(0.01, AGAIN * (began - self._noticed[1])):
             why = "the time for experiments is spent" if self._spent else "the step takes longer than experiments may"
             self.inquiry.declined(self._state.step, why)
@@ -103,9 +106,14 @@ class Laboratory:
         except NotPossible as why:
             self.inquiry.declined(self._state.step, str(why))
         finally:
-            self._spent += time.thread_time() - began
+            self._spent += self._clock() - began
             self._state.session.uncounted()
             self._state.session.experiments_seconds = self._spent
+
+    @property
+    def _clock(self) -> Callable[[], float]:
+        """Of the processor; of the wall where a device computes, for which this thread waits."""
+        return time.perf_counter if self._replay.digests.device.used else time.thread_time
 
     def _allowance(self, elapsed: float) -> float:
         """Seconds, in a run that has taken so long."""
@@ -124,8 +132,8 @@ class Laboratory:
             cannot = "no loss of this step was recorded"
         if not cannot and any(entry.call.__class__.__name__ == "OptimizedModule" for entry in tape.entries):
             cannot = "the model is compiled"
-        if not cannot and any(tensor.device.type != "cpu" for entry in tape.entries for tensor in _given(entry)):
-            cannot = "the step does not run on the CPU"
+        if not cannot and capturing():
+            cannot = "the device takes the step down as a graph"
         if cannot:
             raise NotPossible(cannot)
         with unseen():
@@ -134,6 +142,7 @@ class Laboratory:
             raise NotPossible(before.trouble)
         tracer = Tracer(state)
         recorder, reads = Recorder(state, execute.__code__), Reads()
+        recorder.limit = min(recorder.limit, self._room())
         values: dict[Any, Tensor] = {}
         handed: set[int] = set()
         exact = tape.unchanged()
@@ -164,17 +173,26 @@ class Laboratory:
             maker < 0 and tensor.grad_fn is not None for tensor, maker in outside
         ):  # an object of the model's holds it, say
             raise NotPossible("the loss is computed from something that was not recorded")
-        graph = StepGraph(recorder, recorder.numbers[id(loss)], state.step, deadline)
-        began = time.thread_time()
+        graph = StepGraph(recorder, recorder.numbers[id(loss)], state.step, deadline, self._clock)
+        began = self._clock()
         with torch.no_grad(), unseen(), _random_kept():
             again = graph.loss_with({})
-        graph.seconds_each = time.thread_time() - began
+        graph.seconds_each = self._clock() - began
         if graph.seconds_each > SMALLEST * (deadline - began):
             raise NotPossible("the step takes longer than experiments may")
         if again != float(loss.detach()) and not (again != again):
             raise NotPossible("the ops of the step do not give the same again")
         self._describe(graph, recorder, reads, handed, optimizer, [tensor for _, tensor in alive])
         return graph
+
+    def _room(self) -> int:
+        """Bytes that a recorded step may take of what is free on the device: it is kept, and computed again beside that."""
+        if not self._replay.digests.device.used:
+            return MOST_BYTES
+        try:
+            return int(torch.accelerator.get_memory_info()[0] // 4)
+        except Exception:  # a device that does not say
+            return MOST_BYTES // 8
 
     def _run(
         self, entries: list[Any], recorder: Recorder, reads: Reads, values: dict[Any, Tensor], handed: set[int]
@@ -224,16 +242,12 @@ def _learns(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None
 
 
-def _given(entry: Any) -> list[Tensor]:
-    return tensors_in((entry.args, entry.kwargs))
-
-
 class _random_kept:
     """Random generators are as before afterwards."""
 
     def __enter__(self) -> None:
-        self._state, self._python = torch.default_generator.get_state(), random.getstate()
+        self._state, self._python = Drawn(), random.getstate()
 
     def __exit__(self, *problem: Any) -> None:
-        torch.default_generator.set_state(self._state)
+        self._state.put()
         random.setstate(self._python)

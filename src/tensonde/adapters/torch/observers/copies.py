@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.reading import READING, brought
 from tensonde.adapters.torch.observers.refills import STEPS
 from tensonde.adapters.torch.observers.stale_statistics import update_line
-from tensonde.adapters.torch.tensors import is_plain
+from tensonde.adapters.torch.tensors import is_dense, is_plain
 from tensonde.program.frames import foreign_frames, is_user
 from tensonde.program.lines import CodeLine, line_at, line_of
 
@@ -80,19 +81,22 @@ class Copies:
         """It is about to step for the first time."""
         for group in optimizer.param_groups:
             for p in group["params"]:
-                if p.ndim >= 2 and is_plain(p) and len(self._starts) < MOST_STARTS:
-                    self._starts[id(p)] = weakref.ref(p), _sample([p])
+                if p.ndim >= 2 and is_dense(p) and len(self._starts) < MOST_STARTS:
+                    self._starts[id(p)] = weakref.ref(p), p.detach().reshape(-1)[:VALUES].clone()
 
     def _start_of(self, twin: list[Tensor]) -> Tensor | None:
         kept = [self._starts.get(id(p)) for p in twin if p.ndim >= 2][:MATRICES]
         if not kept or any(known is None or known[0]() is None for known in kept):
             return None
-        return torch.cat([known[1] for known in kept if known is not None])
+        return _sample([known[1][None] for known in kept if known is not None])
 
     def evaluated(self, module: nn.Module, step: int, frame: FrameType | None, loop: CodeType | None) -> None:
         """A root is called without gradients, between steps. `loop` is the code that steps."""
         known = self.seen.get(id(module), self)
         if known is None or (isinstance(known, Copy) and len(known.steps) >= MOST_LOOKS):
+            return
+        first = next(module.parameters(), None)
+        if first is None or not READING.may_wait(first):
             return
         with torch.no_grad():
             if isinstance(known, Copy) and known.ref() is module:
@@ -134,7 +138,7 @@ def _twin_of(module: nn.Module) -> list[Tensor]:
     """The trained parameters that it is a copy of: of the same shapes, one after the other."""
     own = list(module.parameters())
     held = {id(p) for o in list(KNOWN.optimizers) for group in o.param_groups for p in group["params"]}
-    if not own or any(id(p) in held or not is_plain(p) for p in own) or sum(p.ndim >= 2 for p in own) == 0:
+    if not own or any(id(p) in held or not is_dense(p) for p in own) or sum(p.ndim >= 2 for p in own) == 0:
         return []
     shapes = [tuple(p.shape) for p in own]
     for optimizer in KNOWN.mine():
@@ -147,7 +151,9 @@ def _twin_of(module: nn.Module) -> list[Tensor]:
 
 def _sample(parameters: list[Tensor]) -> Tensor:
     chosen = [p for p in parameters if p.ndim >= 2][:MATRICES]
-    return torch.cat([p.detach().reshape(-1)[:VALUES].to(torch.float64) for p in chosen])
+    if any(p.device != chosen[0].device for p in chosen):
+        return torch.cat([brought(p.detach().reshape(-1)[:VALUES]).to(torch.float64) for p in chosen])
+    return brought(torch.cat([p.detach().reshape(-1)[:VALUES] for p in chosen])).to(torch.float64)
 
 
 def _line_in(frame: FrameType | None, loop: CodeType | None) -> dict[str, Any] | None:

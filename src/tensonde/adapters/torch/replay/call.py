@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.randomness import device_states
 from tensonde.adapters.torch.tracing.tracer import module_of
 from tensonde.model.site import SourceLine
 from tensonde.program.frames import owner_of
@@ -39,6 +40,7 @@ class TapedCall:
         "buffers",
         "call",
         "code",
+        "device_random",
         "grad",
         "instruction",
         "kwargs",
@@ -53,6 +55,7 @@ class TapedCall:
         self.args = args
         self.kwargs = kwargs
         self.random = random
+        self.device_random = device_states() if random is not None else []
         self.grad = _grad_enabled()
         self.outputs: list[Slot] | tuple[Slot, ...] = ()
         self.buffers: tuple[tuple[Tensor, Tensor], ...] = ()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.digests.device.digests import DeviceDigests
 from tensonde.adapters.torch.tensors import bytes_of, shape_of, values_of
 from tensonde.adapters.torch.tracing.sketch import Sketch
@@ -36,7 +37,7 @@ class Measure:
     def __call__(self, tensor: Tensor) -> dict[str, float]:
         """{} for what has no digest. Must be called where no mode of torch's sees it."""
         plain = values_of(tensor)
-        if plain is None or plain.numel() > LARGEST:
+        if plain is None or plain.numel() > LARGEST or (plain.device.type != "cpu" and capturing()):
             return {}
         plain = plain.detach()
         if plain.device.type != "cpu" and bytes_of(plain) <= BROUGHT:
@@ -47,7 +48,7 @@ class Measure:
             return {}
         stats = {name: float(found[name]) for name in COUNTS + STATS}
         if nonfinite(stats) and whole and not plain.is_complex():
-            stats |= _places(plain)
+            stats |= _places(plain.float() if plain.element_size() == 1 else plain)  # float8 knows no comparison
         elif nonfinite(stats) and tensor.layout is torch.sparse_coo:
             stats |= _stored_places(tensor.detach().coalesce())
         if self._sketch is not None and whole:

@@ -28,6 +28,8 @@ class Sketch:
         """Must be called where no mode of torch's sees it."""
         with torch.no_grad():
             real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+            if real.device.type == "mps":  # which has no float64
+                real = real.cpu()
             quick = sketch(real, packed_signs()) if real.device.type == "cpu" else None
             # Else it is on a device, or of a dtype that the kernel does not know.
             found = quick if quick is not None else self._products(real)
