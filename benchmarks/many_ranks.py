@@ -124,17 +124,21 @@ async def measure(address: Address, pid: int, agents: int, seconds: float) -> No
         await asyncio.sleep(0.1)
     print(f"{agents} agents connected after {time.monotonic() - began:.1f} s")
     begin.set()
-    before = usage(pid)
+    before, own = usage(pid), time.process_time()
     await asyncio.sleep(seconds)
-    after = usage(pid)
+    after, own = usage(pid), time.process_time() - own
     print(
-        f"processor time of the hub: {100 * (after[0] - before[0]) / seconds:.0f} % of one core; memory {after[1]:.0f} MiB"
+        f"processor time of the hub: {100 * (after[0] - before[0]) / seconds:.0f} % of one core; memory {after[1]:.0f} MiB; "
+        f"of the simulated agents: {100 * own / seconds:.0f} %"
     )
     steps = [rank.step for rank in ranks]
     print(f"before the pause the ranks are at steps {min(steps)} to {max(steps)}")
-    asked = time.monotonic()
+    asked, busy, own = time.monotonic(), usage(pid)[0], time.process_time()
     answer = await asyncio.to_thread(client.post, "/runs/many/control", {"action": "pause"})
     answered = time.monotonic()
+    print(
+        f"meanwhile the hub worked for {usage(pid)[0] - busy:.2f} s, the agents for {time.process_time() - own:.2f} s"
+    )
     told = max(rank.told_at for rank in ranks)
     print(
         f"pause: {answer}, the last rank was told after {told - asked:.2f} s, the answer came after {answered - asked:.2f} s"

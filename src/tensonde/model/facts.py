@@ -814,6 +814,10 @@ class CollectiveFact(Record, frozen=True):
     norms: dict[str, list[Number]] = {}
     """Of gradients in the first step, and of parameters where it is first called on them: their norm before and after."""
     first_step: int = 0
+    inside: bool = False
+    """Whether it was called in a module's forward or in a backward pass."""
+    scalar: bool = False
+    """Whether all that it was called on has one element."""
     line: Line = None
     after: Line = None
     """The statement that follows when all gradients are reduced."""
@@ -828,10 +832,40 @@ class StateLoad(Record, frozen=True):
     line: Line = None
 
 
+class StateSave(Record, frozen=True):
+    """A file that a line writes with `torch.save`."""
+
+    path: str = ""
+    count: int = 0
+    line: Line = None
+
+
+class Declared(Record, frozen=True):
+    """A tensor of a rank that is declared to be the same on all ranks; in the first steps."""
+
+    step: int = 0
+    shape: list[int] = []
+    digest: str = ""
+    line: Line = None
+
+
+class Numbering(Record, frozen=True):
+    """A variable that numbers words or classes: a dictionary from strings to 0, 1, 2, ..."""
+
+    name: str = ""
+    size: int = 0
+    keys: dict[str, int] = {}
+    """Some of them, chosen alike on all ranks."""
+    line: Line = None
+
+
 class BeginningFact(Record, frozen=True):
     """What a rank does by itself, for the comparison with other ranks."""
 
     loads: list[StateLoad] = []
+    saves: list[StateSave] = []
+    declared: list[Declared] = []
+    numberings: list[Numbering] = []
     sent: list[str] = []
     """Parameters that were sent to all ranks (`broadcast`) before the first step."""
     rewrite: Line = None
@@ -848,6 +882,8 @@ class ReplicaFact(Record, frozen=True):
     parameters: list[str] = []
     later: list[str] = []
     """Parameters that were made after the model was wrapped."""
+    unfrozen: list[str] = []
+    """Parameters that required no gradient when the wrapper was first called, and do now."""
     called: int = 0
     """Calls of the wrapper in train mode."""
     bypassed: int = 0

@@ -131,6 +131,8 @@ class Facts:
                 self.tokens.given(root, args, kwargs)
                 if root.training:
                     self.replicas.root_called(root)
+                    if self.state.session.world > 1:
+                        BEGINNINGS.numberings(sys._getframe(1))
                     self.scales.training(modes.name, args, kwargs, state.step)
         else:
             modes.called_without_grad(state.step)

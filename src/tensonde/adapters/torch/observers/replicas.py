@@ -102,13 +102,14 @@ class Replicas:
                 "evaluated": False,
                 "joined": False,
                 "wrapped": _wrapped(module),
+                "was_frozen": frozenset(id(p) for p in module.module.parameters() if not p.requires_grad),
             }
             self._inner[id(module.module)] = id(module)
         return id(module) in self._known
 
     def _described(self, module: Any) -> dict[str, Any]:
         entry = self._state.roster.entries.get(id(module)) or self._state.roster.entries.get(id(module.module))
-        wrapped = self._known[id(module)]["wrapped"]
+        wrapped, frozen = (self._known[id(module)][name] for name in ("wrapped", "was_frozen"))
         names = {id(p): name for name, p in module.module.named_parameters() if p.requires_grad}
         known = self._state.parameters.names
         return {
@@ -117,12 +118,15 @@ class Replicas:
             "sync_buffers": bool(getattr(module, "forward_sync_buffers", getattr(module, "broadcast_buffers", True))),
             "parameters": [known[key][0] for key in names if key in known],
             "later": [known[key][0] for key in names if key in known and key not in wrapped],
+            "unfrozen": [known[key][0] for key in names if key in known and key in frozen],
             "line": KNOWN.made.line(module),
         }
 
     def facts(self) -> list[dict[str, Any]]:
         return [
-            {k: v for k, v in known.items() if k != "wrapped"} for known in self._known.values() if "ranks" in known
+            {k: v for k, v in known.items() if k not in ("wrapped", "was_frozen")}
+            for known in self._known.values()
+            if "ranks" in known
         ]
 
 

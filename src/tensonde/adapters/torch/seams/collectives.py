@@ -17,6 +17,7 @@ from torch.compiler import is_dynamo_compiling
 
 from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
+from tensonde.adapters.torch.observers.collectives import LOOKED_AT
 from tensonde.adapters.torch.seams.current import CURRENT
 from tensonde.adapters.torch.seams.function_mode import noticing, unseen
 from tensonde.adapters.torch.tensors import tensors_in
@@ -42,6 +43,7 @@ CARED_FOR = ("get_future", "is_completed", "synchronize", "result")
 """What a program may ask of a collective that runs beside it, other than to wait for it."""
 _WHY = "know which collective a rank is in"
 _functional_seen = False
+_declarations_seen = False
 
 
 def observe_collectives(current: Callable[[], Watcher | None]) -> None:
@@ -66,6 +68,7 @@ def observe_collectives(current: Callable[[], Watcher | None]) -> None:
 def observe_functional(current: Callable[[], Watcher | None]) -> None:
     """When a training begins, and once at most: a program without them does not import their module."""
     global _functional_seen
+    _observe_declarations(current)
     module = sys.modules.get(FUNCTIONAL_MODULE)
     if module is None or _functional_seen:
         return
@@ -75,6 +78,32 @@ def observe_functional(current: Callable[[], Watcher | None]) -> None:
         if original is not None:
             seams.put(module, name, _observing(name, original, current), _WHY)
     seams.put(module, "wait_tensor", _waiting(module.wait_tensor, current, _memory), _WHY)
+
+
+def _observe_declarations(current: Callable[[], Watcher | None]) -> None:
+    """Tensors that a program, or a plan of tensor parallelism, declares to be the same on all ranks; where DTensor is imported."""
+    global _declarations_seen
+    module = sys.modules.get("torch.distributed.tensor")
+    kind = getattr(module, "DTensor", None)
+    if kind is None or _declarations_seen:
+        return
+    _declarations_seen = True
+    original = kind.from_local
+
+    @functools.wraps(original)
+    def from_local(*args: Any, **kwargs: Any) -> Any:
+        watcher = None if is_dynamo_compiling() else current()
+        if watcher is not None and watcher.state.step < LOOKED_AT and watcher.state.thread == get_ident():
+            try:
+                with unseen():
+                    tensor = args[0] if args else kwargs.get("local_tensor")
+                    placements = args[2] if len(args) > 2 else kwargs.get("placements")
+                    BEGINNINGS.declared(tensor, placements, user_place(sys._getframe(1)), watcher.state.step)
+            except Exception as problem:
+                watcher.session.guard.contain("noting a distributed tensor", problem)
+        return original(*args, **kwargs)
+
+    seams.put(kind, "from_local", staticmethod(from_local), "compare what is declared to be the same on all ranks")
 
 
 def _memory(tensor: Any) -> int:
