@@ -872,6 +872,13 @@ class BeginningFact(Record, frozen=True):
     """The statement that changes gradients between the backward pass and the optimizer's step."""
 
 
+class BucketFact(Record, frozen=True):
+    """Gradients that DistributedDataParallel reduces in one go."""
+
+    bytes: int = 0
+    parameters: list[str] = []
+
+
 class ReplicaFact(Record, frozen=True):
     """A model in DistributedDataParallel."""
 
@@ -882,6 +889,8 @@ class ReplicaFact(Record, frozen=True):
     parameters: list[str] = []
     later: list[str] = []
     """Parameters that were made after the model was wrapped."""
+    buckets: list[BucketFact] = []
+    """In the order in which they are reduced."""
     unfrozen: list[str] = []
     """Parameters that required no gradient when the wrapper was first called, and do now."""
     called: int = 0

@@ -119,6 +119,7 @@ class Replicas:
             "parameters": [known[key][0] for key in names if key in known],
             "later": [known[key][0] for key in names if key in known and key not in wrapped],
             "unfrozen": [known[key][0] for key in names if key in known and key in frozen],
+            "buckets": _buckets(module),
             "line": KNOWN.made.line(module),
         }
 
@@ -128,6 +129,21 @@ class Replicas:
             for known in self._known.values()
             if "ranks" in known
         ]
+
+
+def _buckets(module: Any) -> list[dict[str, Any]]:
+    """In which parts the gradients are reduced, first to last, as DistributedDataParallel says itself; [] before its first backward pass."""
+    said = module._get_ddp_logging_data()
+    sizes, members = (
+        str(said.get(name) or "") for name in ("rebuilt_bucket_sizes", "rebuilt_per_bucket_param_indices")
+    )
+    names = [name for name, parameter in module.module.named_parameters() if parameter.requires_grad]
+    if not sizes or not members:
+        return []
+    return [
+        {"bytes": int(size), "parameters": [names[k] for k in map(int, part.split()) if k < len(names)][:64]}
+        for size, part in zip(sizes.split(","), members.split(","), strict=False)
+    ][:256]
 
 
 def _key(op: str, place: CodeLine | None) -> tuple[str, int, int]:

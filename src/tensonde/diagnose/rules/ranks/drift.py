@@ -26,7 +26,7 @@ def _unfreezing(replica: ReplicaFact) -> SourceLine | None:
     """The line that turns gradients on, where the file of the wrapper has one."""
     if replica.line is None:
         return None
-    lines = list(turned_on(replica.line.file))
+    lines = sorted(turned_on(replica.line.file))
     return source_line(replica.line.file, lines[0]) if lines else None
 
 
