@@ -872,6 +872,30 @@ class BeginningFact(Record, frozen=True):
     """The statement that changes gradients between the backward pass and the optimizer's step."""
 
 
+class GradientReturned(Record, frozen=True):
+    """A rank sends the gradient of a tensor that it has received: the `sent`-th that it sends to that rank, for the `received`-th from it."""
+
+    peer: int = 0
+    sent: int = 0
+    received: int = 0
+
+
+class GradientUsed(Record, frozen=True):
+    """A rank goes backward from the `sent`-th tensor that it has sent to that rank, with the `received`-th that it has received from it."""
+
+    peer: int = 0
+    sent: int = 0
+    received: int = 0
+    line: Line = None
+
+
+class StagesFact(Record, frozen=True):
+    """Gradients that go back between ranks, as between stages of a pipeline; the first ones."""
+
+    returned: list[GradientReturned] = []
+    used: list[GradientUsed] = []
+
+
 class BucketFact(Record, frozen=True):
     """Gradients that DistributedDataParallel reduces in one go."""
 
@@ -1096,6 +1120,7 @@ class Facts(Record, frozen=True):
     made_in_forward: list[MadeInForward] = []
     collectives: list[CollectiveFact] = []
     replicas: list[ReplicaFact] = []
+    stages: StagesFact = msgspec.field(default_factory=StagesFact)
     beginning: BeginningFact = msgspec.field(default_factory=BeginningFact)
     hooks: list[HookFact] = []
     memory: MemoryFact | None = None

@@ -104,7 +104,7 @@ class Collectives:
         session = state.session
         session.whereabouts.moves += 1
         form = (tensor.dtype, tensor.shape) if tensor is not None else None
-        peer = _peer(op, args, kwargs)
+        peer = peer_of(op, args, kwargs)
         kind = session.collectives.kind(
             (key, form, peer), lambda: kind_of(op, tensor, reduce, group, size, frame, peer)
         )
@@ -263,7 +263,7 @@ def kind_of(
     return Kind(op, what, reduce, group, size, path, line, around, peer)
 
 
-def _peer(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+def peer_of(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     """The rank that is sent to or received from, in a call of two."""
     if op not in ("send", "isend", "recv", "irecv", "send_object_list", "recv_object_list"):
         return -1

@@ -42,6 +42,7 @@ from tensonde.adapters.torch.observers.replicas import Replicas
 from tensonde.adapters.torch.observers.scales import Scales
 from tensonde.adapters.torch.observers.schedules import STEPPED, scheduler_facts
 from tensonde.adapters.torch.observers.sequence import Sequence
+from tensonde.adapters.torch.observers.stages import STAGES
 from tensonde.adapters.torch.observers.stale_statistics import Untouched
 from tensonde.adapters.torch.observers.tokens import Tokens
 from tensonde.adapters.torch.observers.unregistered import Strangers
@@ -375,6 +376,7 @@ class Facts:
             "beginning": BEGINNINGS.facts(self.state.parameters.live(), optimizers)
             if self.state.session.world > 1
             else {},
+            "stages": STAGES.facts(),
             "hooks": HOOKS.facts({key: entry.name for key, entry in list(self.state.roster.entries.items())}),
         }
 

@@ -17,11 +17,13 @@ from torch.compiler import is_dynamo_compiling
 
 from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
-from tensonde.adapters.torch.observers.collectives import LOOKED_AT
+from tensonde.adapters.torch.observers.collectives import LOOKED_AT, peer_of
+from tensonde.adapters.torch.observers.stages import STAGES
 from tensonde.adapters.torch.seams.current import CURRENT
 from tensonde.adapters.torch.seams.function_mode import noticing, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.program.frames import user_place
+from tensonde.session.guard import Guard
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.watcher import Watcher
@@ -41,6 +43,8 @@ FUNCTIONAL = (
 FUNCTIONAL_MODULE = "torch.distributed._functional_collectives"
 CARED_FOR = ("get_future", "is_completed", "synchronize", "result")
 """What a program may ask of a collective that runs beside it, other than to wait for it."""
+_BEFORE = Guard()
+"""Of what is noted before there is a session."""
 _WHY = "know which collective a rank is in"
 _functional_seen = False
 _declarations_seen = False
@@ -113,9 +117,18 @@ def _memory(tensor: Any) -> int:
 
 
 def _observing(name: str, original: Callable[..., Any], current: Callable[[], Watcher | None]) -> Callable[..., Any]:
+    between = name in ("send", "recv", "isend", "irecv")
+
     @functools.wraps(original)
     def observed(*args: Any, **kwargs: Any) -> Any:
         watcher = None if is_dynamo_compiling() else current()
+        if (
+            between
+            and not STAGES.over
+            and not is_dynamo_compiling()
+            and not (watcher and watcher.facts.collectives.inside)
+        ):
+            _passes(name, args, kwargs)
         if watcher is None or watcher.state.thread != get_ident() or watcher.facts.collectives.inside:
             if name == "broadcast" and CURRENT.pending and args and not is_dynamo_compiling():
                 BEGINNINGS.sent(args[0], user_place(sys._getframe(1)))
@@ -148,6 +161,16 @@ def _observing(name: str, original: Callable[..., Any], current: Callable[[], Wa
         return result
 
     return observed
+
+
+def _passes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A tensor goes from this rank to another, or comes from it."""
+    try:
+        with unseen():
+            tensor = args[0] if args else kwargs.get("tensor")
+            (STAGES.sends if "send" in name else STAGES.receives)(tensor, peer_of(name, args, kwargs))
+    except Exception as problem:
+        _BEFORE.contain("noting a tensor between stages", problem)
 
 
 def _under_way(result: Any) -> list[tuple[int, Any]]:
