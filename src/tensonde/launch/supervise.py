@@ -36,6 +36,7 @@ def supervise(
     folder: Path | None = None,
     output: IO[bytes] | None = None,
     faithful: bool = False,
+    watch_ranks: bool = True,
 ) -> int:
     """The exit code as a shell would see it: 128 + n after signal n.
 
@@ -44,6 +45,8 @@ def supervise(
 
     `faithful`: a signal means to the program what it means without Tensonde, whether or not the program ends by it. Else
     SIGINT, SIGTERM and SIGHUP end the command: the program gets the signal, is killed if it does not end, and SystemExit is raised.
+
+    `watch_ranks`: says when ranks wait for each other in vain. One of the commands of a training does so.
     """
     received: list[int] = []
     told_at: list[float] = []
@@ -70,11 +73,12 @@ def supervise(
             signal.signal(number, forward)
         for early in received[:]:  # while the child was being made
             forward(early, None)
-        waiting = WaitingRanks(Path(options.run), options.watches)
+        waiting = WaitingRanks(Path(options.run), options.watches) if watch_ranks else None
         try:
             code = child.wait() if faithful else _wait(child, told_at)
         finally:
-            waiting.end()
+            if waiting is not None:
+                waiting.end()
     finally:
         _restore(before)
         bystander.close()

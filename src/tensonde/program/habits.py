@@ -175,3 +175,19 @@ def may_overflow(node: ast.expr) -> bool:
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
             return name.rstrip("_") in _MAKING
     return False
+
+
+def turned_on(path: str) -> Iterator[int]:
+    """Lines that let parameters require a gradient: `part.requires_grad_(True)`, `p.requires_grad = True`."""
+    for node in walk(path):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+            given = [*node.args, *(word.value for word in node.keywords)]
+            if not given or (isinstance(given[0], ast.Constant) and given[0].value is True):
+                yield node.lineno
+        elif (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and node.value.value is True
+            and any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets)
+        ):
+            yield node.lineno

@@ -44,6 +44,7 @@ from tensonde.adapters.torch.observers.replicas import Replicas
 from tensonde.adapters.torch.observers.scales import Scales
 from tensonde.adapters.torch.observers.schedules import STEPPED, scheduler_facts
 from tensonde.adapters.torch.observers.sequence import Sequence
+from tensonde.adapters.torch.observers.stages import STAGES
 from tensonde.adapters.torch.observers.stale_statistics import Untouched
 from tensonde.adapters.torch.observers.tokens import Tokens
 from tensonde.adapters.torch.observers.unregistered import Strangers
@@ -134,6 +135,8 @@ class Facts:
                 self.tokens.given(root, args, kwargs)
                 if root.training:
                     self.replicas.root_called(root)
+                    if self.state.session.world > 1:
+                        BEGINNINGS.numberings(sys._getframe(1))
                     self.scales.training(modes.name, args, kwargs, state.step)
         else:
             modes.called_without_grad(state.step)
@@ -380,6 +383,7 @@ class Facts:
             "beginning": BEGINNINGS.facts(self.state.parameters.live(), optimizers)
             if self.state.session.world > 1
             else {},
+            "stages": STAGES.facts(),
             "hooks": HOOKS.facts({key: entry.name for key, entry in list(self.state.roster.entries.items())}),
         }
 
