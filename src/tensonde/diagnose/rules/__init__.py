@@ -73,6 +73,8 @@ ORDER = (
     "ranks.reductions",
     "ranks.samples",
     "ranks.missing",
+    "experiments.truth",
+    "experiments.evaluation",
     "experiments.fields",
     "experiments.dependence",
     "experiments.learning",

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.experiments.graph import StepGraph
+from tensonde.adapters.torch.experiments.own_functions import own_functions
 from tensonde.adapters.torch.experiments.recorder import Reads, Recorder
 from tensonde.adapters.torch.experiments.surroundings import Surroundings
 from tensonde.adapters.torch.observers.origins import KNOWN
@@ -32,7 +33,7 @@ from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.tracing.tracer import Tracer
 from tensonde.experiments import EXPERIMENTS
 from tensonde.experiments.experiment import Inquiry
-from tensonde.experiments.step import NotPossible
+from tensonde.experiments.step import NotPossible, OwnFunction
 from tensonde.program.frames import foreign_frames, is_user
 from tensonde.program.lines import from_json
 
@@ -136,10 +137,12 @@ class Laboratory:
         recorder, reads = Recorder(state, execute.__code__), Reads()
         values: dict[Any, Tensor] = {}
         handed: set[int] = set()
+        functions: list[OwnFunction] = []
         exact = tape.unchanged()
         with undisturbed(state, replay, before, tracer) as lost:
             try:
                 copy_context().run(self._run, tape.entries, recorder, reads, values, handed)
+                functions += own_functions(recorder)
             except NotPossible:
                 raise
             except Exception as problem:
@@ -165,6 +168,7 @@ class Laboratory:
         ):  # an object of the model's holds it, say
             raise NotPossible("the loss is computed from something that was not recorded")
         graph = StepGraph(recorder, recorder.numbers[id(loss)], state.step, deadline)
+        graph.functions = functions
         began = time.thread_time()
         with torch.no_grad(), unseen(), _random_kept():
             again = graph.loss_with({})
