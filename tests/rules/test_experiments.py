@@ -177,7 +177,42 @@ def own(forward: str, backward: str) -> str:
     return OWN.replace("FORWARD", forward).replace("BACKWARD", backward) + STEP
 
 
+WIDE = """
+class Wide(Net):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(16, 64)
+        self.head = nn.Linear(64, 3)
+
+    def forward(self, x):
+        return self.head(F.relu(self.body(self.encoder(x))))
+
+
+def frozen(model):
+    for p in model.body.parameters():
+        p.requires_grad = False  # HERE
+    return model
+
+"""
+FROZEN = (
+    WIDE
+    + LOOP.replace("Net()", "frozen(Wide())").replace("range(80)", "range(30)")
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP
+)
+
 BUGS = {
+    "a layer that is frozen as it was drawn": ("frozen-at-random-values", FROZEN),
+    "a first step that replaces the weights": (
+        "first-update-replaces-weights",
+        LOOP.replace("for step", "model.encoder[1] = nn.Identity()\nfor step")
+        .replace(
+            "torch.optim.Adam(model.parameters(), lr=1e-2)", "torch.optim.Adam(model.parameters(), lr=20.0)  # HERE"
+        )
+        .replace("range(80)", "range(12)")
+        + "    loss = model(inputs).exp().mean()"
+        + STEP,
+    ),
     "a backward with half of its derivative": (
         "gradient-of-own-function-wrong",
         own("(x @ w).tanh()", "g * (1 - (x @ w).tanh())"),
@@ -281,6 +316,21 @@ class Mixed(Net):
 }
 
 NEAR_MISSES = {
+    "a frozen layer that the optimizer is not given": FROZEN.replace(
+        "model.parameters(), lr", "[p for p in model.parameters() if p.requires_grad], lr"
+    ),
+    "a frozen layer that was trained before": FROZEN.replace("frozen(Wide())", "Wide()").replace(
+        "    optimizer.zero_grad()", "    if step == 10:\n        frozen(model)\n    optimizer.zero_grad()"
+    ),
+    "a frozen layer with weights of its own": FROZEN.replace(
+        "    return model", "    model.body.weight.copy_(torch.eye(16).repeat(4, 1))\n    return model"
+    ),
+    "a random layer by name": FROZEN.replace("self.body", "self.random_body").replace(
+        "model.body", "model.random_body"
+    ),
+    "a small rate that is slow": LOOP.replace("lr=1e-2", "lr=2e-4")
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP,
     "a right backward": own("(x @ w).tanh()", "g * (1 - (x @ w).tanh() ** 2)"),
     "a straight-through estimator": own("(x @ w * 4).round() / 4", "g"),
     "a bound that gradients pass": own("(x @ w).clamp(-0.5, 0.5)", "g"),

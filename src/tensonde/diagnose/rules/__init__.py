@@ -75,6 +75,7 @@ ORDER = (
     "ranks.missing",
     "experiments.truth",
     "experiments.evaluation",
+    "experiments.ledger",
     "experiments.fields",
     "experiments.dependence",
     "experiments.learning",
