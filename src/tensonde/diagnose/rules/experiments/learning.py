@@ -278,10 +278,13 @@ def far_too_small(case: Case) -> list[Finding]:
         return []
     part = max(4, len(losses) // 8)
     before, after = mean(losses[:part]), mean(losses[-part:])
-    known = [
-        _constant(a) for a in answers(case, "nothing-learnt") if a.step >= case.steps // 5 and "constant" in a.numbers
-    ]
-    worse = bool(known) and after > NO_BETTER * mean(known) and _at_rest(losses)
+    late = [a for a in answers(case, "nothing-learnt") if a.step >= case.steps // 5 and "apart" in a.numbers]
+    worse = (
+        bool(late)
+        and not any(a.healthy for a in late)
+        and after > NO_BETTER * mean(_constant(a) for a in late)
+        and _at_rest(losses)
+    )
     if (before - after > HARDLY * abs(before) and not worse) or not ended_by_itself(case):
         return []
     last = told[-1]
