@@ -328,7 +328,7 @@ NEAR_MISSES = {
     "a random layer by name": FROZEN.replace("self.body", "self.random_body").replace(
         "model.body", "model.random_body"
     ),
-    "a small rate that is slow": LOOP.replace("lr=1e-2", "lr=2e-4")
+    "a small rate that is slow": LOOP.replace("lr=1e-2", "lr=1e-3")
     + "    loss = F.cross_entropy(model(inputs), labels)"
     + STEP,
     "a right backward": own("(x @ w).tanh()", "g * (1 - (x @ w).tanh() ** 2)"),
