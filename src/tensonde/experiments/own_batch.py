@@ -16,7 +16,7 @@ from tensonde.experiments.experiment import NO_TIME, Answer, Experiment, Memory
 from tensonde.experiments.step import NotPossible, Step, Trial
 
 STEPS, FEWEST = 5, 2
-SHARE = 0.6
+SHARE = 0.8
 """Of the time that is left, for two trials."""
 BACKWARD = 3.0
 """Computations of the step that one with its gradients takes as long as."""
