@@ -37,15 +37,15 @@ for step in range(6):
 def test_a_saved_step_is_asked(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     ran = cli("run", "-q", "--no-experiments", "--record", "rec", "--save-step", "3", "train.py", cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    assert ran.code == 0, ran.err
     done = cli("diagnose", "--experiment", "--json", "rec", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    found = {row["question"]: row for row in json.loads(done.stdout)["health"]}
+    assert done.code == 1, done.err
+    found = {row["question"]: row for row in json.loads(done.out)["health"]}
     matters = found["Does every input matter?"]
     assert matters["state"] == "problem" and matters["where"].endswith("train.py:14")
     assert found["Do samples keep to themselves?"]["state"] == "ok"
     assert "no optimizer" in found["Does a step lower the loss of its own batch?"]["answer"]
     shown = cli("diagnose", "--experiment", "rec", cwd=tmp_path)
-    assert shown.returncode == 1 and "Does every input matter?" in shown.stdout
+    assert shown.code == 1 and "Does every input matter?" in shown.out
     none = cli("diagnose", "--experiment", "--step", "5", "rec", cwd=tmp_path)
-    assert none.returncode == 2 and "has no bundle of step 5" in none.stderr
+    assert none.code == 2 and "has no bundle of step 5" in none.err
