@@ -42,10 +42,13 @@ def test_a_saved_step_is_asked(tmp_path: Path) -> None:
     assert done.code == 1, done.err
     found = {row["question"]: row for row in json.loads(done.out)["health"]}
     matters = found["Does every input matter?"]
-    assert matters["state"] == "problem" and matters["where"].endswith("train.py:14")
+    assert matters["state"] == "problem"
+    assert matters["where"].endswith("train.py:14")
     assert found["Do samples keep to themselves?"]["state"] == "ok"
     assert "no optimizer" in found["Does a step lower the loss of its own batch?"]["answer"]
     shown = cli("diagnose", "--experiment", "rec", cwd=tmp_path)
-    assert shown.code == 1 and "Does every input matter?" in shown.out
+    assert shown.code == 1
+    assert "Does every input matter?" in shown.out
     none = cli("diagnose", "--experiment", "--step", "5", "rec", cwd=tmp_path)
-    assert none.code == 2 and "has no bundle of step 5" in none.err
+    assert none.code == 2
+    assert "has no bundle of step 5" in none.err
