@@ -667,9 +667,11 @@ class TokensFact(Record, frozen=True):
 
 
 class OrdersApart(Record, frozen=True):
-    """Two variables used as a pair that are put into two random orders."""
+    """Two variables used as a pair that are put into two orders."""
 
     names: list[str] = []
+    order: str = ""
+    """How one of them is sorted, flipped or rolled; empty: both are in a random order of their own."""
     line: Line = None
     other: Line = None
 

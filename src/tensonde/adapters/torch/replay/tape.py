@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.replay.call import Slot, TapedCall
 from tensonde.adapters.torch.replay.memory import TapedMemory, in_place, leaves
-from tensonde.adapters.torch.replay.record import MOST_UNLEARNED, TapeMode
+from tensonde.adapters.torch.replay.record import MOST_UNLEARNED, TapeMode, look_for_nan
 from tensonde.adapters.torch.replay.restore.writes import version_of
 from tensonde.adapters.torch.seams.function_mode import look, look_away, transforming, unseen
 from tensonde.adapters.torch.seams.vanishing import Ref, forgetting
@@ -193,6 +193,8 @@ class Tape:
         self._within = self._afterwards = True
         if forward and self.wanted and not self.trouble and not transforming() and self._worthwhile():
             try:
+                if not _grad_enabled():
+                    self._look_at_given(args)
                 with unseen():
                     entry = self._root(module, args, kwargs)
             except Exception as problem:
@@ -230,6 +232,13 @@ class Tape:
         if self._unlearned == MOST_UNLEARNED:
             self._forget()
         return self._unlearned < MOST_UNLEARNED
+
+    def _look_at_given(self, args: tuple[Any, ...]) -> None:
+        """A model without gradients is given what the script computed from its last answer, as samplers do: NaN there is younger than
+        that answer, and its origin is still on the tape."""
+        for given in args:
+            if isinstance(given, Tensor) and id(given) in self._made:
+                look_for_nan(self, given)
 
     def _root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TapedCall | None:
         self._roots += 1
