@@ -899,6 +899,8 @@ class LoadedOver(Record, frozen=True):
     """Times at which the state was that of the time before."""
     steps: list[int] = []
     """Steps of the optimizer until then."""
+    set_back: bool = False
+    """The last load gave the weights from before the first step, bit for bit, and the last evaluation was of these."""
     line: Line = None
 
 
