@@ -45,6 +45,7 @@ class TapedCall:
         "outputs",
         "owner",
         "place",
+        "python",
         "random",
     )
 
@@ -53,6 +54,8 @@ class TapedCall:
         self.args = args
         self.kwargs = kwargs
         self.random = random
+        self.python: Any = None
+        """The state of Python's own generator, where the module's code draws from it."""
         self.grad = _grad_enabled()
         self.outputs: list[Slot] | tuple[Slot, ...] = ()
         self.buffers: tuple[tuple[Tensor, Tensor], ...] = ()

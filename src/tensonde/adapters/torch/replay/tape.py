@@ -8,10 +8,12 @@ a root's call, of the optimizer's step, and where a compiler may look at the sta
 from __future__ import annotations
 
 import contextlib
+import functools
+import random
 import sys
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +27,7 @@ from tensonde.adapters.torch.seams.function_mode import look, look_away, transfo
 from tensonde.adapters.torch.seams.vanishing import Ref, forgetting
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.moment import Phase
+from tensonde.program.frames import is_user
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.state import RunState
@@ -96,6 +99,8 @@ class Tape:
         self._unlearned = 0
         self._uses = 0
         self._dead = forgetting(self._made)
+        self._parts: dict[int, tuple[Ref[nn.Module], set[type[nn.Module]]]] = {}
+        """Of roots: the classes of their parts."""
 
     @property
     def entries(self) -> list[TapedCall]:
@@ -248,8 +253,16 @@ class Tape:
         entry = TapedCall(
             module, self._hold(args), self._hold(kwargs) if kwargs else kwargs, _generator.get_state(), sys._getframe(3)
         )
+        if any(_draws(kind) for kind in self._kinds(module)):
+            entry.python = random.getstate()
         self.before_root(entry, module)
         return entry
+
+    def _kinds(self, module: nn.Module) -> set[type[nn.Module]]:
+        known = self._parts.get(id(module))
+        if known is None or known[0]() is not module:
+            known = self._parts[id(module)] = Ref(module), {type(part) for part in module.modules()}
+        return known[1]
 
     def note(
         self,
@@ -367,3 +380,11 @@ class Tape:
                     del self._made[made.key]
                     self._given[made.key] = (value, version_of(value))
         return True
+
+
+@functools.cache
+def _draws(kind: type[nn.Module]) -> bool:
+    """Whether a method of the user's draws from Python's `random`, as for teacher forcing."""
+    methods = [f for base in kind.__mro__ for f in vars(base).values() if isinstance(f, FunctionType)]
+    used = [f.__globals__.get(name) for f in methods if is_user(f.__code__) for name in f.__code__.co_names]
+    return any(value is drawn for value in used for drawn in (random, random.random, random.randint, random.choice))

@@ -130,9 +130,8 @@ def _times_one_factor(trained: list[Spread], row: Spread) -> bool:
     factor = exp(fmean(factors))
     offsets = [mean - factor * usual for mean, usual in zip(row.mean, means, strict=True)]
     one = max(factors) - min(factors) < ALIKE * abs(log(factor)) and max(offsets) - min(offsets) < ALIKE * min(row.std)
-    return (
-        one and max(factor, 1 / factor) > FACTOR and all(_outside(trained, k, row.mean[k]) for k in range(len(means)))
-    )
+    outside = [k for k in range(len(means)) if _outside(trained, k, row.mean[k])]
+    return one and max(factor, 1 / factor) > FACTOR and 3 * len(outside) >= 2 * len(means)
 
 
 def _pooled(rows: list[Spread]) -> Spread:
