@@ -673,9 +673,11 @@ class TokensFact(Record, frozen=True):
 
 
 class OrdersApart(Record, frozen=True):
-    """Two variables used as a pair that are put into two random orders."""
+    """Two variables used as a pair that are put into two orders."""
 
     names: list[str] = []
+    order: str = ""
+    """How one of them is sorted, flipped or rolled; empty: both are in a random order of their own."""
     line: Line = None
     other: Line = None
 
@@ -972,6 +974,8 @@ class LoadedOver(Record, frozen=True):
     """Times at which the state was that of the time before."""
     steps: list[int] = []
     """Steps of the optimizer until then."""
+    set_back: bool = False
+    """The last load gave the weights from before the first step, bit for bit, and the last evaluation was of these."""
     line: Line = None
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tensonde.adapters.torch.observers.modes import evaluation_line
 from tensonde.adapters.torch.observers.reading import READING
+from tensonde.adapters.torch.run import batches
 from tensonde.adapters.torch.tensors import dense_in
 from tensonde.program import queries
 from tensonde.program.frames import is_user, user_place
@@ -52,7 +53,7 @@ class Scales:
         tensor = _first(args, kwargs)
         if tensor is not None and len(rows) < MOST_EVALUATED:
             frame = sys._getframe(2)
-            made = _made(frame, tensor) or evaluation_line(user_place(frame))
+            made = _sample_line(tensor) or _made(frame, tensor) or evaluation_line(user_place(frame))
             _note(rows, tensor, {"step": step, "line": made})
 
     def _rows(self, kept: dict[str, list[dict[str, Any]]], root: str) -> list[dict[str, Any]]:
@@ -94,6 +95,13 @@ def _spread(values: Tensor, shape: list[int]) -> dict[str, Any]:
         "mean": values.mean(0).tolist(),
         "std": values.std(0, correction=0).tolist(),
     }
+
+
+def _sample_line(tensor: Tensor) -> dict[str, Any] | None:
+    """Of a part of the loader's batch: the line of the user's `__getitem__` that makes it."""
+    batch = batches.latest
+    part = batch.part_of(tensor) if batch is not None else None
+    return batch.part_line(part) if batch is not None and part is not None else None
 
 
 def _made(frame: FrameType | None, tensor: Tensor) -> dict[str, Any] | None:

@@ -47,6 +47,7 @@ class TapedCall:
         "outputs",
         "owner",
         "place",
+        "python",
         "random",
     )
 
@@ -56,6 +57,8 @@ class TapedCall:
         self.kwargs = kwargs
         self.random = random
         self.device_random = device_states() if random is not None else []
+        self.python: Any = None
+        """The state of Python's own generator, where the module's code draws from it."""
         self.grad = _grad_enabled()
         self.outputs: list[Slot] | tuple[Slot, ...] = ()
         self.buffers: tuple[tuple[Tensor, Tensor], ...] = ()

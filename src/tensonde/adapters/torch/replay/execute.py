@@ -6,6 +6,7 @@ The same for the tape of the step that runs now and for one that came out of a b
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,6 +102,8 @@ def execute(
     if entry.random is not None:
         torch.default_generator.set_state(entry.random)
         put_device_states(entry.device_random)
+    if entry.python is not None:
+        random.setstate(entry.python)
     for buffer, content in entry.buffers:
         buffer.copy_(content)
     args, kwargs = put(entry.args, values), put(entry.kwargs, values)
