@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensonde.watch import fit
-from tensonde.watch.named import Condition, Parameter, count, plain
+from tensonde.watch.named import Condition, Parameter, Values, count, plain
 
 _STEADY = "lowest({0}, {{n}}) == {0} and highest({0}, {{n}}) == {0}"
 _SAME_LONG = f"{_STEADY.format('norm')} and {_STEADY.format('mean')}"
@@ -12,6 +12,16 @@ _MATRICES = (
     "A converged training may stop moving, so only the first n observations count. "
     "A loss may not depend on a bias at all (a WGAN critic's last one), so vectors are left out."
 )
+
+
+def _running_away(values: Values) -> list[tuple[fit.Fit, str]]:
+    factor, n = values["factor"], int(values["n"] or 0)
+    text = (
+        f"norm > {factor} * prev(norm, {n}) and norm * prev(norm, {2 * n}) > prev(norm, {n}) ** 2 and seen() >= {6 * n} "
+        f"and step - prev(step, {2 * n}) <= {2 * n} and med(loss, {2 * n}) >= med(loss, {6 * n})"
+    )
+    return [(fit.MATRIX, text)]
+
 
 SURE = (
     Condition("loss_overflow", "the loss is NaN or Inf", plain((fit.LOSS, "nan or inf"))),
@@ -64,6 +74,13 @@ SURE = (
             Parameter("floor", 1e4, "and at least this"),
             count(100),
         ),
+    ),
+    Condition(
+        "weight_runaway",
+        "a weight grows fast and ever faster while the loss no longer falls: the loss often diverges soon",
+        _running_away,
+        (Parameter("factor", 1.1, "growth of the norm over n steps"), count(10)),
+        note="Weights that start near zero grow fast too, but ever slower. Where steps were not looked at, nothing is said.",
     ),
     Condition(
         "loss_stuck",
