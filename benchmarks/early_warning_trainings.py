@@ -368,14 +368,241 @@ STUDIED = {
         strong_dropout, cyclic_rate, warm_restarts, long_plateau, spikes_that_pass,
     ),
 }  # fmt: skip
-HELD_OUT: dict[str, tuple[Callable[[], Training], ...]] = {}
+# -- the second set: those that diverge ------------------------------------------------------------------
+
+
+class Lstm(nn.Module):
+    def __init__(self, vocab: int = 32, width: int = 32) -> None:
+        super().__init__()
+        self.tokens, self.net, self.head = (
+            nn.Embedding(vocab, width),
+            nn.LSTM(width, width, batch_first=True),
+            nn.Linear(width, vocab),
+        )
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.net(self.tokens(ids))[0])
+
+
+def lstm_ramp() -> Training:
+    model = Lstm()
+    return model, torch.optim.RMSprop(model.parameters(), 1e-3), language(model), lambda step: 2e-3 * 1.025**step
+
+
+def cnn_ramp() -> Training:
+    model = cnn()
+    return model, sgd(model, 0.01, 0.9), classify(model), lambda step: 0.005 * 1.015**step
+
+
+def rate_not_lowered() -> Training:
+    """A schedule in the wrong direction: the rate is doubled every 40 steps instead of halved."""
+    model = mlp(16, 64, 64, 1)
+    return model, torch.optim.Adam(model.parameters(), 1e-3), regress(model), lambda step: 2e-3 * 2.0 ** (step // 40)
+
+
+def own_targets() -> Training:
+    """Targets that the model makes itself, larger each time."""
+    model = mlp(8, 64, 1)
+    x = torch.randn(256, 8)
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 256, (32,))
+        with torch.no_grad():
+            target = x[rows, :1] + 1.05 * model(x[(rows + 1) % 256])
+        return F.mse_loss(model(x[rows]), target)
+
+    return model, torch.optim.Adam(model.parameters(), 3e-3), loss, None
+
+
+def momentum_ramp() -> Training:
+    model = Residual(depth=4)
+    optimizer = sgd(model, 0.004, 0.5)
+    usual = regress(model)
+
+    def loss(step: int) -> Tensor:
+        for group in optimizer.param_groups:
+            group["momentum"] = min(0.999, 0.5 + step / 400)
+        return usual(step)
+
+    return model, optimizer, loss, lambda step: 0.004 * 1.008**step
+
+
+def gru_far_back() -> Training:
+    model = Recurrent("GRU", 32)
+    return model, sgd(model, 0.05, 0.95), remember(model, 24, 12), lambda step: 0.02 * 1.013**step
+
+
+def quartic() -> Training:
+    """A loss whose curvature grows with the distance."""
+    model = mlp(16, 64, 1, act=nn.Tanh)
+    x, w = torch.randn(512, 16), torch.randn(16, 1)
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 512, (64,))
+        return (model(x[rows]) - torch.sin(x[rows] @ w)).pow(4).mean()
+
+    return model, sgd(model, 0.05, 0.9), loss, lambda step: 0.02 * 1.016**step
+
+
+def autoencoder_no_norm() -> Training:
+    model = mlp(32, 64, 8, 64, 32)
+    x = torch.randn(256, 6) @ torch.randn(6, 32)
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 256, (32,))
+        return F.mse_loss(model(x[rows]), x[rows])
+
+    return model, adam(model, 1e-3, betas=(0.9, 0.99), weight_decay=0.0), loss, lambda step: 2e-3 * 1.02**step
+
+
+def labels_that_grow() -> Training:
+    model = mlp(16, 64, 64, 1)
+    usual = regress(model)
+    x, w = torch.randn(512, 16), torch.randn(16, 1)
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 512, (64,))
+        return (
+            F.mse_loss(model(x[rows]), max(1.0, 1.03 ** (step - 100)) * torch.sin(x[rows] @ w))
+            if step > 100
+            else usual(step)
+        )
+
+    return model, sgd(model, 0.02, 0.9), loss, None
+
+
+# -- the second set: healthy -----------------------------------------------------------------------------
+
+
+def small_start_gpt() -> Training:
+    """Initialised as GPT-2 is, with a warm-up: weights grow manifold."""
+    model = GPT()
+    for p in model.parameters():
+        if p.dim() > 1:
+            nn.init.normal_(p, std=0.02)
+    return model, adam(model, 1e-3, betas=(0.9, 0.95)), language(model), lambda step: 2e-3 * min(1.0, (step + 1) / 100)
+
+
+class Lora(nn.Module):
+    def __init__(self, d: int = 64) -> None:
+        super().__init__()
+        self.base = mlp(16, d, d, 1)
+        for p in self.base.parameters():
+            p.requires_grad_(False)
+        self.a, self.b = nn.Linear(16, 4, bias=False), nn.Linear(4, 1, bias=False)
+        nn.init.zeros_(self.b.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.b(self.a(x))
+
+
+def lora_noisy() -> Training:
+    model = Lora()
+    trained = [p for p in model.parameters() if p.requires_grad]
+    return (
+        model,
+        torch.optim.AdamW(trained, 1e-3),
+        regress(model, batch=8),
+        lambda step: 1e-3 * min(1.0, (step + 1) / 80),
+    )
+
+
+def zero_start_residual() -> Training:
+    model = Residual(depth=4)
+    for block in model.blocks:
+        nn.init.zeros_(block[2].weight)
+    return model, adam(model, 2e-3), regress(model), None
+
+
+def gan() -> Training:
+    maker, judge = mlp(8, 64, 2), mlp(2, 64, 1)
+    model = nn.ModuleList([maker, judge])
+    second = torch.optim.Adam(judge.parameters(), 1e-3, betas=(0.5, 0.99))
+
+    def loss(step: int) -> Tensor:
+        angle = torch.rand(64) * 6.28
+        real = torch.stack([angle.cos(), angle.sin()], 1)
+        fake = maker(torch.randn(64, 8))
+        told = F.softplus(-judge(real)).mean() + F.softplus(judge(fake.detach())).mean()
+        second.zero_grad()
+        told.backward()
+        second.step()
+        return F.softplus(-judge(fake)).mean()
+
+    return model, torch.optim.Adam(maker.parameters(), 1e-3, betas=(0.5, 0.99)), loss, None
+
+
+def edge_of_stability() -> Training:
+    model = mlp(16, 64, 64, 1, act=nn.Tanh)
+    return model, sgd(model, 0.12), regress(model, batch=None), None
+
+
+def one_cycle_high() -> Training:
+    model = cnn()
+    return model, sgd(model, 0.001, 0.9), classify(model), lambda step: 0.001 + 0.03 * math.sin(math.pi * step / STEPS)
+
+
+def q_learning() -> Training:
+    model, target = mlp(8, 64, 4), mlp(8, 64, 4)
+    x = torch.randn(256, 8)
+
+    def loss(step: int) -> Tensor:
+        if step % 50 == 0:
+            target.load_state_dict(model.state_dict())
+        rows, acts = torch.randint(0, 256, (32,)), torch.randint(0, 4, (32, 1))
+        with torch.no_grad():
+            worth = x[rows].gather(1, acts) + 0.9 * target(x[(rows + 1) % 256]).max(1, keepdim=True).values
+        return F.smooth_l1_loss(model(x[rows]).gather(1, acts), worth)
+
+    return model, adam(model, 1e-3), loss, None
+
+
+def forgets_and_learns() -> Training:
+    """Another task half-way."""
+    model = mlp(16, 64, 64, 1)
+    first, second = regress(model), regress(model)
+    return model, adam(model, 2e-3), lambda step: (first if step < 150 else second)(step), None
+
+
+def two_spirals_adam() -> Training:
+    model = mlp(2, 64, 64, 2, act=nn.Tanh)
+    t = torch.rand(400) * 6 + 0.5
+    side = torch.randint(0, 2, (400,))
+    angle = t + math.pi * side
+    x = torch.stack([t * angle.cos(), t * angle.sin()], 1) / 6
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 400, (50,))
+        return F.cross_entropy(model(x[rows]), side[rows])
+
+    return model, adam(model, 5e-3), loss, None
+
+
+def pretrained_fine_tuned() -> Training:
+    """A large rate for a new head on weights that are small and kept."""
+    model = GPT(layers=1)
+    nn.init.normal_(model.head.weight, std=0.002)
+    groups = [{"params": model.head.parameters(), "lr": 5e-3}, {"params": [p for n, p in model.named_parameters() if "head" not in n], "lr": 1e-4}]  # fmt: skip
+    return model, torch.optim.AdamW(groups), language(model, sure=lambda step: 0.5), None
+
+
+SECOND = {
+    "diverges": (
+        lstm_ramp, cnn_ramp, rate_not_lowered, own_targets,
+        momentum_ramp, gru_far_back, quartic, autoencoder_no_norm, labels_that_grow,
+    ),
+    "healthy": (
+        small_start_gpt, lora_noisy, zero_start_residual, gan, edge_of_stability,
+        one_cycle_high, q_learning, forgets_and_learns, two_spirals_adam, pretrained_fine_tuned,
+    ),
+}  # fmt: skip
 NAMED = {make.__name__: make for runs in (STUDIED, HELD_OUT) for kind in runs.values() for make in kind}
 
 
 def train(name: str, seed: int = 0) -> list[float]:
     torch.manual_seed(seed)
     torch.set_num_threads(1)
-    model, optimizer, loss_of, rate = NAMED[name]()
+    _model, optimizer, loss_of, rate = NAMED[name]()
     losses: list[float] = []
     bad = 0
     for step in range(STEPS):

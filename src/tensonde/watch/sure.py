@@ -16,9 +16,11 @@ _MATRICES = (
 
 def _running_away(values: Values) -> list[tuple[fit.Fit, str]]:
     factor, n = values["factor"], int(values["n"] or 0)
+    past, before = f"prev(norm, {n})", f"prev(norm, {6 * n})"
     text = (
-        f"norm > {factor} * prev(norm, {n}) and norm * prev(norm, {2 * n}) > prev(norm, {n}) ** 2 and seen() >= {6 * n} "
-        f"and step - prev(step, {2 * n}) <= {2 * n} and med(loss, {2 * n}) >= med(loss, {6 * n})"
+        f"norm > {factor} * {past} and count >= 16 and (norm / {past}) ** 5 > {past} / {before} and seen() >= {6 * n} "
+        f"and step - prev(step, {6 * n}) <= {6 * n} and 2 * lowest(norm, {6 * n}) > {past} "
+        f"and med(loss, {2 * n}) >= med(loss, {6 * n})"
     )
     return [(fit.MATRIX, text)]
 
@@ -79,8 +81,9 @@ SURE = (
         "weight_runaway",
         "a weight grows fast and ever faster while the loss no longer falls: the loss often diverges soon",
         _running_away,
-        (Parameter("factor", 1.1, "growth of the norm over n steps"), count(10)),
-        note="Weights that start near zero grow fast too, but ever slower. Where steps were not looked at, nothing is said.",
+        (Parameter("factor", 1.12, "growth of the norm over n steps"), count(10)),
+        note="Faster than on average over the 5 n steps before; not where it was half as large in them, as weights that start near zero "
+        "are. Where steps were not looked at, nothing is said.",
     ),
     Condition(
         "loss_stuck",
