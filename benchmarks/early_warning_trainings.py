@@ -596,7 +596,270 @@ SECOND = {
         one_cycle_high, q_learning, forgets_and_learns, two_spirals_adam, pretrained_fine_tuned,
     ),
 }  # fmt: skip
-NAMED = {make.__name__: make for runs in (STUDIED, HELD_OUT) for kind in runs.values() for make in kind}
+# -- held out: those that diverge ------------------------------------------------------------------
+
+
+def gpt_plain_descent() -> Training:
+    model = GPT(layers=2)
+    return model, sgd(model, 0.1, 0.9), language(model), lambda step: 0.1 * 1.015**step
+
+
+def batch_norm_ramp() -> Training:
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(512, 10),
+    )
+    return model, adam(model, 1e-3, weight_decay=0.0), classify(model), lambda step: 2e-3 * 1.022**step
+
+
+def transformer_without_norms() -> Training:
+    model = GPT(layers=3)
+    for block in model.blocks:
+        block.n1, block.n2 = nn.Identity(), nn.Identity()
+    model.norm = nn.Identity()
+    return model, adam(model, 1e-3, weight_decay=0.0), language(model), lambda step: 5e-5 * step
+
+
+def factors_doubled() -> Training:
+    """Matrix factorisation; the rate is doubled every 50 steps."""
+    model = nn.ModuleList([nn.Embedding(100, 8), nn.Embedding(100, 8)])
+    ratings = torch.randn(100, 3) @ torch.randn(3, 100)
+
+    def loss(step: int) -> Tensor:
+        i, j = torch.randint(0, 100, (256,)), torch.randint(0, 100, (256,))
+        return F.mse_loss((model[0](i) * model[1](j)).sum(1), ratings[i, j])
+
+    return model, sgd(model, 0.5), loss, lambda step: 0.5 * 2.0 ** (step // 50)
+
+
+class Euler(nn.Module):
+    def __init__(self, width: int = 24) -> None:
+        super().__init__()
+        self.inside, self.field, self.outside = nn.Linear(16, width), mlp(width, 48, width), nn.Linear(width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.inside(x)
+        for _ in range(8):
+            x = x + 0.25 * self.field(x)
+        return self.outside(x)
+
+
+def euler_steps() -> Training:
+    model = Euler()
+    return model, sgd(model, 0.01, 0.9), regress(model), lambda step: 0.002 * 1.014**step
+
+
+class Lion(torch.optim.Optimizer):
+    def __init__(self, parameters: object, rate: float) -> None:
+        super().__init__(parameters, {"lr": rate})  # type: ignore[arg-type]
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                m = state.setdefault("m", torch.zeros_like(p))
+                p.sub_(group["lr"] * (0.9 * m + 0.1 * p.grad).sign())
+                m.lerp_(p.grad, 0.01)
+
+
+def lion_ramp() -> Training:
+    model = mlp(16, 64, 64, 64, 1)
+    return model, Lion(model.parameters(), 1e-3), regress(model), lambda step: 3e-4 * 1.016**step
+
+
+def summed_loss() -> Training:
+    """The loss is a sum, and batches grow: so does the gradient."""
+    model = mlp(16, 64, 1)
+    x, w = torch.randn(2048, 16), torch.randn(16, 1)
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 2048, (min(2048, int(8 * 1.02**step)),))
+        return F.mse_loss(model(x[rows]), torch.sin(x[rows] @ w), reduction="sum")
+
+    return model, sgd(model, 5e-4, 0.9), loss, None
+
+
+def inflated_weights() -> Training:
+    """Decay with the wrong sign, decoupled from the gradient."""
+    model = mlp(16, 64, 64, 64, 1)
+    usual = regress(model)
+
+    def loss(step: int) -> Tensor:
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(1.004)
+        return usual(step)
+
+    return model, sgd(model, 0.02, 0.9), loss, None
+
+
+def two_networks() -> Training:
+    """Each learns what the other says, and a little more."""
+    a, b = mlp(8, 48, 4), mlp(8, 48, 4)
+    model = nn.ModuleList([a, b])
+    x = torch.randn(256, 8)
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 256, (64,))
+        y = x[rows]
+        return F.mse_loss(a(y), y[:, :4] + 1.1 * b(y).detach()) + F.mse_loss(b(y), 1.02 * a(y).detach())
+
+    return model, adam(model, 1e-3), loss, lambda step: 1e-3 * 1.008**step
+
+
+def variances_explode() -> Training:
+    model = mlp(16, 64, 8)
+    back = mlp(4, 64, 16)
+    both = nn.ModuleList([model, back])
+    x = torch.randn(512, 4) @ torch.randn(4, 16)
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 512, (64,))
+        mean, log = model(x[rows]).chunk(2, 1)
+        z = mean + (0.5 * log).exp() * torch.randn_like(mean)
+        return F.mse_loss(back(z), x[rows]) + 0.01 * (mean.square() + log.exp() - log - 1).mean()
+
+    return both, sgd(both, 0.01, 0.9), loss, lambda step: 0.004 * 1.014**step
+
+
+# -- held out: healthy -----------------------------------------------------------------------------
+
+
+def lora_wide() -> Training:
+    base = mlp(16, 64, 64)
+    for p in base.parameters():
+        p.requires_grad_(False)
+    a, b, head = nn.Linear(16, 8, bias=False), nn.Linear(8, 64, bias=False), nn.Linear(64, 1)
+    nn.init.zeros_(b.weight)
+    model = nn.ModuleList([base, a, b, head])
+    trained = [p for p in model.parameters() if p.requires_grad]
+    x, w = torch.randn(512, 16), torch.randn(16, 1)
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 512, (8,))
+        return F.mse_loss(head(base(x[rows]) + b(a(x[rows]))), torch.sin(x[rows] @ w) + torch.randn(8, 1))
+
+    return model, torch.optim.AdamW(trained, 1e-3), loss, lambda step: 1e-3 * min(1.0, (step + 1) / 100)
+
+
+def batch_norm_adam() -> Training:
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(512, 10),
+    )
+    return model, adam(model, 3e-3), classify(model), None
+
+
+def vae_with_annealing() -> Training:
+    model, back = mlp(16, 64, 8), mlp(4, 64, 16)
+    both = nn.ModuleList([model, back])
+    x = torch.randn(512, 4) @ torch.randn(4, 16)
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 512, (64,))
+        mean, log = model(x[rows]).chunk(2, 1)
+        z = mean + (0.5 * log).exp() * torch.randn_like(mean)
+        return F.mse_loss(back(z), x[rows]) + min(1.0, step / 200) * (mean.square() + log.exp() - log - 1).mean()
+
+    return both, adam(both, 3e-3), loss, None
+
+
+def contrastive() -> Training:
+    model = mlp(16, 64, 32)
+
+    def loss(step: int) -> Tensor:
+        x = torch.randn(32, 16)
+        a, b = (F.normalize(model(x + 0.3 * torch.randn_like(x)), dim=1) for _ in range(2))
+        return F.cross_entropy(a @ b.T / 0.1, torch.arange(32))
+
+    return model, adam(model, 3e-3), loss, None
+
+
+def post_norm_warmed_up() -> Training:
+    model = GPT(layers=3, after=True, drop=0.1)
+    return model, adam(model, 1e-3), language(model), lambda step: 2e-3 * min((step + 1) / 80, (80 / (step + 1)) ** 0.5)
+
+
+def actor_critic() -> Training:
+    body, actor, critic = mlp(8, 32, 32), nn.Linear(32, 4), nn.Linear(32, 1)
+    model = nn.ModuleList([body, actor, critic])
+    x = torch.randn(128, 8)
+    best = x[:, :4].argmax(1)
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 128, (16,))
+        h = body(x[rows]).relu()
+        chances, worth = torch.distributions.Categorical(logits=actor(h)), critic(h)[:, 0]
+        acts = chances.sample()
+        reward = 2.0 * (acts == best[rows]).float() + torch.randn(16)
+        return (
+            -(chances.log_prob(acts) * (reward - worth.detach())).mean()
+            + F.mse_loss(worth, reward)
+            - 0.01 * chances.entropy().mean()
+        )
+
+    return model, adam(model, 5e-3), loss, None
+
+
+def lstm_clipped() -> Training:
+    model = Lstm()
+    usual = language(model)
+
+    def loss(step: int) -> Tensor:
+        return usual(step)
+
+    for p in model.parameters():
+        p.register_hook(lambda g: g.clamp(-0.1, 0.1))
+    return model, torch.optim.Adam(model.parameters(), 5e-3), loss, None
+
+
+def noisy_labels_high_rate() -> Training:
+    model = cnn()
+    return model, sgd(model, 0.02, 0.9), classify(model, noise=0.4, n=4096, batch=16), None
+
+
+def large_rate_full_batch() -> Training:
+    model = mlp(16, 48, 1, act=nn.Tanh)
+    return model, sgd(model, 0.3), regress(model, batch=None, n=256), None
+
+
+def from_a_saddle() -> Training:
+    """A deep linear net from a small start: the loss stands still while the weights grow."""
+    model = nn.Sequential(*(nn.Linear(12, 12, bias=False) for _ in range(3)))
+    for p in model.parameters():
+        nn.init.normal_(p, std=0.08)
+    x, w = torch.randn(256, 12), torch.randn(12, 12) / 3
+
+    def loss(step: int) -> Tensor:
+        rows = torch.randint(0, 256, (64,))
+        return F.mse_loss(model(x[rows]), x[rows] @ w)
+
+    return model, sgd(model, 0.1, 0.9), loss, None
+
+
+HELD_OUT = {
+    "diverges": (
+        gpt_plain_descent, batch_norm_ramp, transformer_without_norms, factors_doubled, euler_steps,
+        lion_ramp, summed_loss, inflated_weights, two_networks, variances_explode,
+    ),
+    "healthy": (
+        lora_wide, batch_norm_adam, vae_with_annealing, contrastive, post_norm_warmed_up,
+        actor_critic, lstm_clipped, noisy_labels_high_rate, large_rate_full_batch, from_a_saddle,
+    ),
+}  # fmt: skip
+NAMED = {make.__name__: make for runs in (STUDIED, SECOND, HELD_OUT) for kind in runs.values() for make in kind}
 
 
 def train(name: str, seed: int = 0) -> list[float]:

@@ -19,7 +19,7 @@ def _running_away(values: Values) -> list[tuple[fit.Fit, str]]:
     past, before = f"prev(norm, {n})", f"prev(norm, {6 * n})"
     text = (
         f"norm > {factor} * {past} and count >= 16 and (norm / {past}) ** 5 > {past} / {before} and seen() >= {6 * n} "
-        f"and step - prev(step, {6 * n}) <= {6 * n} and 2 * lowest(norm, {6 * n}) > {past} "
+        f"and step - prev(step, {6 * n}) <= {6 * n} and 3 * lowest(norm, 500) > {past} "
         f"and med(loss, {2 * n}) >= med(loss, {6 * n})"
     )
     return [(fit.MATRIX, text)]
@@ -82,8 +82,8 @@ SURE = (
         "a weight grows fast and ever faster while the loss no longer falls: the loss often diverges soon",
         _running_away,
         (Parameter("factor", 1.12, "growth of the norm over n steps"), count(10)),
-        note="Faster than on average over the 5 n steps before; not where it was half as large in them, as weights that start near zero "
-        "are. Where steps were not looked at, nothing is said.",
+        note="Faster than on average over the 5 n steps before. Not where the weight was a third as large in the last 500, as one that starts "
+        "near zero is. Where steps were not looked at, nothing is said.",
     ),
     Condition(
         "loss_stuck",
