@@ -1,4 +1,4 @@
-"""Ten small trainings that diverge and ten that do not: `python trainings.py NAME` runs one.
+"""Ten small trainings that diverge and ten that do not: `python early_warning_held_out.py NAME [SEED]` runs one. No condition was chosen by them.
 
 Those that diverge do so for a reason that people meet: a rate that is too large or grows too far, gradients of a recurrent net
 or a bootstrapped target. Among the others are those that look alike: gradient descent at the edge of stability,
@@ -274,6 +274,7 @@ HEALTHY = (
     plain_sgd, edge_of_stability, one_cycle, gpt_with_warm_up, recurrent_clipped,
     out_of_a_plateau, to_zero_loss, tiny_batches, spike_that_returns, gan,
 )  # fmt: skip
+RUNS = {"diverges": DIVERGING, "healthy": HEALTHY}
 NAMED = {run.__name__: run for run in (*DIVERGING, *HEALTHY)}
 
 

@@ -1,6 +1,6 @@
 """Small trainings that diverge and healthy ones that look like them: `python early_warning_trainings.py NAME [SEED]` runs one.
 
-The first set (`STUDIED`) was used to choose the statistic, the second (`HELD_OUT`) was written afterwards and was not used to change it.
+All three sets were used to choose the condition `weight_runaway` (docs/adr/0023-early-warning.md); `early_warning_held_out.py` was not.
 Those that diverge learn first: the trouble develops while the loss looks well.
 """
 
@@ -219,13 +219,6 @@ def no_warm_up() -> Training:
     return model, adam(model, 1e-3, betas=(0.9, 0.95), weight_decay=0.0), language(model), lambda step: 2e-4 * step
 
 
-def short_memory() -> Training:
-    """The second moment forgets fast, and the gradients become tiny: every rare batch is a surprise."""
-    model = mlp(144, 128, 128, 10)
-    loss = classify(nn.Sequential(nn.Flatten(), model), n=256, noise=0.02, batch=16)
-    return model, adam(model, 1.5e-2, betas=(0.9, 0.8), eps=1e-12), loss, None
-
-
 class Linear(nn.Module):
     """Attention without a softmax: its scores have no bound."""
 
@@ -360,7 +353,7 @@ def spikes_that_pass() -> Training:
 
 STUDIED = {
     "diverges": (
-        ramp_gpt, no_warm_up, short_memory, attention_grows, half_moment,
+        ramp_gpt, no_warm_up, attention_grows, half_moment,
         drifting_data, recurrent_ramp, growing_weights, experts_collapse, critic_without_bounds,
     ),
     "healthy": (
@@ -596,7 +589,7 @@ SECOND = {
         one_cycle_high, q_learning, forgets_and_learns, two_spirals_adam, pretrained_fine_tuned,
     ),
 }  # fmt: skip
-# -- held out: those that diverge ------------------------------------------------------------------
+# -- the third set: those that diverge ------------------------------------------------------------------
 
 
 def gpt_plain_descent() -> Training:
@@ -617,43 +610,6 @@ def batch_norm_ramp() -> Training:
     return model, adam(model, 1e-3, weight_decay=0.0), classify(model), lambda step: 2e-3 * 1.022**step
 
 
-def transformer_without_norms() -> Training:
-    model = GPT(layers=3)
-    for block in model.blocks:
-        block.n1, block.n2 = nn.Identity(), nn.Identity()
-    model.norm = nn.Identity()
-    return model, adam(model, 1e-3, weight_decay=0.0), language(model), lambda step: 5e-5 * step
-
-
-def factors_doubled() -> Training:
-    """Matrix factorisation; the rate is doubled every 50 steps."""
-    model = nn.ModuleList([nn.Embedding(100, 8), nn.Embedding(100, 8)])
-    ratings = torch.randn(100, 3) @ torch.randn(3, 100)
-
-    def loss(step: int) -> Tensor:
-        i, j = torch.randint(0, 100, (256,)), torch.randint(0, 100, (256,))
-        return F.mse_loss((model[0](i) * model[1](j)).sum(1), ratings[i, j])
-
-    return model, sgd(model, 0.5), loss, lambda step: 0.5 * 2.0 ** (step // 50)
-
-
-class Euler(nn.Module):
-    def __init__(self, width: int = 24) -> None:
-        super().__init__()
-        self.inside, self.field, self.outside = nn.Linear(16, width), mlp(width, 48, width), nn.Linear(width, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.inside(x)
-        for _ in range(8):
-            x = x + 0.25 * self.field(x)
-        return self.outside(x)
-
-
-def euler_steps() -> Training:
-    model = Euler()
-    return model, sgd(model, 0.01, 0.9), regress(model), lambda step: 0.002 * 1.014**step
-
-
 class Lion(torch.optim.Optimizer):
     def __init__(self, parameters: object, rate: float) -> None:
         super().__init__(parameters, {"lr": rate})  # type: ignore[arg-type]
@@ -671,32 +627,6 @@ class Lion(torch.optim.Optimizer):
 def lion_ramp() -> Training:
     model = mlp(16, 64, 64, 64, 1)
     return model, Lion(model.parameters(), 1e-3), regress(model), lambda step: 3e-4 * 1.016**step
-
-
-def summed_loss() -> Training:
-    """The loss is a sum, and batches grow: so does the gradient."""
-    model = mlp(16, 64, 1)
-    x, w = torch.randn(2048, 16), torch.randn(16, 1)
-
-    def loss(step: int) -> Tensor:
-        rows = torch.randint(0, 2048, (min(2048, int(8 * 1.02**step)),))
-        return F.mse_loss(model(x[rows]), torch.sin(x[rows] @ w), reduction="sum")
-
-    return model, sgd(model, 5e-4, 0.9), loss, None
-
-
-def inflated_weights() -> Training:
-    """Decay with the wrong sign, decoupled from the gradient."""
-    model = mlp(16, 64, 64, 64, 1)
-    usual = regress(model)
-
-    def loss(step: int) -> Tensor:
-        with torch.no_grad():
-            for p in model.parameters():
-                p.mul_(1.004)
-        return usual(step)
-
-    return model, sgd(model, 0.02, 0.9), loss, None
 
 
 def two_networks() -> Training:
@@ -728,7 +658,7 @@ def variances_explode() -> Training:
     return both, sgd(both, 0.01, 0.9), loss, lambda step: 0.004 * 1.014**step
 
 
-# -- held out: healthy -----------------------------------------------------------------------------
+# -- the third set: healthy -----------------------------------------------------------------------------
 
 
 def lora_wide() -> Training:
@@ -849,17 +779,16 @@ def from_a_saddle() -> Training:
     return model, sgd(model, 0.1, 0.9), loss, None
 
 
-HELD_OUT = {
+THIRD = {
     "diverges": (
-        gpt_plain_descent, batch_norm_ramp, transformer_without_norms, factors_doubled, euler_steps,
-        lion_ramp, summed_loss, inflated_weights, two_networks, variances_explode,
+        gpt_plain_descent, batch_norm_ramp, lion_ramp, two_networks, variances_explode,
     ),
     "healthy": (
         lora_wide, batch_norm_adam, vae_with_annealing, contrastive, post_norm_warmed_up,
         actor_critic, lstm_clipped, noisy_labels_high_rate, large_rate_full_batch, from_a_saddle,
     ),
 }  # fmt: skip
-NAMED = {make.__name__: make for runs in (STUDIED, SECOND, HELD_OUT) for kind in runs.values() for make in kind}
+NAMED = {make.__name__: make for runs in (STUDIED, SECOND, THIRD) for kind in runs.values() for make in kind}
 
 
 def train(name: str, seed: int = 0) -> list[float]:

@@ -29,7 +29,7 @@ def runs_away(case: Case) -> list[Finding]:
     hits = [hit for hit in case.rank.hits if hit.condition == RUNAWAY]
     series = case.series("loss")
     left = left_range([value for _, value in series]) if hits else None
-    if left is None or any(value <= left.limit for _, value in series[-_LAST:]):
+    if left is None or any(value <= left.limit for _, value in series[left.step :][-_LAST:]):
         return []
     first = min(hits, key=lambda hit: hit.moment.step)
     begun, shown = first.moment.step, series[left.step][0]
