@@ -23,7 +23,7 @@ _ROSE = 1.5
     explains=("watchpoint",),
 )
 def runs_away(case: Case) -> list[Finding]:
-    """A weight grew by an eighth in ten steps, faster than before, while the loss no longer fell (`weight_runaway`; a line on standard
+    """A weight grew by 12 % in ten steps, faster than before, while the loss no longer fell (`weight_runaway`; a line on standard
     error said so at once), and the loss left its range afterwards: it exceeds the best thirty losses in a row by more than they differ
     among themselves, and stays there. The finding names the weight that began. It is silent where the loss came back."""
     hits = [hit for hit in case.rank.hits if hit.condition == RUNAWAY]
