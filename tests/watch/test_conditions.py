@@ -11,6 +11,7 @@ from watch_rows import row, rows
 
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.watchpoint import Watchpoint
+from tensonde.watch.announcing import announcement
 from tensonde.watch.conditions import CONDITIONS
 from tensonde.watch.conditions import parse as condition
 from tensonde.watch.document import markdown
@@ -66,6 +67,17 @@ UNSTUCK = [[("fc", N), ("loss", [0.5 + i]), ("grad", N), ("weight", ONES * (1 + 
 NO_GRAD = [[("fc", N), ("loss", [0.5]), ("grad", 0 * N)] for _ in range(102)]
 falling = [5 - i / 100 for i in range(400)]
 
+
+def growing(norms, losses=None, count=20):
+    """Steps with a loss and a weight of these norms."""
+    unit = np.ones(count) / np.sqrt(count)
+    losses = [1.0] * len(norms) if losses is None else losses
+    return [[("loss", [loss]), ("weight", norm * unit)] for norm, loss in zip(norms, losses, strict=True)]
+
+
+GROWTH = [1.0] * 70 + [1.013**k for k in range(12)]
+RUNAWAY = growing(GROWTH)
+AS_FAST_AS_EVER = growing([1 + 0.035 * k for k in range(80)])
 CASES = {
     "tensor_overflow": ("tensor_overflow", each("in", [np.inf]), each("in", [1e308])),
     "operator_overflow": ("operator_overflow", each("op", [-np.inf]), each("in", [np.nan])),
@@ -150,6 +162,7 @@ CASES = {
         each("loss", *[1.0] * 30, *[2e4] * 5),
         each("loss", *[1.0] * 30, 2e4, *[1.0] * 20),
     ),
+    "weight_runaway": ("weight_runaway", RUNAWAY, AS_FAST_AS_EVER),
     "loss_stuck": ("loss_stuck", each("loss", *[0.7] * 101), each("loss", 0.7001, *[0.7] * 200)),
     "weight_stuck": ("weight_stuck", STUCK, UNSTUCK),
     "gradient_stuck": (
@@ -185,6 +198,25 @@ def test_more_shapes_of_conditions():
     assert not hits("out_of_range(spread_above=1)", *each("in", [1, 1.5]))
     assert hits("Tensor_Overflow", *each("in", [np.nan]))
     assert not hits("dead", *each("relu", *[[]] * 30))
+
+
+def test_weights_may_grow_while_the_loss_falls_or_from_next_to_nothing():
+    assert not hits("weight_runaway", *growing(GROWTH, [5 - 0.01 * k for k in range(82)]))
+    assert not hits("weight_runaway", *growing(GROWTH, count=15))
+    assert not hits("weight_runaway", *growing([0.3, *GROWTH]))
+    assert not hits("weight_runaway", *growing([0.01 * k**2 for k in range(120)]))
+    assert not hits("weight_runaway", *growing(GROWTH[30:]))
+    (hit,) = hits("weight_runaway", *RUNAWAY)
+    assert hit.moment.step == 79
+    assert "fc.weight grew by 12% in 10 steps" in announcement(hit)
+
+
+def test_nothing_runs_away_between_looks_that_are_far_apart():
+    engine = engine_for("weight_runaway")
+    found = []
+    for number, step in enumerate(RUNAWAY):
+        found += engine.evaluate(rows(*(row(values, SITES[site].id, 2 * number) for site, values in step)))
+    assert not found
 
 
 def test_loss_scaling_may_overflow_now_and_then():

@@ -129,7 +129,7 @@ def test_a_constant_condition_has_one_value_a_row():
         ("avg(norm, 2000) > 1", 10, "1 to 1000"),
         ("avg(norm, 2.5) > 1", 10, "whole number"),
         ("avg(norm * 2, 5) > 1", 4, "is a field"),
-        ("avg(loss, 5) > 1", 4, "no history"),
+        ("avg(fed, 5) > 1", 4, "no history"),
         ("avg(norm, n=5) > 1", 10, "no named arguments"),
         ("min(norm) > 1", 0, "min(x, y)"),
         ("inside(3, 1) > 0", 0, "empty"),

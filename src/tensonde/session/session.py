@@ -32,6 +32,7 @@ from tensonde.store.collectives import CollectivesFile
 from tensonde.store.format import FAILURES
 from tensonde.store.whereabouts import WhereaboutsFile
 from tensonde.store.writer import RecordingWriter
+from tensonde.watch.announcing import announcement
 from tensonde.watch.engine import Engine
 from tensonde.watch.parse import watchpoint as parse_watchpoint
 from tensonde.watch.pattern import Pattern
@@ -282,7 +283,7 @@ class Session:
             self.guard.contain("writing the recording", problem)
         if hit.watchpoint not in self._announced and not self.options.quiet:
             self._announced.add(hit.watchpoint)
-            log.warning("hit: %s %s at step %d (%s)", hit.site, hit.condition, hit.moment.step, hit.moment.phase)
+            log.warning("%s", announcement(hit))
         else:
             watch_log.debug("hit: %s %s at step %d", hit.site, hit.condition, hit.moment.step)
         key = (hit.watchpoint, newest.id)

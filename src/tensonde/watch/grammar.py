@@ -213,8 +213,8 @@ class _Reader:
         field = node.args[0]
         if not isinstance(field, ast.Name) or field.id not in FIELDS:
             self.fail(field, f"the first argument of {name} is a field", usage)
-        if field.id in CONTEXT:
-            self.fail(field, f"no history of {field.id} is kept", "use a field of the digest")
+        if field.id in CONTEXT and field.id != "loss":
+            self.fail(field, f"no history of {field.id} is kept", "use a field of the digest, or loss")
         length = 1.0 if len(node.args) == 1 else self.constant(node.args[1], depth)
         if not math.isfinite(length) or length != int(length) or not 1 <= length <= MAX_HISTORY:
             self.fail(node.args[1], f"the length of a history is a whole number from 1 to {MAX_HISTORY}")

@@ -30,6 +30,7 @@ CONDITIONS = (
     "buffer_nan",
     "gradient_runaway",
     "loss_runaway",
+    "weight_runaway",
     "loss_stuck",
     "weight_stuck",
     "gradient_stuck",

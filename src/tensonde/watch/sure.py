@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensonde.watch import fit
-from tensonde.watch.named import Condition, Parameter, count, plain
+from tensonde.watch.named import Condition, Parameter, Values, count, plain
 
 _STEADY = "lowest({0}, {{n}}) == {0} and highest({0}, {{n}}) == {0}"
 _SAME_LONG = f"{_STEADY.format('norm')} and {_STEADY.format('mean')}"
@@ -12,6 +12,18 @@ _MATRICES = (
     "A converged training may stop moving, so only the first n observations count. "
     "A loss may not depend on a bias at all (a WGAN critic's last one), so vectors are left out."
 )
+
+
+def _running_away(values: Values) -> list[tuple[fit.Fit, str]]:
+    factor, n = values["factor"], int(values["n"] or 0)
+    past, before = f"prev(norm, {n})", f"prev(norm, {6 * n})"
+    text = (
+        f"norm > {factor} * {past} and count >= 16 and (norm / {past}) ** 5 > {past} / {before} and seen() >= {6 * n} "
+        f"and step - prev(step, {6 * n}) <= {6 * n} and 3 * lowest(norm, 500) > {past} "
+        f"and med(loss, {2 * n}) >= med(loss, {6 * n})"
+    )
+    return [(fit.MATRIX, text)]
+
 
 SURE = (
     Condition("loss_overflow", "the loss is NaN or Inf", plain((fit.LOSS, "nan or inf"))),
@@ -64,6 +76,14 @@ SURE = (
             Parameter("floor", 1e4, "and at least this"),
             count(100),
         ),
+    ),
+    Condition(
+        "weight_runaway",
+        "a weight grows fast and ever faster while the loss no longer falls: the loss often diverges soon",
+        _running_away,
+        (Parameter("factor", 1.12, "growth of the norm over n steps"), count(10)),
+        note="Faster than on average over the 5 n steps before. Not where the weight was a third as large in the last 500, as one that starts "
+        "near zero is. Where steps were not looked at, nothing is said.",
     ),
     Condition(
         "loss_stuck",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite, prod, sqrt
@@ -33,6 +33,37 @@ class Divergence:
     source: SourceLine | None
     evidence: Mapping[str, Any]
     raised: Raise | None = None
+
+
+REFERENCE = 30
+"""Steps in a row, those with the lowest median so far, whose losses are the range of a healthy loss."""
+STAYS = 3
+"""Losses in a row beyond that range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """At the `step`-th loss, the losses left their range: they exceed `limit`. `before` is the median of the losses within it."""
+
+    step: int
+    limit: float
+    before: float
+
+
+def left_range(losses: Sequence[float]) -> Left | None:
+    """Where the loss shows that a training diverges: the first of three losses in a row that exceed the largest of the best thirty
+    in a row before them by more than those thirty differ among themselves."""
+    best: Left | None = None
+    for at in range(REFERENCE, len(losses)):
+        window = losses[at - REFERENCE : at]
+        if all(map(isfinite, window)):
+            middle = median(window)
+            if best is None or middle < best.before:
+                best = Left(at, 2 * max(window) - min(window), middle)
+        here = losses[at : at + STAYS]
+        if best is not None and len(here) == STAYS and not any(value <= best.limit for value in here):
+            return Left(at, best.limit, best.before)
+    return None
 
 
 RAISED = 5.0

@@ -40,6 +40,7 @@ ORDER = (
     "data.layout",
     "optimization.lbfgs",
     "numbers.leaps",
+    "numbers.runaway",
     "optimization.learning_rate",
     "gradients.linearity",
     "model.loading",

@@ -16,6 +16,7 @@ from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding, Severity
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.watchpoint import Hit
+from tensonde.watch.announcing import RUNAWAY
 
 _NONFINITE = ("nan", "inf", "pos_inf", "neg_inf", "nonfinite")
 
@@ -34,7 +35,7 @@ def hit_findings(case: Case) -> list[Finding]:
     seen: set[tuple[int, int]] = set()
     for hit in rank.hits:
         group = (hit.watchpoint, hit.moment.step)
-        if group in seen:
+        if group in seen or (hit.condition == RUNAWAY and hit.watchpoint not in own):  # `weight-runaway` tells
             continue
         seen.add(group)
         nonfinite = any(hit.actual.get(field, 0) > 0 for field in _NONFINITE)
