@@ -75,7 +75,9 @@ def run_target(
         check_writable(Path(report_file))
     if sarif_file is not None:
         check_writable(sarif_file, "SARIF file")
-    folder = new_run(record, {"script": script, "argv": list(target[1:])})
+    words = list(target)
+    at = words.index(script) if script in words else 0
+    folder = new_run(record, {"script": script, "argv": words[at + 1 :], "launcher": words[:at]})
     hub = None
     if ui:
         from tensonde.launch.companion import CompanionHub
