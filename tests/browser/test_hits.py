@@ -40,8 +40,9 @@ def test_hits_lead_to_the_place_and_any_site_is_compared(
     words = ("--dump", "encoder.0", "--dump-steps", "0,2-5", "--record", ".tensonde/runs/kept")
     kept = desk.tensonde("run", "-q", "--no-experiments", *words, script, "8")
     assert kept.process.wait(300) == 0, kept.said
-    training = desk.tensonde("debug", "--ui", "--record", ".tensonde/runs/bad", script, "40")
-    page.goto(training.wait_for(r"the UI is at (\S+)")[1])
+    _, url = desk.hub()
+    training = desk.tensonde("debug", "--ui", "--record", ".tensonde/runs/bad", script, "40", TENSONDE_HUB=url)
+    page.goto(url)
     row = page.get_by_test_id("run").filter(has_text="bad")
     assert "train.py 40" in row.text_content()
     row.click()
