@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -445,12 +445,17 @@ class Session:
         found = divided_by(products, self._usual) if self.steps.optimizers == 1 else 1
         self._usual = self._divided[self.steps.step] = found
 
-    def _write(self, rows: np.ndarray[Any, Any]) -> None:
+    def losses(self, rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, float]]:
+        """The losses among these rows, each with its step."""
         for loss in self._loss_ids:
             for row in rows[rows["site"] == loss]:
                 step = int(row["step"])
                 value = float(of_one(row.__getitem__)) if row["count"] == 1 else float("nan")
-                self.writer.scalars(step, {"loss": value * self._divided.get(step, self._usual)})
+                yield step, value * self._divided.get(step, self._usual)
+
+    def _write(self, rows: np.ndarray[Any, Any]) -> None:
+        for step, loss in self.losses(rows):
+            self.writer.scalars(step, {"loss": loss})
         self._divided = {step: found for step, found in self._divided.items() if step >= self.steps.step - LATEST}
         self.writer.digests(rows)
 

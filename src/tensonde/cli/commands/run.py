@@ -79,7 +79,10 @@ def run_target(
     if sarif_file is not None:
         check_writable(sarif_file, "SARIF file")
     record, upload_to = _local(record)
-    place = new_place(record, {"script": script, "argv": list(target[1:])}, launcher_id(target))
+    words = list(target)
+    at = words.index(script) if script in words else 0
+    command = {"script": script, "argv": words[at + 1 :], "launcher": words[:at]}
+    place = new_place(record, command, launcher_id(target))
     folder = place.folder
     upload = _upload(place, upload_to)
     hub = None

@@ -56,7 +56,7 @@ class MindSporeInspector:
         return sorted(seen)
 
     def value(self, address: str, *, before: bool = False, index: tuple[Any, ...] = ()) -> Value:
-        address = resolved(address, self.addresses())
+        address = resolved(address, self.addresses)
         found, note, step = self._find(address, before)
         array = found if isinstance(found, np.ndarray) else values_of(found)
         if array is None:
@@ -69,11 +69,11 @@ class MindSporeInspector:
         return Value(address, part, _dtype(found), tuple(part.shape), "cpu", note, step)
 
     def shape(self, address: str, *, before: bool = False) -> tuple[tuple[int, ...], str]:
-        found, _, _ = self._find(resolved(address, self.addresses()), before)
+        found, _, _ = self._find(resolved(address, self.addresses), before)
         return shape_of(found), _dtype(found)
 
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
-        address = resolved(address, self.addresses())
+        address = resolved(address, self.addresses)
         tensor, _, _ = self._find(address, before=False)
         if not is_tensor(tensor):
             raise UsageError(f"{address} is no tensor of the training any more, so it cannot be changed.")

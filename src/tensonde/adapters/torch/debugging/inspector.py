@@ -71,7 +71,7 @@ class TorchInspector:
             return self._value(address, before, index)
 
     def _value(self, address: str, before: bool, index: tuple[Any, ...]) -> Value:
-        address = resolved(address, self.addresses())
+        address = resolved(address, self.addresses)
         tensor, note, step = self._find(address, before)
         dense = dense_of(tensor)
         if dense is None:
@@ -87,11 +87,11 @@ class TorchInspector:
         return Value(address, array_of(host).copy(), name, tuple(part.shape), str(tensor.device), note, step)
 
     def shape(self, address: str, *, before: bool = False) -> tuple[tuple[int, ...], str]:
-        tensor, _, _ = self._find(resolved(address, self.addresses()), before)
+        tensor, _, _ = self._find(resolved(address, self.addresses), before)
         return shape_of(tensor), dtype_name(tensor)
 
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
-        address = resolved(address, self.addresses())
+        address = resolved(address, self.addresses)
         tensor, _, _ = self._find(address, before=False)
         with torch.no_grad():
             target = tensor.detach()
