@@ -162,13 +162,13 @@ class Session:
         return site.id
 
     def _refresh_immediate(self, site: Site) -> None:
-        if any(point.action != "report" and point.origin == "user" for point in self.engine.watchers(site)):
+        if any(point.action != "report" for point in self.engine.watchers(site, "user")):
             self.immediate.add(site.id)
         else:
             self.immediate.discard(site.id)
 
     def user_watched(self, site: Site) -> bool:
-        return any(point.origin == "user" for point in self.engine.watchers(site))
+        return bool(self.engine.watchers(site, "user"))
 
     @property
     def has_user_watchpoints(self) -> bool:

@@ -13,7 +13,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tensonde.store.format import TEMPORARY
+from tensonde.store.format import COMPRESSED, TEMPORARY
+
+LARGE = 1 << 18
+"""Bytes of a document from which on it is compressed."""
 
 
 def plain(value: Any) -> Any:
@@ -115,9 +118,19 @@ class JsonLines:
             self._file.close()
 
 
-def write_numbered(parent: Path, number: int, value: Any) -> Path:
-    """One of several JSON documents in a folder, which is made with the first. Raises OSError."""
+def write_numbered(parent: Path, number: int, content: bytes) -> Path:
+    """One of several JSON documents in a folder, which is made with the first. A large one is compressed. Raises OSError."""
     parent.mkdir(exist_ok=True)
     path = parent / f"{number:06d}.json"
-    replace_file(path, dump_json(value) + b"\n")
+    if len(content) > LARGE:
+        import gzip
+
+        path = path.with_name(f"{path.name}{COMPRESSED}")
+        content = gzip.compress(content, 1, mtime=0)
+    replace_file(path, content)
     return path
+
+
+def numbered(parent: Path) -> list[Path]:
+    """The documents that `write_numbered` has written there, in order."""
+    return sorted([*parent.glob("*.json"), *parent.glob(f"*.json{COMPRESSED}")])
