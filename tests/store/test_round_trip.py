@@ -135,6 +135,7 @@ def test_a_site_given_again_takes_the_later_facts(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path, {})
     writer.site(Site(3, "w", Role.GRAD, Kind.PARAMETER))
     writer.site(Site(3, "w", Role.GRAD, Kind.PARAMETER, trainable=True))
+    writer.flush()
     assert Rank(tmp_path).sites[3].trainable is True
 
 

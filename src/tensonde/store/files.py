@@ -10,6 +10,7 @@ import errno
 import json
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,17 @@ def dump_json(value: Any, *, indent: int | None = None) -> bytes:
     text."""
     text = json.dumps(plain(value), ensure_ascii=False, indent=indent, allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
+
+
+def dump_lines(values: Iterable[dict[str, Any]]) -> bytes:
+    """A line of JSON each, as `dump_json` writes it, for many values that hold no numbers but whole ones."""
+    import msgspec
+
+    values = list(values)
+    try:
+        return b"".join(msgspec.json.encode(value) + b"\n" for value in values)
+    except (TypeError, ValueError, OverflowError):  # a text with a lone surrogate, say
+        return b"".join(dump_json(value) + b"\n" for value in values)
 
 
 def replace_file(path: Path, *chunks: bytes | memoryview) -> None:
@@ -104,12 +116,16 @@ class JsonLines:
         self._file: Appender | None = None
 
     def append(self, value: Any) -> None:
+        self.append_lines(dump_json(value) + b"\n")
+
+    def append_lines(self, lines: bytes) -> None:
+        """Whole lines of JSON, all of them or none."""
         if self._file is None:
             self._file = Appender(self.path)
         file = self._file
         # A torn line is ended first, so that it spoils only itself.
         mend = b"\n" if file.torn else b""
-        file.append(mend + dump_json(value) + b"\n")
+        file.append(mend + lines)
         file.torn = False
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from tensonde.store.bundles import Stored, write_bundle
 from tensonde.store.codec import finding_out, hit_out, site_out
 from tensonde.store.columns import digest_batch, scalar_batch
 from tensonde.store.compactor import Compactor
-from tensonde.store.files import JsonLines, dump_json, replace_file
+from tensonde.store.files import JsonLines, dump_json, dump_lines, replace_file
 from tensonde.store.graphs import write_graph
 from tensonde.store.liveness import identity
 from tensonde.store.schemas import DIGEST_SCHEMA, SCALAR_SCHEMA
@@ -86,9 +86,9 @@ class RecordingWriter:
     because the folder belongs to the parent.
     Ownership: everything given is copied or encoded before the call returns; the caller may reuse its
     buffers.
-    Readability: when `digests`, `site`, `hit`, `event`, `value` or `flush` return, another process can read
-    what was given, also after this one is killed. `scalars` may wait for the next `digests`, or for
-    SCALAR_BUFFER of them.
+    Readability: when `digests`, `hit`, `event`, `value` or `flush` return, another process can read
+    what was given, also after this one is killed. A `site` waits for the first row or hit that may be its own; `scalars` may wait for the next
+    `digests`, or for SCALAR_BUFFER of them.
     Failure: OSError as it comes (disk full, folder deleted). What was written before stays readable, later
     calls try again from a clean state, and `close` works. Nothing is written after `close`; calls then do
     nothing.
@@ -119,6 +119,7 @@ class RecordingWriter:
         self._waiting: list[tuple[int, str, float]] = []
         self._rows = self._scalar_rows = self._value_count = 0
         self._sites = JsonLines(self.folder / fmt.SITES)
+        self._new_sites: list[Site] = []
         self._hits = JsonLines(self.folder / fmt.HITS)
         self._events = JsonLines(self.folder / fmt.EVENTS)
         self._value_left, self._declined = value_budget, 0
@@ -136,7 +137,7 @@ class RecordingWriter:
         """Make a site known, before its first digest. Given again with the same id, the later facts count."""
         if self.listener is not None:
             self.listener.site(site)
-        self._sites.append(site_out(site))
+        self._new_sites.append(site)
 
     @_turn
     def digests(self, rows: np.ndarray[Any, Any]) -> None:
@@ -146,6 +147,7 @@ class RecordingWriter:
             first, self._rows = self._rows, self._rows + len(rows)
             if self.listener is not None:
                 self.listener.digests(rows, first)
+            self._flush_sites()
             self._digests.append(digest_batch(rows, first))
         self._flush_scalars()
 
@@ -163,6 +165,7 @@ class RecordingWriter:
         """Note that a watchpoint matched."""
         if self.listener is not None:
             self.listener.hit(hit)
+        self._flush_sites()
         self._hits.append(hit_out(hit))
 
     @_turn
@@ -236,6 +239,7 @@ class RecordingWriter:
     @_turn
     def flush(self) -> None:
         """Write what waits."""
+        self._flush_sites()
         self._flush_scalars()
 
     @_turn
@@ -243,10 +247,11 @@ class RecordingWriter:
         """Write what waits, make every segment Parquet, add `exit_facts` (exit, steps, overhead, coverage...)
         to session.json. Releases everything even when that fails, and then raises the first OSError."""
         failure: OSError | None = None
-        try:
-            self._flush_scalars()
-        except OSError as error:
-            failure = error
+        for flush in (self._flush_sites, self._flush_scalars):
+            try:
+                flush()
+            except OSError as error:
+                failure = failure or error
         self._closed, self._finishing = True, []
         for log in (self._digests, self._scalars):
             log.rotate()
@@ -268,6 +273,11 @@ class RecordingWriter:
             self._compactor.add(path)
         else:
             self._finishing.append(path)
+
+    def _flush_sites(self) -> None:
+        if self._new_sites:
+            self._sites.append_lines(dump_lines(map(site_out, self._new_sites)))
+            self._new_sites.clear()
 
     def _flush_scalars(self) -> None:
         if self._waiting:

@@ -44,6 +44,8 @@ EACH = 0.35
 """The part of the time that is left which one step may take."""
 AGAIN = 2.0
 """Times its own: what a step takes to be recorded."""
+RECORDED = 5e-4
+"""Seconds that recording an op of the step takes, however small the op is."""
 SMALLEST = 0.25
 """Of its time: what one computation of a recorded step may take, so that whoever is late is not late by much."""
 STEPS = (1, 12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 12288)
@@ -91,7 +93,7 @@ class Laboratory:
             return
         began = time.thread_time()
         allowed = EACH * (self._allowance(began - self._began) - self._spent)
-        if allowed < max(0.01, AGAIN * (began - self._noticed[1])):
+        if allowed < max(0.01, AGAIN * (began - self._noticed[1]), RECORDED * self._replay.tracing.ops):
             why = "the time for experiments is spent" if self._spent else "the step takes longer than experiments may"
             self.inquiry.declined(self._state.step, why)
             return
