@@ -60,7 +60,7 @@ class Session:
         self.rank = rank
         self.world = int(facts.get("world_size") or 1)
         """How many ranks the training has."""
-        self.writer = RecordingWriter(folder, dict(facts))
+        self.writer = RecordingWriter(folder, dict(facts), compact=not options.supervised)
         self.whereabouts = WhereaboutsFile(folder)
         self.collectives = CollectivesFile(folder)
         self.guard = Guard(self.writer.event, folder / FAILURES)

@@ -23,13 +23,11 @@ from tensonde.store import bundles
 from tensonde.store import format as fmt
 from tensonde.store.bundles import Stored, write_bundle
 from tensonde.store.codec import finding_out, hit_out, site_out
-from tensonde.store.columns import digest_batch, scalar_batch
 from tensonde.store.compactor import Compactor
 from tensonde.store.files import JsonLines, dump_json, dump_lines, replace_file
 from tensonde.store.graphs import write_graph
+from tensonde.store.ipc import DIGEST_HEAD, SCALAR_HEAD, SegmentLog, digest_message, scalar_message
 from tensonde.store.liveness import identity
-from tensonde.store.schemas import DIGEST_SCHEMA, SCALAR_SCHEMA
-from tensonde.store.segments import SegmentLog
 from tensonde.store.traces import write_trace
 from tensonde.store.values import encode_value
 
@@ -101,20 +99,22 @@ class RecordingWriter:
         *,
         value_budget: int = VALUE_BUDGET,
         segment_bytes: int = SEGMENT_BYTES,
+        compact: bool = True,
     ) -> None:
         """`session_facts`: rank, world_size, framework, framework_version, device, python and what else is
-        known."""
+        known. Without `compact`, `close` leaves the last segments as they are, for `compact_closed`."""
         self.folder = Path(folder)
         if (self.folder / fmt.SESSION).exists():
             raise UsageError(f"{self.folder} already holds a recorded session; claim another folder for this one")
         self._lock = threading.RLock()  # reentrant: a signal handler may close while the same thread writes
         self._pid, self._closed = os.getpid(), False
         self._compactor = Compactor()
+        self._compact = compact
         self._finishing: list[Path] | None = None
         for name in (fmt.DIGESTS, fmt.SCALARS, fmt.VALUES):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        self._digests = SegmentLog(self.folder / fmt.DIGESTS, DIGEST_SCHEMA, limit=segment_bytes, retire=self._retire)
-        self._scalars = SegmentLog(self.folder / fmt.SCALARS, SCALAR_SCHEMA, limit=segment_bytes, retire=self._retire)
+        self._digests = SegmentLog(self.folder / fmt.DIGESTS, DIGEST_HEAD, limit=segment_bytes, retire=self._retire)
+        self._scalars = SegmentLog(self.folder / fmt.SCALARS, SCALAR_HEAD, limit=segment_bytes, retire=self._retire)
         self.listener: Listener | None = None
         self._waiting: list[tuple[int, str, float]] = []
         self._rows = self._scalar_rows = self._value_count = 0
@@ -148,7 +148,7 @@ class RecordingWriter:
             if self.listener is not None:
                 self.listener.digests(rows, first)
             self._flush_sites()
-            self._digests.append(digest_batch(rows, first))
+            self._digests.append(digest_message(rows, first))
         self._flush_scalars()
 
     @_turn
@@ -244,7 +244,7 @@ class RecordingWriter:
 
     @_turn
     def close(self, exit_facts: Mapping[str, Any] | None = None) -> None:
-        """Write what waits, make every segment Parquet, add `exit_facts` (exit, steps, overhead, coverage...)
+        """Write what waits, make every segment Parquet (if it is to), add `exit_facts` (exit, steps, overhead, coverage...)
         to session.json. Releases everything even when that fails, and then raises the first OSError."""
         failure: OSError | None = None
         for flush in (self._flush_sites, self._flush_scalars):
@@ -257,7 +257,7 @@ class RecordingWriter:
             log.rotate()
         for lines in (self._sites, self._hits, self._events):
             lines.close()
-        self._compactor.finish(self._finishing)
+        self._compactor.finish(self._finishing if self._compact else [])
         self._session.update(exit_facts or {})
         self._session.update(closed=now(), rows=self._rows, values=self._value_count)
         self._session.update(values_declined=self._declined, problems=self._compactor.problems)
@@ -283,7 +283,7 @@ class RecordingWriter:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             first, self._scalar_rows = self._scalar_rows, self._scalar_rows + len(waiting)
-            self._scalars.append(scalar_batch(waiting, first))
+            self._scalars.append(scalar_message(waiting, first))
 
     def _write_session(self) -> None:
         replace_file(self.folder / fmt.SESSION, dump_json(self._session, indent=2) + b"\n")
