@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -20,6 +21,7 @@ from tensonde.launch.environment import watched_environment
 from tensonde.launch.processes import kill_tree
 from tensonde.launch.waiting import WaitingRanks
 from tensonde.session.options import Options
+from tensonde.store.compactor import compact_closed
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
@@ -55,7 +57,7 @@ def supervise(
     try:
         child = subprocess.Popen(
             command,
-            env=watched_environment(options, extra),
+            env=watched_environment(replace(options, supervised=True), extra),
             cwd=folder,
             stdout=output if output is not None else 2 if quiet_output else None,
             stderr=output,
@@ -82,6 +84,7 @@ def supervise(
     finally:
         _restore(before)
         bystander.close()
+    compact_closed(Path(options.run))
     asked = next((number for number in received if number in _ENDING), None)
     if asked is not None and not faithful:
         sys.exit(128 + asked)

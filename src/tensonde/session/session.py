@@ -61,7 +61,7 @@ class Session:
         self.rank = rank
         self.world = int(facts.get("world_size") or 1)
         """How many ranks the training has."""
-        self.writer = RecordingWriter(folder, dict(facts))
+        self.writer = RecordingWriter(folder, dict(facts), compact=not options.supervised)
         self.whereabouts = WhereaboutsFile(folder)
         self.collectives = CollectivesFile(folder)
         self.guard = Guard(self.writer.event, folder / FAILURES)
@@ -163,13 +163,13 @@ class Session:
         return site.id
 
     def _refresh_immediate(self, site: Site) -> None:
-        if any(point.action != "report" and point.origin == "user" for point in self.engine.watchers(site)):
+        if any(point.action != "report" for point in self.engine.watchers(site, "user")):
             self.immediate.add(site.id)
         else:
             self.immediate.discard(site.id)
 
     def user_watched(self, site: Site) -> bool:
-        return any(point.origin == "user" for point in self.engine.watchers(site))
+        return bool(self.engine.watchers(site, "user"))
 
     @property
     def has_user_watchpoints(self) -> bool:

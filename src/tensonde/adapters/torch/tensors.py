@@ -27,6 +27,8 @@ _DEPTH = 6
 
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in nested tuples, lists, dicts, dataclasses and named tuples, in order."""
+    if isinstance(value, Tensor):  # what most calls give
+        return [value]
     found: list[Tensor] = []
     _collect(value, found, _DEPTH)
     return found

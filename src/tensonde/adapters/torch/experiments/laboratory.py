@@ -51,6 +51,8 @@ FEW, IN_A_CHECK = 4, 14.0
 """Where a training is to end after so few steps: times its own that a step may take for experiments."""
 AGAIN = 2.0
 """Times its own: what a step takes to be recorded."""
+RECORDED = 5e-4
+"""Seconds that recording an op of the step takes, however small the op is."""
 SMALLEST = 0.25
 """Of its time: what one computation of a recorded step may take, so that whoever is late is not late by much."""
 STEPS = (1, 12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 12288)
@@ -101,7 +103,7 @@ class Laboratory:
         allowed = EACH * (self._allowance(began - self._began[self._clock]) - self._spent)
         if 0 < (self._state.session.options.steps or 0) <= FEW:  # the training ends before another is asked
             allowed = min(allowed / EACH, IN_A_CHECK * took)
-        if allowed < max(0.01, AGAIN * took):
+        if allowed < max(0.01, AGAIN * took, RECORDED * self._replay.tracing.ops):
             why = "the time for experiments is spent" if self._spent else "the step takes longer than experiments may"
             self.inquiry.declined(self._state.step, why)
             return
