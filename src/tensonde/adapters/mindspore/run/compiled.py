@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensonde.adapters.mindspore.graphs.export import Export
+from tensonde.adapters.mindspore.graphs.taps import Taps
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
 from tensonde.adapters.mindspore.run import optimizers
 from tensonde.adapters.mindspore.tensors import elements, is_floating, is_tensor, tensors_in, values_of
@@ -26,6 +27,7 @@ class Compiled:
         self._counts: dict[int, Any] = {}
         self._rates: dict[int, list[Any]] = {}
         self.export = Export(training)
+        self.taps = Taps(training)
 
     def note(self, name: str) -> None:
         """It is compiled: the summary says so."""
@@ -41,6 +43,7 @@ class Compiled:
         self._counts = {id(optimizer): _count(optimizer) for optimizer in KNOWN.optimizers()}
         self._rates = {id(one): [group.get("lr") for group in groups_of(one)] for one in KNOWN.optimizers()}
         self.export.begin()
+        self.taps.put()
 
     def called(self, out: Any, *, gradients: bool) -> None:
         """It gave `out`, the loss first if an optimizer has stepped meanwhile. `gradients`: it is a compiled `value_and_grad`."""
