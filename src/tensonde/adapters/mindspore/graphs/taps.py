@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, float16, float32, float64, nn, ops
 from numpy.typing import NDArray
 
 from tensonde.adapters.mindspore.observers.origins import KNOWN
@@ -40,6 +40,10 @@ from tensonde.session.policy import Level
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
 
+NUMBERS = (float16, float32, float64)
+"""What goes through a tap: of bfloat16, numpy knows nothing, and MindSpore would raise while the step runs."""
+TAPS = __file__
+"""Nodes of the compiled graph that come from here are Tensonde's."""
 Seen = Callable[[NDArray[Any]], NDArray[Any]]
 
 
@@ -257,8 +261,9 @@ def _forward_hook(forward: Seen, backward: Seen) -> Any:
 
     def hook(cell, inputs, output):  # type: ignore[no-untyped-def]
         if isinstance(output, Tensor):
-            return tap(output)
-        if isinstance(output, tuple) and isinstance(output[0], Tensor):
+            if output.dtype in NUMBERS:
+                return tap(output)
+        elif isinstance(output, tuple) and isinstance(output[0], Tensor) and output[0].dtype in NUMBERS:
             return (tap(output[0]),) + output[1:]  # noqa: RUF005
         return output
 
@@ -267,6 +272,8 @@ def _forward_hook(forward: Seen, backward: Seen) -> Any:
 
 def _gradient_hook(tap: Any) -> Any:
     def hook(gradient):  # type: ignore[no-untyped-def]
-        return tap(gradient)
+        if gradient.dtype in NUMBERS:
+            return tap(gradient)
+        return gradient
 
     return hook

@@ -1,6 +1,6 @@
 """What runs compiled: a cell in GRAPH_MODE, a function or cell under `jit`.
 
-Python sees nothing of the inside, so cells, ops and gradients there are not watched, and this is said once. Between two calls the
+Python sees nothing of the inside but what `graphs/taps` hands out, and this is said once. Between two calls the
 parameters and the loss are at hand: they are digested, and a step ends where an optimizer has counted one.
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
 
 WHY = "runs compiled, where Python sees nothing: only the loss and the parameters between its calls are watched"
+TAPPED = "runs compiled: of its inside, only the cells that were asked for are watched, not its ops"
 
 
 class Compiled:
@@ -31,7 +32,7 @@ class Compiled:
 
     def note(self, name: str) -> None:
         """It is compiled: the summary says so."""
-        self.training.compiled.setdefault(name, WHY)
+        self.training.compiled[name] = TAPPED if self.taps.there else WHY
 
     def calling(self) -> None:
         """A compiled call begins: where the optimizers stand."""

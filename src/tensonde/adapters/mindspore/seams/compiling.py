@@ -35,9 +35,9 @@ def wrap_jit() -> None:
 def compiled_call(training: PyNative, name: str, run: Callable[[], Any], *, inside: bool = False) -> Any:
     """`inside`: it is part of a pass that is watched, and one op of it."""
     try:
-        training.graphs.note("value_and_grad" if name == "after_grad" else name)
         if not inside:
             training.graphs.calling()
+        training.graphs.note("value_and_grad" if name == "after_grad" else name)
     except Exception as problem:
         training.contain("noting what is compiled", problem)
     HERE.compiled += 1
