@@ -81,8 +81,8 @@ def run_target(
     record, upload_to = _local(record)
     words = list(target)
     at = words.index(script) if script in words else 0
-    command = {"script": script, "argv": words[at + 1 :], "launcher": words[:at]}
-    place = new_place(record, command, launcher_id(target))
+    manifest: dict[str, object] = {"script": script, "argv": words[at + 1 :], "launcher": words[:at]}
+    place = new_place(record, manifest, launcher_id(target))
     folder = place.folder
     upload = _upload(place, upload_to)
     hub = None
