@@ -109,10 +109,10 @@ def join_or_create(parent: Path, name: str | None, manifest: Mapping[str, Any], 
     for number in range(1, MOST_RUNS):
         chosen = name if name is not None else stem if number == 1 else f"{stem}-{number}"
         try:
-            return Place(create_run(parent, chosen, {**manifest, "launcher": launcher}), name=launcher)
+            return Place(create_run(parent, chosen, {**manifest, "job": launcher}), name=launcher)
         except UsageError:
             found = _manifest(parent / chosen)
-            if found is not None and found.get("launcher") == launcher and "exit_code" not in found:
+            if found is not None and found.get("job") == launcher and "exit_code" not in found:
                 return Place(parent / chosen, _join(parent / chosen), launcher)
             if name is not None:
                 raise
