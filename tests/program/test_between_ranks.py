@@ -8,6 +8,7 @@ import pytest
 
 from tensonde.program.divisions import undivided_mean
 from tensonde.program.habits import turned_on
+from tensonde.program.surroundings import skips
 
 SUMMED = {
     "printed": ("acc = ok.float().mean()", "print(f'{acc.item():.3f}')", True),
@@ -39,3 +40,19 @@ def test_lines_that_turn_gradients_on(tmp_path: Path) -> None:
         "a.requires_grad_(flag)\na.requires_grad_(requires_grad=True)\n"
     )
     assert sorted(turned_on(str(path))) == [2, 3, 4, 7]
+
+
+def test_lines_that_leave_out_a_batch(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.py"
+    loop.write_text(
+        "for epoch in range(3):\n    for x in loader:\n        loss = model(x)\n        if bad(loss):\n            continue\n"
+        "        loss.backward()\n        if rare:\n            continue\n        opt.step()\n"
+    )
+    assert skips(str(loop), 6) == [5]
+    assert skips(str(loop), 1) == []
+    lit = tmp_path / "lit.py"
+    lit.write_text(
+        "class Lit:\n    def training_step(self, batch):\n        if bad(batch):\n            return None\n        return loss(batch)\n"
+        "    def other(self):\n        if x:\n            return\n\ntrainer.fit(Lit())\n"
+    )
+    assert skips(str(lit), 10) == [4]

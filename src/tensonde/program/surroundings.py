@@ -6,7 +6,7 @@ import ast
 from functools import lru_cache
 from typing import Any
 
-from tensonde.program.syntax import bindings, scope_at, statements
+from tensonde.program.syntax import bindings, scope_at, statements, walk
 
 MOST = 8
 _DEPTH = 6
@@ -94,3 +94,24 @@ def _after(block: ast.AST, line: int) -> int:
             if node.lineno <= line <= (node.end_lineno or 0):
                 return _after(node, line) or (inside[k + 1].lineno if k + 1 < len(inside) else 0)
     return 0
+
+
+def skips(path: str, line: int) -> list[int]:
+    """Lines that may leave out the rest of a batch before the program comes to this line: a `continue` under a condition in the loops around it; in
+    a program whose loop is a library's, a `return` without a value under a condition in `training_step`."""
+    scope = scope_at(path, line)
+    found: list[int] = []
+    for node in statements(scope) if scope is not None else ():
+        if isinstance(node, ast.For | ast.While) and node.lineno <= line <= (node.end_lineno or 0):
+            found += [one.lineno for one in _own(node) if isinstance(one, ast.Continue) and one.lineno < line]
+    if found:
+        return sorted(set(found))
+    for node in walk(path):
+        if isinstance(node, ast.FunctionDef) and node.name == "training_step":
+            returns = [one for one in statements(node) if isinstance(one, ast.Return) and one not in node.body]
+            found += [one.lineno for one in returns if one.value is None or is_none(one.value)]
+    return sorted(set(found))
+
+
+def is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None

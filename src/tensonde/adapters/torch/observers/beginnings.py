@@ -24,7 +24,7 @@ MOST = 32
 MOST_SENT = 8192
 MOST_KEYS = 64
 """Keys of a numbering that are kept: the same ones on all ranks that have them."""
-FEWEST_KEYS, LARGEST = 4, 1_000_000
+FEWEST_KEYS, LARGEST = 4, 200_000
 MOST_BYTES = 1 << 22
 
 

@@ -28,10 +28,10 @@ class Stages:
         self._received: list[tuple[ReferenceType[Tensor], int, int]] = []
         self._returned: list[dict[str, int]] = []
         self._used: list[dict[str, Any]] = []
-
-    @property
-    def over(self) -> bool:
-        return max(len(self._returned), len(self._used)) >= MOST
+        self.over = False
+        """Enough is known, or the numbers cannot be told."""
+        self.inside = False
+        """A tensor is passed just now; the call may be made of others."""
 
     def sends(self, tensor: Any, peer: int) -> None:
         self._counts["sent", peer] += 1
@@ -43,6 +43,7 @@ class Stages:
             one = held()
             if one is not None and one.is_leaf and one.grad is not None and one.grad.data_ptr() == address:
                 self._returned.append({"peer": peer, "sent": number, "received": came if other == peer else -1})
+                self.over = len(self._returned) >= MOST
                 return
         if len(self._sent) >= MOST_HELD:
             del self._sent[next(iter(self._sent))]
@@ -67,6 +68,7 @@ class Stages:
             came = next((one for one in self._received if (held := one[0]()) is not None and held is gradient), None)
             if known is not None and came is not None and known[0] == came[1] and known[2] == tuple(root.shape):
                 self._used.append({"peer": known[0], "sent": known[1], "received": came[2], "line": line_of(place)})
+                self.over = len(self._used) >= MOST
 
     def facts(self) -> dict[str, Any]:
         return {"returned": self._returned, "used": self._used}

@@ -24,6 +24,7 @@ from tensonde.adapters.torch.seams.function_mode import noticing, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.program.frames import user_place
 from tensonde.session.guard import Guard
+from tensonde.store.standing import PAIRS
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.watcher import Watcher
@@ -117,18 +118,9 @@ def _memory(tensor: Any) -> int:
 
 
 def _observing(name: str, original: Callable[..., Any], current: Callable[[], Watcher | None]) -> Callable[..., Any]:
-    between = name in ("send", "recv", "isend", "irecv")
-
     @functools.wraps(original)
     def observed(*args: Any, **kwargs: Any) -> Any:
         watcher = None if is_dynamo_compiling() else current()
-        if (
-            between
-            and not STAGES.over
-            and not is_dynamo_compiling()
-            and not (watcher and watcher.facts.collectives.inside)
-        ):
-            _passes(name, args, kwargs)
         if watcher is None or watcher.state.thread != get_ident() or watcher.facts.collectives.inside:
             if name == "broadcast" and CURRENT.pending and args and not is_dynamo_compiling():
                 BEGINNINGS.sent(args[0], user_place(sys._getframe(1)))
@@ -160,13 +152,35 @@ def _observing(name: str, original: Callable[..., Any], current: Callable[[], Wa
                 watcher.session.guard.contain("noting a collective", problem)
         return result
 
-    return observed
+    return _counting(name, observed) if name in PAIRS else observed
+
+
+def _counting(name: str, observed: Callable[..., Any]) -> Callable[..., Any]:
+    """Counts calls of the program. Those that one of these functions makes itself, as `recv` calls `irecv`, are not counted again."""
+
+    @functools.wraps(observed)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        if STAGES.over or STAGES.inside or is_dynamo_compiling():
+            return observed(*args, **kwargs)
+        STAGES.inside = True
+        try:
+            _passes(name, args, kwargs)
+            return observed(*args, **kwargs)
+        finally:
+            STAGES.inside = False
+
+    return counted
 
 
 def _passes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A tensor goes from this rank to another, or comes from it."""
     try:
         with unseen():
+            if name not in ("send", "recv", "isend", "irecv"):
+                STAGES.over = (
+                    True  # what they are made of is not counted here, and the numbers would be others on the other side
+                )
+                return
             tensor = args[0] if args else kwargs.get("tensor")
             (STAGES.sends if "send" in name else STAGES.receives)(tensor, peer_of(name, args, kwargs))
     except Exception as problem:

@@ -8,6 +8,8 @@ from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.world import World
 from tensonde.model.finding import Finding
 from tensonde.program.lines import source_line
+from tensonde.program.surroundings import skips
+from tensonde.store.collectives import GRADIENTS
 from tensonde.store.standing import Stuck, stuck
 
 _ADVICE = {
@@ -38,6 +40,47 @@ def ranks_stuck(world: World) -> Iterator[Finding]:
     found = stuck(standings, after_the_end=True)
     if found is not None:
         yield _told(world, found)
+
+
+@world_rule(
+    "batch-left-out", severity="error", phase="data", explains=("ranks-stuck", "uneven-batches", "exception", "crash")
+)
+def left_out(world: World) -> Iterator[Finding]:
+    """The ranks have equally many batches, one has made fewer backward passes than another, which waits for its gradients in vain, and the
+    program has a line that leaves out a batch before its backward pass."""
+    if any(one.failed and one.inside is None for one in world.standings):
+        return
+    found = stuck(world.standings, after_the_end=True)
+    if found is None or found.collective.kind.op != GRADIENTS or not _equally_many(world):
+        return
+    passes = {
+        one.rank: max((call.number for call in one.calls if call.kind.op == GRADIENTS), default=0)
+        for one in world.standings
+    }
+    kind = found.collective.kind
+    lines = skips(kind.file, kind.line) if kind.file else []
+    fewest = min(passes, key=lambda rank: passes[rank])
+    if not lines or found.waiting[0].rank == fewest:
+        return
+    yield world.first.finding(
+        f"Rank {fewest} leaves out a batch: it has made {passes[fewest]} backward passes, rank {found.waiting[0].rank} is in its "
+        f"{passes[found.waiting[0].rank]}th and waits",
+        "DistributedDataParallel needs a backward pass of every rank for every batch. Do not leave the batch out: leave out its bad samples, multiply the "
+        "loss by 0, or let all ranks decide together (dist.all_reduce of the condition).",
+        step=found.other.step,
+        source=source_line(kind.file, lines[0]),
+        evidence={"backward_passes": passes, "lines": lines},
+        confidence=0.85,
+    )
+
+
+def _equally_many(world: World) -> bool:
+    """Batches that the loaders of the ranks have."""
+    each = [
+        [(one.length, one.batch_size, one.drop_last) for one in case.facts.loaders if one.passes]
+        for case in world.cases
+    ]
+    return bool(each[0]) and all(one == each[0] for one in each)
 
 
 @world_rule("uneven-batches", severity="error", phase="data", explains=("ranks-stuck", "exception", "crash"))
