@@ -40,9 +40,9 @@ class Rank:
         self.step = self.sent = self.seq = 0
         self.aim: int | None = None
         self.told_at = 0.0
-        self.stopped = False
+        self.connected = self.stopped = False
 
-    async def run(self, address: Address, end: asyncio.Event) -> None:
+    async def run(self, address: Address, begin: asyncio.Event, end: asyncio.Event) -> None:
         headers = {"Authorization": f"Bearer {address.token}"}
         async with websockets.connect(
             f"{address.socket}/api/agent", additional_headers=headers, compression=None, open_timeout=120, proxy=None
@@ -59,6 +59,8 @@ class Rank:
             ]
             await socket.send(encode(messages.Sites(sites=sites)))
             reading = asyncio.create_task(self._read(socket))
+            self.connected = True
+            await begin.wait()  # ranks of one training wait for each other, so none is steps ahead
             await asyncio.sleep(self.number % 100 / 100)
             while not end.is_set():
                 await self._step(socket)
@@ -114,22 +116,29 @@ def usage(pid: int) -> tuple[float, float]:
 
 
 async def measure(address: Address, pid: int, agents: int, seconds: float) -> None:
-    end, client = asyncio.Event(), Client(address)
+    begin, end, client = asyncio.Event(), asyncio.Event(), Client(address)
     ranks = [Rank(k, agents) for k in range(agents)]
-    tasks = [asyncio.create_task(rank.run(address, end)) for rank in ranks]
+    tasks = [asyncio.create_task(rank.run(address, begin, end)) for rank in ranks]
     began = time.monotonic()
-    while not all(rank.step > 0 for rank in ranks):
-        await asyncio.sleep(0.5)
+    while not all(rank.connected for rank in ranks):
+        await asyncio.sleep(0.1)
     print(f"{agents} agents connected after {time.monotonic() - began:.1f} s")
-    before = usage(pid)
+    begin.set()
+    before, own = usage(pid), time.process_time()
     await asyncio.sleep(seconds)
-    after = usage(pid)
+    after, own = usage(pid), time.process_time() - own
     print(
-        f"processor time of the hub: {100 * (after[0] - before[0]) / seconds:.0f} % of one core; memory {after[1]:.0f} MiB"
+        f"processor time of the hub: {100 * (after[0] - before[0]) / seconds:.0f} % of one core; memory {after[1]:.0f} MiB; "
+        f"of the simulated agents: {100 * own / seconds:.0f} %"
     )
-    asked = time.monotonic()
+    steps = [rank.step for rank in ranks]
+    print(f"before the pause the ranks are at steps {min(steps)} to {max(steps)}")
+    asked, busy, own = time.monotonic(), usage(pid)[0], time.process_time()
     answer = await asyncio.to_thread(client.post, "/runs/many/control", {"action": "pause"})
     answered = time.monotonic()
+    print(
+        f"meanwhile the hub worked for {usage(pid)[0] - busy:.2f} s, the agents for {time.process_time() - own:.2f} s"
+    )
     told = max(rank.told_at for rank in ranks)
     print(
         f"pause: {answer}, the last rank was told after {told - asked:.2f} s, the answer came after {answered - asked:.2f} s"

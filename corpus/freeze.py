@@ -58,6 +58,8 @@ def findings_of(folder: Path) -> list[Any]:
 
 def contents(folder: Path) -> dict[str, Any]:
     """Facts, sites and digests of traces, as they stand in the files."""
+    from tensonde.store.files import numbered
+
     kept: dict[str, Any] = {}
     for rank in sorted(folder.glob("rank*")):
         facts = rank / "facts.json"
@@ -65,13 +67,15 @@ def contents(folder: Path) -> dict[str, Any]:
         kept[rank.name] = {
             "facts": steady(json.loads(facts.read_text())) if facts.exists() else None,
             "sites": [steady(json.loads(line)) for line in sites],
-            "traces": {path.name: _trace(path) for path in sorted(rank.glob("traces/*.json"))},
+            "traces": {path.name: _trace(path) for path in numbered(rank / "traces")},
         }
     return kept
 
 
 def _trace(path: Path) -> dict[str, Any]:
-    trace = steady(json.loads(path.read_text()))
+    from tensonde.store.damage import read_file
+
+    trace = steady(json.loads(read_file(path)))
     ops = [f"{op['site']} {op['op']}" for op in trace.get("ops", [])]
     exact = hashlib.sha256(json.dumps(trace, sort_keys=True).encode()).hexdigest()[:16]
     return {"step": trace.get("step"), "reason": trace.get("reason"), "ops": ops, "sha256": exact}

@@ -184,3 +184,44 @@ def test_many_models_do_not_pile_up(foundry: Foundry, tmp_path: Path) -> None:
     assert ran.session["steps"] == 100
     first, last = ran.result[1], ran.result[-1]
     assert last == first, "entries, names, plans, trained, sites, roots"
+
+
+def test_a_parameter_that_became_the_result_of_ops_is_asked_for_no_gradient(both) -> None:
+    """As `higher` unrolls an inner loop: torch warns whoever reads `.grad` of such a tensor."""
+    both(
+        """
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *rest: print("warned", str(message)[:60])
+        model, inner = nn.Linear(2, 1), nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            x, rate = torch.randn(8, 2), 0.1
+            inner._parameters.update(weight=model.weight * 1.0, bias=model.bias * 1.0)
+            loss = inner(x).square().mean()
+            steps = torch.autograd.grad(loss, [inner.weight, inner.bias], create_graph=True)
+            inner._parameters.update(weight=inner.weight - rate * steps[0], bias=inner.bias - rate * steps[1])
+            outer = inner(x).square().mean()
+            optimizer.zero_grad(); outer.backward(); optimizer.step()
+        print(model.weight.tolist())
+        """,
+        budget=None,
+    )
+
+
+def test_a_part_that_is_called_before_its_module_is_made(both) -> None:
+    both("""
+        class Model(nn.Module):
+            def __init__(self, scale):
+                first = scale(torch.randn(4, 2))  # `self` has no parts yet
+                super().__init__()
+                self.first, self.layer = first, nn.Linear(2, 1)
+            def forward(self, x):
+                return self.layer(x)
+
+        model = Model(nn.LayerNorm(2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            loss = model(torch.randn(8, 2)).square().mean()
+            optimizer.zero_grad(); loss.backward(); optimizer.step()
+        print(model.layer.weight.tolist())
+    """)

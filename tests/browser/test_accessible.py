@@ -42,5 +42,13 @@ def test_nothing_serious_is_in_the_way_of_anyone(desk: Desk, page: Any) -> None:
                 "document.documentElement.scrollWidth > innerWidth || document.body.scrollHeight > innerHeight"
             )
             assert not wide, f"{tab} is larger than the window"
+    # The theme is there before the program is: no flash of the other one.
+    page.route("**/assets/index-*.js", lambda route: route.abort())
+    page.evaluate("localStorage.removeItem('tensonde.theme')")
+    for theme, light in (("dark", False), ("light", True)):
+        page.emulate_media(color_scheme=theme)
+        page.goto(url)
+        back = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
+        assert (min(back[:3]) > 200) is light, f"{theme}: {back}"
     problems = [f"{where}: {id}: {html}" for where, some in found.items() for id, nodes in some for html in nodes]
     assert not problems, "\n".join(problems)

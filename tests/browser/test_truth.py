@@ -22,7 +22,8 @@ DEEP = """
             super().__init__()
             self.norm, self.up, self.down = nn.LayerNorm(16), nn.Linear(16, 32), nn.Linear(32, 16)
         def forward(self, x):
-            return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+            h = nn.functional.gelu(self.up(self.norm(x)))
+            return x + self.down(h * h)
 
     net = nn.Sequential(*(Block() for _ in range(48)), nn.Linear(16, 4))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
@@ -112,3 +113,22 @@ def test_a_model_of_48_layers_asks_little_and_shows_all(
         assert counts.get(name, 0) <= 12, counts
     assert len(asked) < 150, counts
     assert page.evaluate("window.toasts") == []
+
+    # An op that takes one tensor twice: it is shown, and says so. A stop asks for what it needs once.
+    page.evaluate("window.__tensonde.app.select('3/mul#0')")
+    details = page.get_by_test_id("details")
+    details.get_by_role("heading", name="3/mul#0").wait_for()
+    details.get_by_text("gelu#0:out × 2").wait_for()
+    pause(page)
+    page.keyboard.press("F9")
+    wait_until(lambda: "next node" in page.evaluate(STATE)["text"])
+    page.wait_for_timeout(1500)
+    asked.clear()
+    before = page.evaluate(STATE)["number"]
+    page.keyboard.press("F9")
+    page.wait_for_function("n => (window.__tensonde.app.place.stop?.number ?? -1) > n", arg=before)
+    page.wait_for_timeout(1500)
+    name = page.evaluate(STATE)["site"].rsplit(":", 1)[0]
+    details.get_by_role("heading", name=name).wait_for()
+    assert len(asked) < 40, {one: asked.count(one) for one in set(asked)}
+    assert asked.count("tensor") <= 4, asked

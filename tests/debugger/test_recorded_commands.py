@@ -20,6 +20,7 @@ for step in range(6):
 LINES = """\
 find kind:linear
 findings
+node 0
 step
 node 1/relu#0
 find src:train.py:9 relu
@@ -28,6 +29,7 @@ diff 0:out step:1
 diff 0:out step:3
 diff 0:out run:first:3
 diff 0:out step:5
+diff 2:out step:2
 print 0:out
 
 
@@ -46,6 +48,9 @@ def test_the_terminal_knows_what_the_browser_shows(tmp_path: Path) -> None:
     found = {part.partition("\n")[0]: part.partition("\n")[2] for part in parts[1:]}
     assert [line.split() for line in found["find kind:linear"].splitlines()[:2]] == [["0", "Linear"], ["2", "Linear"]]
     assert "nothing wrong" in found["findings"]
+    shown = found["node 0"]  # before the first step: what there is, with the initial weights
+    assert "has  0.weight:value" in shown
+    assert "known when the first step is over" in shown
     shown = found["node 1/relu#0"]
     assert "takes    0/linear#0:out" in shown
     assert "goes to  2/linear#0" in shown
@@ -53,6 +58,7 @@ def test_the_terminal_knows_what_the_browser_shows(tmp_path: Path) -> None:
     assert "elements changed (100.0%)" in found["diff 0:out step:1"]
     assert "0 of 4096 elements changed" in found["diff 0:out step:3"]
     assert "against step 3 of first: 0 of 4096 elements changed" in found["diff 0:out run:first:3"]
+    assert "against step 2: 256 of 256 elements changed" in found["diff 2:out step:2"]  # at hand, though not dumped
     assert "was not kept at step 5: it was at 0, 1, 2, 3" in found["diff 0:out step:5"]
     assert "an empty line shows its 64 rows, 20 at a time" in found["print 0:out"]
     pages = [part for part in parts if part.startswith("\n")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -12,9 +13,10 @@ from hypothesis.extra import numpy as hnp
 
 from tensonde.digest import DTYPES
 from tensonde.digest._kernel import Block
-from tensonde.digest.reference import digest_array, digest_difference
+from tensonde.digest.reference import digest_array, digest_difference, float8_numbers
 
-NUMPY_DTYPES = [name for name in DTYPES if name != "bfloat16"]
+FLOAT8 = [name for name in DTYPES if name.startswith("float8")]
+NUMPY_DTYPES = [name for name in DTYPES if name not in ("bfloat16", *FLOAT8)]
 
 
 def digest(tensor):
@@ -92,6 +94,20 @@ def test_strides(shape, dtype, seed, data):
 def test_bfloat16(bits):
     tensor = torch.from_numpy(bits.copy()).view(torch.bfloat16)
     assert_same_digest(digest(tensor), digest_array(bits, "bfloat16")[0])
+
+
+@pytest.mark.parametrize("name", FLOAT8)
+def test_every_float8(name):
+    """All 256 patterns of bits, against another library's idea of them, and in parts and columns."""
+    bits = np.arange(256, dtype=np.uint8)
+    known = bits.view(getattr(ml_dtypes, name)).astype(np.float64)
+    np.testing.assert_array_equal(float8_numbers(name), known)
+    tensor = torch.from_numpy(bits).view(getattr(torch, name))
+    assert_same_digest(digest(tensor), digest_array(bits, name)[0])
+    for value in range(256):
+        assert_same_digest(digest(tensor[value : value + 1]), digest_array(bits[value : value + 1], name)[0])
+    columns = torch.from_numpy(bits.reshape(16, 16)).view(getattr(torch, name)).t()[::3]
+    assert_same_digest(digest(columns), digest_array(np.ascontiguousarray(bits.reshape(16, 16).T[::3]), name)[0])
 
 
 def test_every_half():

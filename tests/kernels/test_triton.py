@@ -20,6 +20,7 @@ import torch
 from agreement import assert_same_digest
 
 from tensonde.adapters.torch.digests.device import fused
+from tensonde.adapters.torch.digests.device.digests import FLOAT8, _real
 from tensonde.adapters.torch.digests.device.fused import Fused, collapsed
 from tensonde.digest import DTYPES
 from tensonde.digest.reference import digest_array
@@ -56,12 +57,14 @@ TENSORS = {
 def reference(tensor: torch.Tensor) -> np.ndarray:
     if tensor.dtype is torch.bfloat16:
         return digest_array(tensor.contiguous().view(torch.int16).numpy().view(np.uint16), "bfloat16")[0]
+    if tensor.dtype in FLOAT8:
+        return digest_array(tensor.view(torch.uint8).numpy(), str(tensor.dtype).removeprefix("torch."))[0]
     return digest_array(tensor.numpy())[0]
 
 
 def digested(*tensors: torch.Tensor) -> np.ndarray:
     reducer = Fused(torch.device("cpu"))
-    reducer.take(tensors)
+    reducer.take([_real(tensor) for tensor in tensors])
     found = np.concatenate([summed.rows(summed.values.numpy()) for summed in reducer.done()])
     found["dtype"] = [DTYPES.index(str(tensor.dtype).removeprefix("torch.")) for tensor in tensors]
     return found
@@ -69,6 +72,8 @@ def digested(*tensors: torch.Tensor) -> np.ndarray:
 
 def of_kind(name: str, size: int) -> torch.Tensor:
     dtype = getattr(torch, name)
+    if dtype in FLOAT8:
+        return torch.randint(0, 256, (size,), dtype=torch.uint8).view(dtype)
     if dtype.is_floating_point:
         return torch.randn(size).to(dtype)
     if dtype is torch.bool:

@@ -111,6 +111,37 @@ leave(net)
 
 GRAPH = CELLS.replace("ms.set_seed(3)", "ms.set_context(mode=ms.GRAPH_MODE)\nms.set_seed(3)")
 
+SINK = MODEL.replace("ms.set_seed(3)", "ms.set_context(mode=ms.GRAPH_MODE)\nms.set_seed(3)").replace(
+    "dataset_sink_mode=False", "dataset_sink_mode=True"
+)
+
+AWKWARD = GRAPH.replace("self.fc2(", "self.later(").replace(
+    "net = Net()\n",
+    """
+class Low(nn.Cell):
+    def construct(self, x):
+        return x.astype(ms.bfloat16)
+
+class Named(nn.Cell):
+    def construct(self, x, scale=1.0):
+        return {"out": x * scale}
+
+class Later(nn.Cell):
+    def __init__(self, fc2):
+        super().__init__()
+        self.parts = nn.SequentialCell(fc2, nn.Identity())
+        self.low = Low()
+        self.named = Named()
+
+    def construct(self, x):
+        return self.named(self.low(self.parts(x)).astype(ms.float32), scale=2.0)["out"]
+
+net = Net()
+net.later = Later(net.fc2)
+""",
+)
+"""What no tap can look at: bfloat16, a dict. What takes its own way there: keywords, cells in a sequence."""
+
 SPOILT = (
     FUNCTION.replace(
         "    return criterion(net(x), y)\n",

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("mindspore")
 
-from mindspore_trainings import HEAD, PROGRAMS
+from mindspore_trainings import AWKWARD, HEAD, PROGRAMS, SINK
 
 from launch import Foundry, Ran, cli
 from tensonde.diagnose.diagnose import diagnose
@@ -55,11 +55,58 @@ def test_epochs_are_counted(foundry: Foundry, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["jit", "graph"])
 def test_what_is_compiled_is_said_and_its_parameters_are_watched(foundry: Foundry, tmp_path: Path, name: str) -> None:
-    ran = foundry.watched(PROGRAMS[name], tmp_path)
+    ran = foundry.watched(PROGRAMS[name], tmp_path, budget=0.05)
     assert "runs compiled" not in ran.err  # the summary says it
     assert any("runs compiled" in why for why in ran.session["coverage"]["not_watched"].values())
     assert {row["step"] for row in ran.at("fc1.weight:value")} == set(range(ran.session["steps"]))
     assert not ran.at("fc1:out")
+
+
+@pytest.mark.parametrize("name", ["jit", "graph"])
+def test_compiled_cells_are_watched_where_somebody_asks(foundry: Foundry, tmp_path: Path, name: str) -> None:
+    """The same values and gradients as in PyNative mode, in the same steps."""
+    ran = foundry.watched(
+        PROGRAMS[name], tmp_path, budget=0.05, watch=[("fc1:out", "absmax > 1e9"), ("fc1:grad", "nan")]
+    )
+    (tmp_path / "plain").mkdir()
+    plain = foundry.watched(PROGRAMS["cells"], tmp_path / "plain")
+    for site in ("fc1:out", "fc1:grad"):
+        rows = ran.at(site)
+        assert [row["step"] for row in rows] == list(range(ran.session["steps"]))
+        if name == "graph":
+            assert rows[0]["norm"] == pytest.approx(plain.at(site)[0]["norm"], rel=1e-4)
+    assert not ran.at("fc2:out")  # no tap is there
+
+
+def test_steps_are_right_in_sink_mode(foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.watched(SINK, tmp_path, budget=0.05, watch=[("fc1:out", "absmax > 1e9")])
+    assert ran.code == 0, ran.err
+    assert ran.session["steps"] == 12
+    assert [row["step"] for row in ran.at("fc1:out")] == list(range(12))
+
+
+def test_what_no_tap_can_look_at_is_left_alone(foundry: Foundry, tmp_path: Path) -> None:
+    bare = foundry.bare(AWKWARD, tmp_path)
+    (tmp_path / "watched").mkdir()
+    ran = foundry.watched(AWKWARD, tmp_path / "watched")
+    assert (bare.code, ran.code) == (0, 0), ran.err
+    assert repr(ran.result) == repr(bare.result)
+    assert {"fc1:out", "fc1:grad", "later.parts:out"} <= ran.addresses
+    assert not {"later.low:out", "later.named:out"} & ran.addresses
+
+
+def test_a_stop_inside_of_a_compiled_step(foundry: Foundry, tmp_path: Path) -> None:
+    commands = (
+        "break fc1\ncontinue\nprint fc1:out[0, 0]\nprint fc2.weight:value[0, 0]\nset fc2.weight:value[0] = 1\n"
+        "delete\nuntil fc2:grad\nset fc2:grad[:] = 0\nstep\nprint fc2.weight:grad[0, 0]\nquit\n"
+    )
+    ran = foundry.watched(PROGRAMS["graph"], tmp_path, debug=True, recommended=False, stdin=commands)
+    said = ran.out + ran.err
+    assert "step 0 · forward · fc1:out" in said, said
+    assert "cannot be changed inside of a compiled step" in said
+    assert "step 0 · backward · fc2:grad" in said
+    assert "end of step 0" in said
+    assert "fc2.weight:grad[0, 0]  float32[]\n  note: of step 0: the site did not run yet in step 1\n  0." in said, said
 
 
 def test_the_first_compiled_step_is_written_down_kernel_by_kernel(foundry: Foundry, tmp_path: Path) -> None:

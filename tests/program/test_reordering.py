@@ -53,8 +53,57 @@ APART = {
         two = torch.randperm(9)
         data = TensorDataset(x[one], y[two])
     """,
+    "one field of sorted samples": """
+        def collate(batch):
+            texts = pad([text for text, _ in sorted(batch, key=len)])
+            labels = torch.tensor([label for _, label in batch])
+            return texts, labels
+    """,
+    "one field of the samples before they were sorted": """
+        def collate(batch):
+            first = batch
+            batch = sorted(batch, key=len)
+            texts = [text for text, _, _ in batch]
+            lengths = [n for _, n, _ in batch]
+            labels = [label for _, _, label in first]
+            return texts, lengths, labels
+    """,
+    "one of two indices is reversed": """
+        def draw(self):
+            return self.x[rows], self.y[rows[::-1]]
+    """,
+    "one of two indices is sorted": """
+        batch = Batch(images[rows], labels[np.sort(rows)])
+    """,
 }
 TOGETHER = {
+    "all fields of sorted samples": """
+        def collate(batch):
+            batch = sorted(batch, key=len)
+            return [text for text, _ in batch], [label for _, label in batch]
+    """,
+    "sorted in place": """
+        def collate(batch):
+            batch.sort(key=len)
+            return [text for text, _ in batch], [label for _, label in batch]
+    """,
+    "the longest of sorted samples": """
+        def collate(batch):
+            longest = max(len(text) for text, _ in sorted(batch))
+            return [text for text, _ in batch], [label for _, label in batch]
+    """,
+    "the same field in two orders": """
+        def vocabulary(counts):
+            words = [word for word, _ in sorted(counts)]
+            return words, [word for word, _ in counts]
+    """,
+    "the next row": """
+        def draw(self):
+            return self.states[rows], self.following[rows + 1]
+    """,
+    "two looks at one thing": """
+        pair = scores(z[rows], z[np.sort(rows)])
+    """,
     "one order in one return": """
         def batch(self):
             order = torch.randperm(9)

@@ -46,6 +46,26 @@ PARTED = {
         WRAPPED.replace("opt =", "torch.manual_seed(rank)\nmodel.module.append(nn.Linear(2, 2))\nopt =", 1),
         "model = DDP(net())",
     ),
+    "replicas-drift unfrozen": (
+        WRAPPED.replace(
+            "model = DDP(net())", "inner = net()\ninner[0].requires_grad_(False)\nmodel = DDP(inner)"
+        ).replace("    xb, yb", "    if step == 4:\n        inner[0].requires_grad_(True)\n    xb, yb", 1),
+        "requires_grad_(True)",
+    ),
+    "numbered-differently": (
+        WRAPPED.replace(
+            "model =",
+            "words = ['a', 'b', 'c', 'd', 'e'][:: 1 - 2 * rank]\nvocab = {w: i for i, w in enumerate(words)}\nmodel =",
+            1,
+        ),
+        "vocab = {",
+    ),
+    "written-by-every-rank": (WRAPPED + "\ntorch.save(model.state_dict(), 'model.pt')\n", "torch.save("),
+    "mean-summed-over-ranks": (
+        WRAPPED
+        + "\naccuracy = (model(x).argmax(1) == y).float().mean()\ndist.all_reduce(accuracy)\nprint(f'{accuracy:.2f}')\n",
+        "dist.all_reduce(accuracy)",
+    ),
     "replicas-drift clipped": (
         WRAPPED.replace("#REDUCE", "model.module[0].weight.grad.mul_(loss.item())"),
         "weight.grad.mul_(",

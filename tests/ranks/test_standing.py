@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from tensonde.store.collectives import CAPACITY, GRADIENTS, Call, CollectivesFile, Kind, read_collectives
@@ -159,6 +160,22 @@ def test_the_call_that_only_one_rank_makes_is_the_culprit() -> None:
         assert found is not None
         assert found.culprit is not None
         assert (found.why, found.culprit.line) == ("elsewhere", 18)
+
+
+def test_a_condition_that_only_one_rank_goes_into_is_named() -> None:
+    epochs = {"file": "train.py", "what": "for", "line": 5, "end": 30, "breaks": []}
+    batches = {"file": "train.py", "what": "for", "line": 6, "end": 12, "breaks": [], "made": 2}
+    better = {"file": "train.py", "what": "if", "line": 20, "end": 24}
+    gradients = replace(kind(GRADIENTS, line=8), group="", around=[epochs, batches])
+    scores = replace(kind("reduce", "float32[]", line=15), around=[epochs])
+    saving = replace(kind("broadcast", "float32[4]", line=22), around=[epochs, better])
+    for one in ([call(1, gradients, seconds=0.1), call(1, scores, seconds=0.1)], [call(1, gradients, seconds=0.1)]):
+        met = [call(2, saving, seconds=0.1)] if len(one) == 1 else []  # the other rank was inside of it before
+        ranks = [at(0, 8, *one, *met, call(2, gradients, ago=30.0)), at(1, 8, *one, call(3, saving, ago=20.0))]
+        found = stuck(ranks)
+        assert found is not None
+        assert found.culprit is not None
+        assert (found.culprit.line, "only one of them went into" in found.sentence()) == (20, True)
 
 
 def test_other_causes_are_told_apart() -> None:

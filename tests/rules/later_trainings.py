@@ -99,8 +99,95 @@ DEEP = """
                 parts += [nn.Linear(16, 16), act()]
             return nn.Sequential(*parts, nn.Linear(16, 3))
 """
+SPEECH = """
+        class Listener(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.rnn, self.head = nn.GRU(6, 12, batch_first=True), nn.Linear(12, 5)
+            def forward(self, sound):
+                return self.head(self.rnn(sound)[0])
+        def listen(least=1, dim=2, frames=10, padded=False, length=3):
+            model, ctc = Listener(), nn.CTCLoss(zero_infinity=True)
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            for _ in range(20):
+                sound, text = torch.randn(8, 10, 6), torch.randint(least, 5, (8, 3))
+                text[:, 1] = (text[:, 0] % 4) + 1
+                lengths = torch.full((8,), length)
+                if padded:
+                    text = F.pad(text, (0, 2))
+                out = F.log_softmax(model(sound), dim=dim).transpose(0, 1)  # DIM
+                optimizer.zero_grad()
+                ctc(out, text if padded else text.flatten(), torch.full((8,), frames), lengths).backward()  # CTC
+                optimizer.step()
+"""
+PICTURES = """
+        images = 0.5 + 0.12 * torch.tensor([0.3, 1.0, -1.2])[:, None, None] + 0.1 * torch.randn(256, 3, 6, 6)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        def run(held, prepare=lambda a: (a - 0.5) / 0.2):
+            for step in range(24):
+                index = torch.randint(0, 256, (32,))
+                optimizer.zero_grad()
+                F.cross_entropy(model(prepare(images[index])), y[index]).backward()
+                optimizer.step()
+                if step % 6 == 5:
+                    model.eval()
+                    with torch.no_grad():
+                        model(held)
+                    model.train()
+"""
+TRANSLATE = """
+        class Decoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.read, self.embed = nn.EmbeddingBag(12, 16), nn.Embedding(12, 16)
+                self.cell, self.head = nn.GRUCell(16, 16), nn.Linear(16, 12)
+            def forward(self, source, given):
+                state, out = torch.tanh(self.read(source)), []
+                for k in range(given.shape[1]):
+                    state = self.cell(self.embed(given[:, k]), state)
+                    out.append(self.head(state))
+                return torch.stack(out, 1)
+        def run(shift):
+            model = Decoder()
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            for _ in range(30):
+                source = torch.randint(2, 12, (16, 6))
+                words = (source + 1).clamp(max=11)
+                target = torch.cat([words, torch.ones(16, 1).long()], 1)  # HERE
+                given = torch.cat([torch.ones(16, 1).long(), words], 1) if shift else target.clone()
+                optimizer.zero_grad()
+                F.cross_entropy(model(source, given).flatten(0, 1), target.flatten()).backward()
+                optimizer.step()
+"""
 
 BUGS: dict[str, tuple[str, str]] = {
+    "targets that hold the blank": ("blank-among-targets", SPEECH.replace("# CTC", "# HERE") + """
+        listen(least=0)
+    """),
+    "log-probabilities over time": ("softmax-over-wrong-dimension", SPEECH.replace("# DIM", "# HERE") + """
+        listen(dim=1)
+    """),
+    "targets longer than their sound": ("ctc-inputs-too-short", SPEECH.replace("# CTC", "# HERE") + """
+        listen(frames=2)
+    """),
+    "the first state kept for the best": ("initial-weights-evaluated", """
+        model = Net()
+        best = copy.deepcopy(model.state_dict())
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 30)
+        model.load_state_dict(best)  # HERE
+        with torch.no_grad():
+            model.eval()(x)
+    """),
+    "pictures as they are in validation": ("evaluated-on-another-scale", PICTURES + """
+        run(images[:64])
+    """),
+    "channels the other way round in validation": ("evaluated-on-other-channels", PICTURES + """
+        run(((images[:64] - 0.5) / 0.2).flip(1))
+    """),
+    "a decoder that is given its answer": ("target-is-input", TRANSLATE + """
+        run(shift=False)
+    """),
     "left out of an optimizer with a closure": ("parameter-not-in-optimizer", """
         class Task(nn.Module):
             def __init__(self):
@@ -251,6 +338,33 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "padding that is the blank": SPEECH + """
+        listen(padded=True)
+    """,
+    "as many frames as letters": SPEECH + """
+        listen(frames=4)
+    """,
+    "begun anew after a search": """
+        model = Net()
+        first = copy.deepcopy(model.state_dict())
+        train(model, torch.optim.SGD(model.parameters(), lr=0.3), 30)
+        model.load_state_dict(first)
+        with torch.no_grad():
+            model.eval()(x)
+        model.train()
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 30)
+        with torch.no_grad():
+            model.eval()(x)
+    """,
+    "noise in training only": PICTURES + """
+        run((images[:64] - 0.5) / 0.2, lambda a: (a - 0.5) / 0.2 + 2 * torch.randn_like(a))
+    """,
+    "pictures of another camera": PICTURES + """
+        run((images[:64] * torch.tensor([0.5, 0.8, 0.65])[:, None, None] - 0.5) / 0.2)
+    """,
+    "a decoder that is given its answer one later": TRANSLATE + """
+        run(shift=True)
+    """,
     "a guess for each label": """
         model = Net()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))

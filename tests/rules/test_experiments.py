@@ -123,7 +123,105 @@ for step in range(30):
     loss = F.cross_entropy(model(words, size), labels)
 """
 
+OWN = """
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return FORWARD
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        g = BACKWARD
+        return g @ w.T, x.T @ g  # HERE
+
+
+class Gated(Net):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(0.3 * torch.randn(16, 16))
+
+    def forward(self, x):
+        return self.head(Own.apply(self.encoder(x), self.w))
+
+
+model = Gated()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(30):
+    index = torch.randint(0, 256, (32,))
+    inputs, labels = x[index], y[index]
+    loss = F.cross_entropy(model(inputs), labels)
+"""
+NORMED = (
+    """
+class Normed(Net):
+    def __init__(self, momentum):
+        super().__init__()
+        self.encoder = nn.Linear(8, 16)
+        self.norm = nn.BatchNorm1d(16, momentum=momentum)
+        self.drop = nn.Dropout(0.2)
+
+    def forward(self, x):
+        return self.head(self.drop(F.relu(
+            self.norm(self.encoder(20 + 5 * x)))))  # HERE
+"""
+    + LOOP.replace("Net()", "Normed(0.1)").replace("range(80)", "range(110)")
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP
+    + "    if step % 40 == 39:\n        model.eval()\n        with torch.no_grad():\n            model(x)\n        model.train()\n"
+)
+
+
+def own(forward: str, backward: str) -> str:
+    return OWN.replace("FORWARD", forward).replace("BACKWARD", backward) + STEP
+
+
+WIDE = """
+class Wide(Net):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(16, 64)
+        self.head = nn.Linear(64, 3)
+
+    def forward(self, x):
+        return self.head(F.relu(self.body(self.encoder(x))))
+
+
+def frozen(model):
+    for p in model.body.parameters():
+        p.requires_grad = False  # HERE
+    return model
+
+"""
+FROZEN = (
+    WIDE
+    + LOOP.replace("Net()", "frozen(Wide())").replace("range(80)", "range(30)")
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP
+)
+
 BUGS = {
+    "a layer that is frozen as it was drawn": ("frozen-at-random-values", FROZEN),
+    "a first step that replaces the weights": (
+        "first-update-replaces-weights",
+        LOOP.replace("for step", "model.encoder[1] = nn.Identity()\nfor step")
+        .replace(
+            "torch.optim.Adam(model.parameters(), lr=1e-2)", "torch.optim.Adam(model.parameters(), lr=20.0)  # HERE"
+        )
+        .replace("range(80)", "range(12)")
+        + "    loss = model(inputs).exp().mean()"
+        + STEP,
+    ),
+    "a backward with half of its derivative": (
+        "gradient-of-own-function-wrong",
+        own("(x @ w).tanh()", "g * (1 - (x @ w).tanh())"),
+    ),
+    "a backward of the wrong sign": (
+        "gradient-of-own-function-wrong",
+        own("(x @ w).sigmoid()", "g * (x @ w).sigmoid() * ((x @ w).sigmoid() - 1)"),
+    ),
+    "statistics that hardly move": ("lost-in-eval-mode", NORMED.replace("Normed(0.1)", "Normed(0.0005)")),
     "a window that holds its target": (
         "target-among-inputs",
         WINDOWS
@@ -229,6 +327,30 @@ class Mixed(Net):
 }
 
 NEAR_MISSES = {
+    "a frozen layer that the optimizer is not given": FROZEN.replace(
+        "model.parameters(), lr", "[p for p in model.parameters() if p.requires_grad], lr"
+    ),
+    "a frozen layer that was trained before": FROZEN.replace("frozen(Wide())", "Wide()").replace(
+        "    optimizer.zero_grad()", "    if step == 10:\n        frozen(model)\n    optimizer.zero_grad()"
+    ),
+    "a frozen layer with weights of its own": FROZEN.replace(
+        "    return model", "    model.body.weight.copy_(torch.eye(16).repeat(4, 1))\n    return model"
+    ),
+    "a random layer by name": FROZEN.replace("self.body", "self.random_body").replace(
+        "model.body", "model.random_body"
+    ),
+    "a small rate that is slow": LOOP.replace("lr=1e-2", "lr=1e-3")
+    + "    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP,
+    "a right backward": own("(x @ w).tanh()", "g * (1 - (x @ w).tanh() ** 2)"),
+    "a straight-through estimator": own("(x @ w * 4).round() / 4", "g"),
+    "a bound that gradients pass": own("(x @ w).clamp(-0.5, 0.5)", "g"),
+    "a neuron that fires": own("((x @ w) > 0.1).float() + 0.1 * (x @ w)", "g / (1 + (x @ w).abs()) ** 2"),
+    "a gradient that is turned round": OWN.replace("FORWARD", "x.clone()")
+    .replace("BACKWARD", "-0.5 * g")
+    .replace("return g @ w.T, x.T @ g", "return g, None")
+    + STEP,
+    "statistics that move": NORMED,
     "a window before its target": WINDOWS
     + "    future = waves[start + torch.arange(8, 10)]\n    loss = F.mse_loss(model(past), future)"
     + STEP,

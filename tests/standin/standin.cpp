@@ -46,6 +46,9 @@ struct State {
   std::deque<std::pair<void*, int64_t>> gone; // memory that was given back: whoever still reads it reads NaN, and does not crash
   int64_t gone_bytes = 0;
   PyObject* listener = nullptr;
+  std::atomic<bool> capturing{false};
+  std::vector<std::function<void()>> captured; // launches since the capture began, which are made when the graph is replayed
+  Tensor random[DEVICES]; // states of the devices' generators
 };
 static State& state() { static auto* found = new State; return *found; }
 static thread_local int device_now = 0;
@@ -81,6 +84,9 @@ static Queue& queue(int device, int64_t stream) {
   return *found;
 }
 static Queue& current(int device) { return queue(device, stream_now[device]); }
+static void allowed(const char* what) { // as on CUDA, the capture is spoilt by what it cannot take down
+  TORCH_CHECK(!state().capturing, "standin error: operation not permitted when stream is capturing: ", what);
+}
 static int64_t push(Queue& q, std::function<void()> task, bool timed = true) {
   int64_t number;
   { std::lock_guard l(q.lock); q.tasks.emplace_back(timed, std::move(task)); number = ++q.pushed; }
@@ -99,6 +105,7 @@ static int64_t last(Queue& q) { std::lock_guard l(q.lock); return q.pushed; }
 static bool reached(Queue& q, int64_t number) { std::lock_guard l(q.lock); return q.done >= number; }
 
 static void wait_for(Queue& q, int64_t number, const char* what) { // the program waits: errors surface here
+  allowed(what);
   auto& s = state();
   PyObject* listener = nullptr;
   { std::lock_guard g(s.lock); s.counts["synchronisations"]++; s.counts[what]++; listener = s.listener; }
@@ -112,12 +119,14 @@ static void wait_for(Queue& q, int64_t number, const char* what) { // the progra
   }
 }
 static void wait_for_all(int device, const char* what) {
+  allowed(what);
   std::vector<Queue*> found;
   { std::lock_guard g(state().lock); for (auto& [key, q] : state().queues) if (key.first == device) found.push_back(q.get()); }
   for (auto* q : found) reach(*q, last(*q));
   wait_for(current(device), 0, what);
 }
 static int64_t launch(int device, std::function<void()> task, const char* what = "launches") { // something more for the current stream
+  if (state().capturing) { std::lock_guard g(state().lock); state().captured.push_back(std::move(task)); return 0; }
   count(what);
   return push(current(device), std::move(task));
 }
@@ -136,7 +145,7 @@ static void stop() { // at the end of the program
 struct Alloc final : c10::DeviceAllocator {
   static int64_t rounded(size_t n) { return (int64_t(n) + 511) / 512 * 512; } // as CUDA's allocator does
   static void release(void* p) {
-    if (!p) return;
+    if (!p || state().capturing) return; // a graph's memory is its own
     auto* head = (int64_t*)((char*)p - 64);
     std::vector<std::pair<Queue*, int64_t>> users;
     {
@@ -243,6 +252,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream& s, const c10::DeviceIndex, const c10::EventFlag) const override {
     if (!*event) *event = new Event;
     auto& e = *(Event*)*event;
+    if (state().capturing) { e.queue = nullptr; return; }
     e.queue = &queue(of(s.device()), s.id());
     e.time = std::make_shared<std::atomic<double>>(0);
     e.number = push(*e.queue, [time = e.time] { *time = now(); }, false);
@@ -255,13 +265,14 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (e.queue && e.queue != &q) push(q, [e] { reach(*e.queue, e.number); }, false);
   }
   bool queryEvent(void* event) const override {
+    allowed("queryEvent");
     count("queries");
     auto* e = (Event*)event;
     return !e || !e->queue || reached(*e->queue, e->number);
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete (Event*)event; }
   void synchronizeEvent(void* event) const override { auto* e = (Event*)event; if (e && e->queue) wait_for(*e->queue, e->number, "event_waits"); }
-  bool queryStream(const c10::Stream& s) const override { count("queries"); auto& q = queue(of(s.device()), s.id()); return reached(q, last(q)); }
+  bool queryStream(const c10::Stream& s) const override { allowed("queryStream"); count("queries"); auto& q = queue(of(s.device()), s.id()); return reached(q, last(q)); }
   void synchronizeStream(const c10::Stream& s) const override { auto& q = queue(of(s.device()), s.id()); wait_for(q, last(q), "stream_waits"); }
   void synchronizeDevice(const c10::DeviceIndex d) const override { wait_for_all(d < 0 ? device_now : d, "device_waits"); }
   double elapsedTime(void* a, void* b, const c10::DeviceIndex) const override { return (*((Event*)b)->time - *((Event*)a)->time) * 1e-3; }
@@ -465,12 +476,20 @@ static void run(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     count("asynchronous");
     return;
   }
-  // Values are needed to know what it gives, or the host's random numbers: it waits for its turn, and the program with it.
+  // Values are needed to know what it gives, or random numbers are drawn: it waits for its turn, and the program with it.
+  allowed(schema.name().c_str());
+  bool draws = op.hasTag(at::Tag::nondeterministic_seeded);
+  for (size_t k = 0; k < n; k++) if (schema.arguments()[k].name() == "generator" && !args[k].isNone()) draws = false;
   std::vector<IValue> made, given = changed(args, seen);
   std::exception_ptr problem;
   auto& q = current(device);
   auto number = launch(device, [&] {
+    auto& own = state().random[device];
+    auto cpu = at::detail::getDefaultCPUGenerator(); // lends itself to the device's generator
+    Tensor kept = cpu.get_state();
+    if (draws && own.defined()) cpu.set_state(own);
     try { TORCH_CHECK_INDEX(!fails, "an error that a test asked for"); made = called(op, given, c10::kCPU); } catch (...) { problem = std::current_exception(); }
+    if (draws) { own = cpu.get_state(); cpu.set_state(kept); }
   });
   reach(q, number);
   if (problem) {
@@ -582,6 +601,16 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("set_device", [](int d) { device_now = d; });
   m.def("synchronize", [](int d) { wait_for_all(d < 0 ? device_now : d, "device_waits"); });
   m.def("stop", &stop);
+  m.def("capturing", [] { return bool(state().capturing); });
+  m.def("begin_capture", [] { allowed("begin_capture"); std::lock_guard g(state().lock); state().captured.clear(); state().capturing = true; });
+  m.def("end_capture", [] { // how often each launch is made again: by what this returns
+    state().capturing = false;
+    auto held = std::make_shared<std::vector<std::function<void()>>>(std::move(state().captured));
+    return std::make_pair(int64_t(held->size()), py::cpp_function([held] { count("replays"); for (auto& task : *held) push(current(device_now), task); }));
+  });
+  m.def("seed", [](int64_t seed) { for (auto& own : state().random) { auto g = at::detail::createCPUGenerator(seed); own = g.get_state(); } });
+  m.def("random_state", [](int d) { auto& own = state().random[d]; if (!own.defined()) own = at::detail::createCPUGenerator().get_state(); return own.clone(); });
+  m.def("set_random_state", [](Tensor given, int d) { state().random[d] = given.clone(); });
   m.def("memory", [](int d) { auto& x = state().memory[d]; return std::make_tuple(x.used, x.peak, x.limit); });
   m.def("reset_peak", [](int d) { alloc_.resetPeakStats(d); });
   m.def("set_limit", [](int64_t bytes, int d) { state().memory[d].limit = bytes; });

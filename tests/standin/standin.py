@@ -55,6 +55,10 @@ class Device:
         ext.set_device(self._before)
 
 
+def _index(device: Any) -> int:
+    return device if isinstance(device, int) else torch.device(device).index or 0
+
+
 def _module() -> types.ModuleType:
     module: Any = types.ModuleType("torch.standin")
     module.is_available = module.is_initialized = lambda: True
@@ -63,9 +67,10 @@ def _module() -> types.ModuleType:
     module.Stream, module.Event = torch.Stream, torch.Event
     module.current_stream = lambda device=None: torch.accelerator.current_stream(device)
     module._is_in_bad_fork = lambda: False
-    module.manual_seed_all = module.manual_seed = lambda seed: None
-    module.get_rng_state = lambda device=None: torch.get_rng_state()
-    module.set_rng_state = lambda state, device=None: torch.set_rng_state(state)
+    module.manual_seed_all = module.manual_seed = ext.seed
+    module.get_rng_state = lambda device=0: ext.random_state(_index(device))
+    module.set_rng_state = lambda state, device=0: ext.set_random_state(state, _index(device))
+    module.is_current_stream_capturing = ext.capturing
     module.synchronize = lambda device=None: ext.synchronize(-1)
     module.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]
     return module
@@ -95,6 +100,25 @@ def counting() -> Iterator[Counter[str]]:
         yield found
     finally:
         found.update(counts() - before)
+
+
+class Graph:
+    """What was launched inside of `captured`: nothing is done before it is replayed."""
+
+    launches = 0
+    replay: Callable[[], None]
+
+
+@contextlib.contextmanager
+def captured() -> Iterator[Graph]:
+    """As `torch.cuda.graph` does: launches are taken down, and whoever waits or reads a value gets an error. Its memory is never given back."""
+    ext.synchronize(-1)
+    ext.begin_capture()
+    graph = Graph()
+    try:
+        yield graph
+    finally:
+        graph.launches, graph.replay = ext.end_capture()
 
 
 @contextlib.contextmanager

@@ -135,6 +135,7 @@ def test_a_site_given_again_takes_the_later_facts(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path, {})
     writer.site(Site(3, "w", Role.GRAD, Kind.PARAMETER))
     writer.site(Site(3, "w", Role.GRAD, Kind.PARAMETER, trainable=True))
+    writer.flush()
     assert Rank(tmp_path).sites[3].trainable is True
 
 
@@ -153,7 +154,7 @@ def test_full_segments_become_parquet_and_the_live_one_stays(tmp_path: Path) -> 
 
 
 def test_a_segment_of_many_small_batches_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensonde.store.segments.BATCHES", 3)
+    monkeypatch.setattr("tensonde.store.ipc.BATCHES", 3)
     writer = RecordingWriter(tmp_path, {})
     for step in range(7):
         writer.digests(rows(step, 1))

@@ -32,7 +32,7 @@ CAPABILITIES: dict[str, frozenset[Capability]] = {
             "experiments",
         )
     ),
-    "mindspore": frozenset(("ops", "lines", "trace", "replay", "dump", "blocking", "print")),
+    "mindspore": frozenset(("ops", "lines", "trace", "replay", "dump", "compiled", "blocking", "print")),
 }
 
 MEANING: dict[Capability, str] = {

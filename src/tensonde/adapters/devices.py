@@ -40,9 +40,9 @@ MEANING: dict[Ability, str] = {
     "float8": "digests of float8",
 }
 _UNTESTED: dict[Ability, State] = dict.fromkeys(MEANING, "untested")
-_NOWHERE: dict[Ability, State] = {"experiments": "no", "data": "no", "graphs": "no", "float8": "no"}
+_NOWHERE: dict[Ability, State] = {"graphs": "no"}
 ABILITIES: dict[Device, dict[Ability, State]] = {
-    "cpu": {**dict.fromkeys(MEANING, "yes"), "streams": "no", "several": "no", "graphs": "no", "float8": "no"},
+    "cpu": {**dict.fromkeys(MEANING, "yes"), "streams": "no", "several": "no", "graphs": "no"},
     "cuda": {**_UNTESTED, **_NOWHERE},
     "rocm": {**_UNTESTED, **_NOWHERE},
     "xpu": {**_UNTESTED, **_NOWHERE},

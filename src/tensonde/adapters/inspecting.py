@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from tensonde.errors import UsageError
@@ -14,11 +14,11 @@ _ROLES = ("value", "out", "out[0]", "grad", "in")
 """The most telling first."""
 
 
-def resolved(address: str, known: Collection[str]) -> str:
+def resolved(address: str, known: Callable[[], Collection[str]]) -> str:
     """A bare name means its most telling role: a parameter's value, a module's output."""
     if ":" in address:
         return address
-    there = set(known)
+    there = set(known())
     return next((found for role in _ROLES if (found := f"{address}:{role}") in there), f"{address}:out")
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from tensonde.cli.show.echo import echo
-from tensonde.diagnose.sarif import commands, repository, sarif
 from tensonde.errors import UsageError
 
 SARIF = click.option("--sarif", "sarif_file", type=click.Path(path_type=Path), metavar="FILE", help="Findings as SARIF 2.1.0, which annotates pull requests.")  # fmt: skip
@@ -28,6 +27,10 @@ def check_writable(path: Path, what: str = "report") -> None:
 
 def annotate(report: dict[str, Any], sarif_file: Path | None, github: bool) -> None:
     """After the training, which ran in this folder."""
+    if sarif_file is None and not github:
+        return
+    from tensonde.diagnose.sarif import commands, repository, sarif
+
     folder = Path.cwd()
     root = repository(folder)
     if sarif_file is not None:

@@ -34,7 +34,7 @@ _OPTIONS = (
         "--record",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Where the recording goes (default: .tensonde/runs/<name>).",
+        help="Where the recording goes (default: .tensonde/runs/<name>); a URL such as s3://bucket/name: uploaded there.",
     ),
     click.option("--report", "report_file", metavar="FILE.json", help="Findings as JSON; - is standard output."),
     SARIF,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tensonde.debugger.control import nothing
 from tensonde.debugger.numbers import kind_of, short
 from tensonde.debugger.table import Command
 from tensonde.debugger.terminal import Piece
+from tensonde.digest.reference import digest_array
 from tensonde.errors import RecordingError, UsageError
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 from tensonde.session.inspector import Value
@@ -24,6 +26,7 @@ from tensonde.store.sources import Entry, TensorSource, open_source
 
 MOST = 60
 _FIELDS = ("min", "mean", "max", "absmax")
+_COUNTED = ("nan", "pos_inf", "neg_inf")
 
 
 def _rank(context: Context) -> Rank:
@@ -72,7 +75,42 @@ def node(context: Context, argument: str) -> None:
         if ops:
             _show_ops(context, trace, ops)
             return
-    raise UsageError(f"no traced step has {name!r}; the first step is traced when it is over. `find` looks for names.")
+    if not _show_model(context, name):
+        raise UsageError(f"there is no node {name!r} so far; `find` looks for names.")
+
+
+def _show_model(context: Context, name: str) -> bool:
+    """A module or a parameter as it is now, and who takes it: of a module that no trace has, its parameters and what is inside it."""
+    modules = {node.name: node for node in context.inspector.modules()}
+    held = [a.removesuffix(":value") for a in context.inspector.addresses() if a.endswith(":value")]
+    if name in modules:
+        node, prefix = modules[name], "" if modules[name].is_root and f"{name}.weight" not in held else f"{name}."
+        title, type = name, node.type
+        own = [one for one in held if one.startswith(prefix) and "." not in one[len(prefix) :]]
+        inside = [n for n in modules if n != name and n.startswith(prefix) and "." not in n[len(prefix) :]]
+    elif name in held:
+        title, type, own, inside = name, "parameter", [name], []
+    else:
+        return False
+    context.terminal.line((title, "title"), f"  {type}", (f"  step {context.stop.moment.step}, as it is now", "dim"))
+    rows: list[list[Piece]] = []
+    for one in own:
+        value = context.inspector.value(f"{one}:value")
+        (row,) = digest_array(value.array)
+        rows.append(
+            ["is" if own == [name] else "has", (f"{one}:value", "site"), *_columns(value.dtype, value.shape, row)]
+        )
+    rows += [["holds", (one, "site"), modules[one].type] for one in inside]
+    traces = _traces(context)
+    for trace in traces[:1]:
+        rows += [
+            ["goes to", (op.site, "site"), *(_facts(op.outputs[0]) if op.outputs else ())]
+            for op in trace.ops if any(tensor.name == name for tensor in op.inputs)
+        ]  # fmt: skip
+    context.terminal.table(rows[:MOST], titles=("", "", "", *_FIELDS, "nan/inf") if own else ())
+    if not traces:
+        context.terminal.text("  what it takes and gives is known when the first step is over")
+    return True
 
 
 def _show_ops(context: Context, trace: Trace, ops: list[OpRecord]) -> None:
@@ -103,13 +141,19 @@ def _show_ops(context: Context, trace: Trace, ops: list[OpRecord]) -> None:
 
 
 def _facts(tensor: TensorFact) -> Iterator[Piece]:
-    yield kind_of(tensor.dtype, tensor.shape)
-    stats = tensor.stats
-    if stats:
-        for name in _FIELDS:
-            yield short(float(stats.get(name, float("nan"))))
-        bad = int(sum(stats.get(name, 0) for name in ("nan", "pos_inf", "neg_inf")))
-        yield (str(bad), "bad" if bad else "dim")
+    if tensor.stats:
+        yield from _columns(
+            tensor.dtype, tensor.shape, {name: tensor.stats.get(name, 0) for name in _COUNTED} | dict(tensor.stats)
+        )
+    else:
+        yield kind_of(tensor.dtype, tensor.shape)
+
+
+def _columns(dtype: str, shape: Sequence[int], stats: Any) -> Iterator[Piece]:
+    yield kind_of(dtype, tuple(shape))
+    yield from (short(float(stats[name])) for name in _FIELDS)
+    bad = int(sum(stats[name] for name in _COUNTED))
+    yield (str(bad), "bad" if bad else "dim")
 
 
 # -- search --------------------------------------------------------------------------------------
@@ -121,7 +165,10 @@ def find(context: Context, argument: str) -> None:
         raise UsageError("find what? Words of a name, `kind:Conv2d`, or `src:model.py:16`.")
     found = [row for row in _known(context) if all(_fits(row, word) for word in words)]
     if not found:
-        raise UsageError(f"nothing fits {argument!r}: every word must be in the name, the kind or the source line.")
+        early = "" if context.session.sites else "; source lines are known when the first step is over"
+        raise UsageError(
+            f"nothing fits {argument!r}: every word must be in the name, the kind or the source line{early}."
+        )
     context.terminal.table([[(name, "site"), kind, (source, "dim")] for name, kind, source in found[:MOST]])
     if len(found) > MOST:
         context.terminal.text(f"… and {len(found) - MOST} more; another word narrows it")
@@ -177,6 +224,11 @@ def elsewhere(context: Context, given: Reference, word: str) -> tuple[Value, str
         raise UsageError(f"{word!r} is no step; write `step:12`.")
     else:
         context.session.flush()
+        for before in (False, True):  # the two steps that a debugger has at hand
+            with suppress(UsageError):
+                value = context.inspector.value(given.address, before=before, index=given.index)
+                if value.step == int(step):
+                    return value, f"step {step}"
     kept = [
         (source, entry)
         for source in _sources(run, context.session.rank)
@@ -216,12 +268,13 @@ COMMANDS = (
         summary="what the diagnosis says about everything recorded so far",
     ),
     Command(
-        name="node", usage="[NODE]", run=node, completes="sites",
+        name="node", usage="[NODE]", run=node, completes="sites", aliases=("neighbours", "neighbors"),
         summary="what an op or a module takes, gives and goes to, with statistics of the step that was traced",
+        detail="Of a parameter, and of a module before the first step: its values as they are now, and what it holds.",
         example="node blocks.0.attn/softmax#0",
     ),
     Command(
-        name="find", usage="WORD...", run=find,
+        name="find", usage="WORD...", run=find, aliases=("search",),
         summary="modules, parameters and ops by name, kind or source line; before the first step as well",
         detail="Every word must fit. `kind:Conv2d` is a class of modules or an op, `src:model.py:16` a source line.",
         example="find kind:Linear blocks.0",

@@ -81,6 +81,18 @@ class World:
         )
 
     @cached_property
+    def together(self) -> bool:
+        """The ranks compute one model together: its forward or its backward communicates, on neither parameters nor their gradients (tensor
+        and sequence parallel). The gathers of sharded parameters do not count."""
+        gathers = ("all_gather_into_tensor", "reduce_scatter_tensor") if self.sharded else ()
+        return any(
+            one.inside and not one.gradients and not one.parameters and one.op not in gathers
+            for one in self.first.facts.collectives
+            if one.group_size == self.size
+            and one.op.startswith(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"))
+        )
+
+    @cached_property
     def sent(self) -> frozenset[str]:
         """Parameters that one rank has sent to all before the first step, and that the program does not average itself later: the ranks
         share them."""

@@ -36,6 +36,7 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "tenson
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     isa = isa_choose(getenv("TENSONDE_ISA"));
+    float8_fill();
     team_prepare();
     sketch_prepare();
     PyObject *module = PyModule_Create(&definition), *block = PyType_FromSpec(&Block_spec);

@@ -311,6 +311,11 @@ LOADER(u32, uint32_t, double, (double)v)
 LOADER(u16, uint16_t, double, (double)v)
 LOADER(c64, FloatPair, double, magnitude_float(v))
 LOADER(c128, DoublePair, double, magnitude_double(v))
+LOADER(e4m3fn, uint8_t, float, FLOAT8[0][v])
+LOADER(e5m2, uint8_t, float, FLOAT8[1][v])
+LOADER(e4m3fnuz, uint8_t, float, FLOAT8[2][v])
+LOADER(e5m2fnuz, uint8_t, float, FLOAT8[3][v])
+LOADER(e8m0fnu, uint8_t, float, FLOAT8[4][v])
 #undef LOADER
 
 /* How often each bin stands among the first n bytes, which are NO_BIN from there to a multiple of 64. Comparing all of them
@@ -337,4 +342,5 @@ static void T(bin_f32)(const float *x, size_t n, size_t step, uint8_t *restrict 
 static const Isa T(ISA) = {
     T_NAME, T(chunk_floats), T(chunk_doubles), T(subtract_f32), T(count_bins), T(bin_f32),
     {T(load_f64), T(load_f32), T(load_f16), T(load_bf16), T(load_i64), T(load_i32), T(load_i16), T(load_i8),
-     T(load_u8), T(load_bool), T(load_u64), T(load_u32), T(load_u16), T(load_c64), T(load_c128)}};
+     T(load_u8), T(load_bool), T(load_u64), T(load_u32), T(load_u16), T(load_c64), T(load_c128),
+     T(load_e4m3fn), T(load_e5m2), T(load_e4m3fnuz), T(load_e5m2fnuz), T(load_e8m0fnu)}};

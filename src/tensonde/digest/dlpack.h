@@ -7,6 +7,7 @@
 
 enum { DEVICE_CPU = 1, DEVICE_CUDA_HOST = 3, DEVICE_ROCM_HOST = 11 };
 enum { CODE_INT = 0, CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4, CODE_COMPLEX = 5, CODE_BOOL = 6 };
+enum { CODE_E4M3FN = 10, CODE_E4M3FNUZ = 11, CODE_E5M2 = 12, CODE_E5M2FNUZ = 13, CODE_E8M0FNU = 14 };
 
 typedef struct {
     void *data;

@@ -37,6 +37,8 @@ def _view(tensor: Any) -> _View | None:
             name = str(plain.dtype).removeprefix("torch.")
             if name == "bfloat16":
                 plain = plain.view(_sibling(plain.dtype, "int16"))
+            elif name.startswith("float8"):
+                plain = plain.view(_sibling(plain.dtype, "uint8"))
             array = plain.numpy().view(np.uint16) if name == "bfloat16" else plain.numpy()
     except Exception:  # an odd tensor may raise anything, and must not break the training
         return None

@@ -48,6 +48,7 @@ DTYPES = (
     "float64", "float32", "float16", "bfloat16",
     "int64", "int32", "int16", "int8", "uint8", "bool",
     "uint64", "uint32", "uint16", "complex64", "complex128",
+    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
 )  # fmt: skip
 """Names by code: `ROW["dtype"]` indexes this tuple. Append only. A complex tensor is digested as the
 magnitudes |z|, with `negative` 0; an element is NaN if either part is, else infinite if either is."""

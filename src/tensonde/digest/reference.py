@@ -20,7 +20,7 @@ Array = NDArray[Any]
 def digest_array(array: Array, dtype_name: str | None = None) -> Array:
     """The digest of one array, as an array of one ROW whose step, site, call and phase are 0.
 
-    `dtype_name` is one of DTYPES; it is needed for bfloat16, which comes as its uint16 bits.
+    `dtype_name` is one of DTYPES; it is needed for bfloat16 and float8, which come as their bits.
     """
     name = dtype_name or array.dtype.name
     row = digest_values(_values(array, name))
@@ -31,7 +31,7 @@ def digest_array(array: Array, dtype_name: str | None = None) -> Array:
 def digest_difference(new: Array, old: Array, dtype_name: str | None = None) -> Array:
     """The digest of new - old: subtracted in float32 for floats of at most 32 bits, else in float64."""
     name = dtype_name or new.dtype.name
-    width = np.float32 if name in ("float32", "float16", "bfloat16") else np.float64
+    width = np.float32 if name in ("float32", "float16", "bfloat16") or name in FLOAT8 else np.float64
     with np.errstate(all="ignore"):
         difference = _values(new, name).astype(width) - _values(old, name).astype(width)
     row = digest_values(difference.astype(np.float64))
@@ -89,8 +89,33 @@ def _exponents(values: Array) -> Array:
     return np.bincount(bins, minlength=EXPONENT_BINS).astype(np.uint16)
 
 
+FLOAT8 = {"float8_e4m3fn": (3, 7), "float8_e5m2": (2, 15), "float8_e4m3fnuz": (3, 8), "float8_e5m2fnuz": (2, 16)}
+"""Bits of the mantissa, and the bias of the exponent."""
+
+
+def float8_numbers(name: str) -> Array:
+    """What the 256 patterns of bits stand for."""
+    bits = np.arange(256)
+    if name == "float8_e8m0fnu":
+        return np.where(bits == 255, np.nan, np.ldexp(1.0, bits - 127))
+    width, bias = FLOAT8[name]
+    size = bits & 0x7F
+    exponent, rest = size >> width, size & ((1 << width) - 1)
+    normal = np.ldexp(1.0 + rest / (1 << width), exponent - bias)
+    value = np.where(exponent > 0, normal, np.ldexp(rest / (1 << width), 1 - bias))
+    if name == "float8_e5m2":
+        value = np.where(size > 0x7C, np.nan, np.where(size == 0x7C, np.inf, value))
+    elif name == "float8_e4m3fn":
+        value = np.where(size == 0x7F, np.nan, value)
+    else:
+        value = np.where(bits == 0x80, np.nan, value)
+    return np.where(bits & 0x80, -value, value)
+
+
 def _values(array: Array, name: str) -> Array:
     """The elements as float64, in logical order."""
+    if name.startswith("float8"):
+        return np.asarray(float8_numbers(name)[array.reshape(-1).view(np.uint8)])
     if name == "bfloat16":
         bits = np.asarray(array.reshape(-1).view(np.uint16), np.uint32) << 16
         with np.errstate(all="ignore"):  # signalling NaN

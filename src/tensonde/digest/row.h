@@ -23,8 +23,30 @@ _Static_assert(sizeof(Row) == 192, "layout.py and row.h disagree");
 
 /* The order of DTYPES in layout.py. */
 enum {
-    F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL, U64, U32, U16, C64, C128, DTYPE_COUNT
+    F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL, U64, U32, U16, C64, C128, F8_E4M3FN, F8_E5M2, F8_E4M3FNUZ,
+    F8_E5M2FNUZ, F8_E8M0FNU, DTYPE_COUNT
 };
+
+/* What the 256 numbers of each kind of float8 are. */
+static float FLOAT8[DTYPE_COUNT - F8_E4M3FN][256];
+
+static void float8_fill(void)
+{
+    static const struct { int mantissa, bias; } kinds[] = {{3, 7}, {2, 15}, {3, 8}, {2, 16}, {0, 127}};
+    for (int kind = 0; kind < DTYPE_COUNT - F8_E4M3FN; kind++)
+        for (int bits = 0; bits < 256; bits++) {
+            int dtype = F8_E4M3FN + kind, width = kinds[kind].mantissa, size = dtype == F8_E8M0FNU ? bits : bits & 0x7f;
+            int exponent = size >> width, rest = size & ((1 << width) - 1), least = 1 - kinds[kind].bias;
+            double value = exponent || dtype == F8_E8M0FNU
+                ? ldexp((1 << width) + rest, exponent - kinds[kind].bias - width)
+                : ldexp(rest, least - width);
+            if (dtype == F8_E4M3FN ? size == 0x7f : dtype == F8_E8M0FNU ? bits == 0xff : dtype == F8_E5M2 ? size > 0x7c : bits == 0x80)
+                value = NAN;
+            else if (dtype == F8_E5M2 && size == 0x7c)
+                value = INFINITY;
+            FLOAT8[kind][bits] = (float)(dtype != F8_E8M0FNU && bits & 0x80 ? -value : value);
+        }
+}
 
 /* Statistics of a part of a tensor. `deviation` is the sum of squared distances to `mean`: kept like this, neither the
  * variance nor the norm ever subtracts two large numbers. */

@@ -87,7 +87,7 @@ static PyObject *sketch_of(PyObject *module, PyObject *args)
     PyObject *result = NULL;
     if (!signs.len)
         PyErr_SetString(PyExc_ValueError, "sketch: there are no signs");
-    else if (!borrow(object, &borrowed) || borrowed.view.dtype >= C64) { /* a complex one is shown as two real ones */
+    else if (!borrow(object, &borrowed) || borrowed.view.dtype == C64 || borrowed.view.dtype == C128) { /* a complex one is shown as two real ones */
         release(&borrowed);
         result = Py_NewRef(Py_None);
     } else {

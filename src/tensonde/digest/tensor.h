@@ -134,6 +134,11 @@ static int dtype_of_dlpack(const DLTensor *tensor)
     case CODE_BOOL << 8 | 8: return BOOL;
     case CODE_COMPLEX << 8 | 64: return C64;
     case CODE_COMPLEX << 8 | 128: return C128;
+    case CODE_E4M3FN << 8 | 8: return F8_E4M3FN;
+    case CODE_E5M2 << 8 | 8: return F8_E5M2;
+    case CODE_E4M3FNUZ << 8 | 8: return F8_E4M3FNUZ;
+    case CODE_E5M2FNUZ << 8 | 8: return F8_E5M2FNUZ;
+    case CODE_E8M0FNU << 8 | 8: return F8_E8M0FNU;
     }
     return -1;
 }
@@ -306,7 +311,7 @@ static void release(Borrowed *borrowed)
 static int subtract(const Borrowed *new, const Borrowed *old, View *out)
 {
     const View *a = &new->view, *b = &old->view;
-    if (a->dtype != b->dtype || a->dims != b->dims || new->negated || old->negated || a->dtype >= C64)
+    if (a->dtype != b->dtype || a->dims != b->dims || new->negated || old->negated || a->dtype == C64 || a->dtype == C128)
         return 0;
     for (int d = 0; d < a->dims; d++)
         if (a->size[d] != b->size[d])

@@ -25,10 +25,10 @@ typedef struct {
     int64_t stride[2][MAX_DIMS];
 } View;
 
-static const uint8_t ITEM_SIZE[DTYPE_COUNT] = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1, 8, 4, 2, 8, 16};
+static const uint8_t ITEM_SIZE[DTYPE_COUNT] = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1, 8, 4, 2, 8, 16, 1, 1, 1, 1, 1};
 
 /* Half precisions are reduced in float, as float32 is; everything else in double. */
-static inline int reduces_in_float(int dtype) { return dtype == F32 || dtype == F16 || dtype == BF16; }
+static inline int reduces_in_float(int dtype) { return dtype == F32 || dtype == F16 || dtype == BF16 || dtype >= F8_E4M3FN; }
 
 /* The reduction of one tensor. */
 typedef struct {

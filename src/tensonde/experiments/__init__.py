@@ -13,11 +13,13 @@ from tensonde.experiments.fields import FIELDS
 from tensonde.experiments.independence import INDEPENDENCE
 from tensonde.experiments.influence import INFLUENCE
 from tensonde.experiments.leak import LEAK
+from tensonde.experiments.modes import MODES
 from tensonde.experiments.nothing_learnt import NOTHING_LEARNT
 from tensonde.experiments.own_batch import OWN_BATCH
 from tensonde.experiments.reach import REACH
 from tensonde.experiments.sameness import SAMENESS
 from tensonde.experiments.terms import TERMS
+from tensonde.experiments.truth import TRUTH
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     FIELDS,
@@ -30,6 +32,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     INDEPENDENCE,
     INFLUENCE,
     DEAD_ENDS,
+    TRUTH,
+    MODES,
     OWN_BATCH,
 )
 """In the order asked."""

@@ -3,7 +3,7 @@
 The optimizer's step is made on a clone, and the loss of the same batch is computed again with the same random numbers. Healthy: it
 falls, by about what the gradient predicts. A rise is a step too far. Then the clone makes some more steps on this batch, at the learning
 rate of the training and at another: a hundredth where these steps end above where they began, a hundredfold where they do not. A training
-whose batch is learnt many times better at a hundredfold rate has one that is too small.
+whose batch is learnt many times better at a hundredfold rate has one that is too small. Where there is time for one step only, one is made.
 """
 
 from __future__ import annotations
@@ -16,16 +16,27 @@ from tensonde.experiments.experiment import NO_TIME, Answer, Experiment, Memory
 from tensonde.experiments.step import NotPossible, Step, Trial
 
 STEPS, FEWEST = 5, 2
-SHARE = 0.6
+SHARE = 0.8
 """Of the time that is left, for two trials."""
 BACKWARD = 3.0
 """Computations of the step that one with its gradients takes as long as."""
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
-    steps = min(STEPS, int(SHARE * step.seconds_left() / (2 * BACKWARD * max(step.seconds_each, 1e-6))) - 1)
+    each = BACKWARD * max(step.seconds_each, 1e-6)
+    steps = min(STEPS, int(SHARE * step.seconds_left() / (2 * each)) - 1)
     if steps < FEWEST:
-        raise NotPossible(NO_TIME)
+        if SHARE * step.seconds_left() < 2 * each:
+            raise NotPossible(NO_TIME)
+        trial = step.trial(1)
+        before, after = trial.losses[0], trial.losses[-1]
+        yield Answer(
+            after <= before,
+            f"from {before:.4g} to {after:.4g}",
+            {"before": before, "after": after},
+            source=step.optimizer_source,
+        )
+        return
     trial = step.trial(steps)
     before, after = trial.losses[:2]
     numbers = {"before": before, "after": after, "predicted": trial.predicted, "moved": trial.moved, "steps": steps}

@@ -65,6 +65,8 @@ class Op:
     grad: bool
     """Whether gradients were on."""
     random: bool
+    by_mode: bool = False
+    """It computes something else in eval mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,20 @@ class Trial:
     """The largest change of a parameter by the first step, as a part of its size."""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnFunction:
+    """A function with a backward of the user's own, as the step applied it."""
+
+    name: str
+    output: int
+    seed: Array
+    """What its backward was given: random numbers."""
+    gradients: Mapping[int, Array]
+    """What it gave for each value that the function was given."""
+    source: SourceLine | None
+    """The line of the backward that gives them."""
+
+
 class Step(Protocol):
     number: int
     ops: Sequence[Op]
@@ -116,6 +132,9 @@ class Step(Protocol):
     """Samples in the batch, where that is known: the first dimension of what was handed to the model; 0 else."""
     idle: Sequence[Value]
     """Fields that came with others that the step uses, and that no op takes."""
+
+    functions: Sequence[OwnFunction]
+    """Functions with a backward of the user's own, each as it was first applied."""
 
     seconds_each: float
     """What one computation of the step takes."""
@@ -139,6 +158,10 @@ class Step(Protocol):
     def loss_with(self, changes: Changes) -> float:
         """The loss with these values in the place of those that were made or given."""
 
+    def loss_in_eval(self, norms: Sequence[int] | None = None) -> float:
+        """The loss of the batch as in eval mode: dropout lets everything pass, and batch norms use what they have gathered. `norms`: only these
+        ops do so, and nothing else is changed."""
+
     def fit(self, values: Mapping[int, int], tied: Mapping[int, int] | None = None) -> Fit:
         """The best constants in the place of these values; each with the dimension of its features. `tied` gives some of them the
         constant of another."""
@@ -146,6 +169,16 @@ class Step(Protocol):
     def floor(self, values: Sequence[int], enough: float) -> float:
         """The lowest loss that is found when these values may be anything, one by one, beginning with what they are. Below `enough`
         it is not looked any further."""
+
+    def ops_between(self, value: int, inputs: Sequence[int]) -> list[Op]:
+        """Ops that have to run to make a value when these are given."""
+
+    def derivatives(self, value: int, seed: Array, inputs: Sequence[int]) -> dict[int, Array]:
+        """Of the sum of `seed` times a value, by each of these inputs, op by op, in double precision; a backward of the user's own has no say in
+        it. Inputs that the value does not depend on are left out."""
+
+    def quotient(self, value: int, seed: Array, moved: int, direction: Array, distance: float) -> float:
+        """By how much the same sum changes per distance when an input moves along a direction, to both sides, in double precision."""
 
     def weighed(self, factors: Mapping[int, float]) -> AbstractContextManager[None]:
         """While inside, these values are so many times what they are, in all that is computed."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensonde.adapters.registry import ADAPTERS, adapter_of, chosen
 from tensonde.log import set_up_log
+from tensonde.program.imported import when_imported
 from tensonde.session.failing import on_failure
 from tensonde.session.options import SECONDS, Options
 
@@ -44,10 +45,8 @@ def start(options: Options | None = None) -> None:
             return
         set_up_log()
         atexit.register(_end_as_interrupted)  # the first to be registered is the last to run
-        import wrapt
-
         for framework in ADAPTERS:
-            wrapt.register_post_import_hook(functools.partial(_imported, options), framework)
+            when_imported(framework, functools.partial(_imported, options))
     except Exception as problem:
         print(f"tensonde: could not start ({problem}); the program runs unwatched.", file=sys.stderr)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensonde.adapters.registry import ADAPTERS, adapter_of
 from tensonde.errors import UsageError
+from tensonde.program.imported import when_imported
 from tensonde.session.options import Options
 
 if TYPE_CHECKING:
@@ -58,10 +59,8 @@ class Part:
             if framework in sys.modules:
                 self._install(framework)
             elif framework not in _waiting:
-                import wrapt
-
                 _waiting.add(framework)
-                wrapt.register_post_import_hook(_imported, framework)
+                when_imported(framework, _imported)
 
     def _install(self, framework: str) -> None:
         try:

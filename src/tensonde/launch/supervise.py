@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import IO
@@ -20,6 +21,7 @@ from tensonde.launch.environment import watched_environment
 from tensonde.launch.processes import kill_tree
 from tensonde.launch.waiting import WaitingRanks
 from tensonde.session.options import Options
+from tensonde.store.compactor import compact_closed
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
@@ -36,6 +38,7 @@ def supervise(
     folder: Path | None = None,
     output: IO[bytes] | None = None,
     faithful: bool = False,
+    watch_ranks: bool = True,
 ) -> int:
     """The exit code as a shell would see it: 128 + n after signal n.
 
@@ -44,6 +47,8 @@ def supervise(
 
     `faithful`: a signal means to the program what it means without Tensonde, whether or not the program ends by it. Else
     SIGINT, SIGTERM and SIGHUP end the command: the program gets the signal, is killed if it does not end, and SystemExit is raised.
+
+    `watch_ranks`: says when ranks wait for each other in vain. One of the commands of a training does so.
     """
     received: list[int] = []
     told_at: list[float] = []
@@ -52,7 +57,7 @@ def supervise(
     try:
         child = subprocess.Popen(
             command,
-            env=watched_environment(options, extra),
+            env=watched_environment(replace(options, supervised=True), extra),
             cwd=folder,
             stdout=output if output is not None else 2 if quiet_output else None,
             stderr=output,
@@ -70,14 +75,16 @@ def supervise(
             signal.signal(number, forward)
         for early in received[:]:  # while the child was being made
             forward(early, None)
-        waiting = WaitingRanks(Path(options.run), options.watches)
+        waiting = WaitingRanks(Path(options.run), options.watches) if watch_ranks else None
         try:
             code = child.wait() if faithful else _wait(child, told_at)
         finally:
-            waiting.end()
+            if waiting is not None:
+                waiting.end()
     finally:
         _restore(before)
         bystander.close()
+    compact_closed(Path(options.run))
     asked = next((number for number in received if number in _ENDING), None)
     if asked is not None and not faithful:
         sys.exit(128 + asked)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 PAGE = "docs/json.md"
 Kind = Literal[
-    "report", "run", "history", "graphs", "ranks", "rows", "check", "memory", "verdict", "replay", "rates", "trials", "checkpoint", "changes",
+    "report", "run", "history", "graphs", "ranks", "rows", "check", "experiment", "memory", "verdict", "replay", "rates", "trials", "checkpoint", "changes",
     "conversion", "environment",
     "runs", "digests", "latest", "trace", "node", "tensors", "tile", "excerpt", "watchpoints", "watchpoint", "recheck", "breakpoint",
     "state", "output", "message",
@@ -81,6 +81,7 @@ _COMMANDS: dict[Kind, Document] = {
         {"schema": "whole", "run": "text", "ranks": "list", "collectives": "list", "stuck": "text?"},
     ),
     "rows": Document(1, "tensonde query --json", rows=True),
+    "experiment": Document(1, "tensonde diagnose --experiment --json", {"schema": "whole", "health": "list"}),
     "check": Document(
         1, "tensonde check --json",
         {"schema": "whole", "trains": "yes/no", "checks": "list", "health": "list", "parameters": "list", "findings": "list"},

@@ -35,6 +35,12 @@ class RandomFact(Record, frozen=True):
     """Whether deterministic algorithms are asked for."""
     matmul_precision: str = ""
     """Of products of float32 matrices on a GPU: highest, or high or medium, which allow TF32 and less."""
+    convolution_tf32: bool | None = None
+    """Whether cuDNN may compute convolutions of float32 in TF32; null without a GPU of NVIDIA's, as are the next two."""
+    cudnn_benchmark: bool | None = None
+    """Whether cuDNN tries several algorithms and takes the fastest, so that two runs may compute otherwise."""
+    cudnn_deterministic: bool | None = None
+    """Whether cuDNN is held to deterministic algorithms."""
 
 
 # -- optimizers ------------------------------------------------------------------------------------
@@ -667,9 +673,11 @@ class TokensFact(Record, frozen=True):
 
 
 class OrdersApart(Record, frozen=True):
-    """Two variables used as a pair that are put into two random orders."""
+    """Two variables used as a pair that are put into two orders."""
 
     names: list[str] = []
+    order: str = ""
+    """How one of them is sorted, flipped or rolled; empty: both are in a random order of their own."""
     line: Line = None
     other: Line = None
 
@@ -814,6 +822,10 @@ class CollectiveFact(Record, frozen=True):
     norms: dict[str, list[Number]] = {}
     """Of gradients in the first step, and of parameters where it is first called on them: their norm before and after."""
     first_step: int = 0
+    inside: bool = False
+    """Whether it was called in a module's forward or in a backward pass."""
+    scalar: bool = False
+    """Whether all that it was called on has one element."""
     line: Line = None
     after: Line = None
     """The statement that follows when all gradients are reduced."""
@@ -828,14 +840,75 @@ class StateLoad(Record, frozen=True):
     line: Line = None
 
 
+class StateSave(Record, frozen=True):
+    """A file that a line writes with `torch.save`."""
+
+    path: str = ""
+    count: int = 0
+    line: Line = None
+
+
+class Declared(Record, frozen=True):
+    """A tensor of a rank that is declared to be the same on all ranks; in the first steps."""
+
+    step: int = 0
+    shape: list[int] = []
+    digest: str = ""
+    line: Line = None
+
+
+class Numbering(Record, frozen=True):
+    """A variable that numbers words or classes: a dictionary from strings to 0, 1, 2, ..."""
+
+    name: str = ""
+    size: int = 0
+    keys: dict[str, int] = {}
+    """Some of them, chosen alike on all ranks."""
+    line: Line = None
+
+
 class BeginningFact(Record, frozen=True):
     """What a rank does by itself, for the comparison with other ranks."""
 
     loads: list[StateLoad] = []
+    saves: list[StateSave] = []
+    declared: list[Declared] = []
+    numberings: list[Numbering] = []
     sent: list[str] = []
     """Parameters that were sent to all ranks (`broadcast`) before the first step."""
     rewrite: Line = None
     """The statement that changes gradients between the backward pass and the optimizer's step."""
+
+
+class GradientReturned(Record, frozen=True):
+    """A rank sends the gradient of a tensor that it has received: the `sent`-th that it sends to that rank, for the `received`-th from it."""
+
+    peer: int = 0
+    sent: int = 0
+    received: int = 0
+
+
+class GradientUsed(Record, frozen=True):
+    """A rank goes backward from the `sent`-th tensor that it has sent to that rank, with the `received`-th that it has received from it."""
+
+    peer: int = 0
+    sent: int = 0
+    received: int = 0
+    line: Line = None
+
+
+class StagesFact(Record, frozen=True):
+    """Gradients that go back between ranks, as between stages of a pipeline; the first ones."""
+
+    returned: list[GradientReturned] = []
+    used: list[GradientUsed] = []
+
+
+class BucketFact(Record, frozen=True):
+    """Gradients that DistributedDataParallel reduces in one go."""
+
+    bytes: int = 0
+    parameters: list[str] = []
 
 
 class ReplicaFact(Record, frozen=True):
@@ -848,6 +921,10 @@ class ReplicaFact(Record, frozen=True):
     parameters: list[str] = []
     later: list[str] = []
     """Parameters that were made after the model was wrapped."""
+    buckets: list[BucketFact] = []
+    """In the order in which they are reduced."""
+    unfrozen: list[str] = []
+    """Parameters that required no gradient when the wrapper was first called, and do now."""
     called: int = 0
     """Calls of the wrapper in train mode."""
     bypassed: int = 0
@@ -897,6 +974,8 @@ class LoadedOver(Record, frozen=True):
     """Times at which the state was that of the time before."""
     steps: list[int] = []
     """Steps of the optimizer until then."""
+    set_back: bool = False
+    """The last load gave the weights from before the first step, bit for bit, and the last evaluation was of these."""
     line: Line = None
 
 
@@ -1051,6 +1130,7 @@ class Facts(Record, frozen=True):
     made_in_forward: list[MadeInForward] = []
     collectives: list[CollectiveFact] = []
     replicas: list[ReplicaFact] = []
+    stages: StagesFact = msgspec.field(default_factory=StagesFact)
     beginning: BeginningFact = msgspec.field(default_factory=BeginningFact)
     hooks: list[HookFact] = []
     memory: MemoryFact | None = None

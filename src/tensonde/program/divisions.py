@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterator
 from types import CodeType
 
-from tensonde.program.syntax import covers, is_name, parse, walk
+from tensonde.program.syntax import bindings, covers, is_name, parse, scope_at, walk
 
 LARGE = 100.0
 _METHODS = ("div", "div_", "divide", "true_divide")
@@ -103,3 +103,55 @@ def _kind(divisor: ast.expr, method: ast.FunctionDef) -> str:
         case ast.BinOp(op=ast.Add()):
             return "guarded"
     return "other"
+
+
+_READ_BY = ("print", "float", "round", "item", "log", "append", "info", "format")
+
+
+def undivided_mean(path: str, line: int) -> bool:
+    """Whether the statement at this line gives a collective a name that was bound to a mean before, and the name is only compared, printed or read after it:
+    nothing divides it, nothing else takes it."""
+    scope = scope_at(path, line)
+    call = (
+        next(
+            (node for node in ast.walk(scope) if isinstance(node, ast.Call) and node.lineno == line and node.args), None
+        )
+        if scope
+        else None
+    )
+    if scope is None or call is None or not isinstance(call.args[0], ast.Name):
+        return False
+    name = call.args[0].id
+    before = [binding for binding in bindings(scope, name) if binding.line < line]
+    if not before or before[-1].augmented or before[-1].loop or not _is_mean(before[-1].value):
+        return False
+    uses = [
+        (parent, node)
+        for parent in ast.walk(scope)
+        for node in ast.iter_child_nodes(parent)
+        if is_name(node, name) and getattr(node, "lineno", 0) > line
+    ]
+    return bool(uses) and all(_only_reads(scope, parent, node) for parent, node in uses)
+
+
+def _is_mean(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "mean"
+
+
+def _only_reads(scope: ast.AST, parent: ast.AST, node: ast.AST) -> bool:
+    if isinstance(parent, ast.Attribute) and parent.attr == "item":
+        around = [
+            one
+            for one in ast.walk(scope)
+            for inner in ast.iter_child_nodes(one)
+            if isinstance(inner, ast.Call) and inner.func is parent
+        ]
+        return all(_is_read(one) for one in around)
+    return _is_read(parent)
+
+
+def _is_read(parent: ast.AST) -> bool:
+    if isinstance(parent, ast.Call):
+        name = parent.func.id if isinstance(parent.func, ast.Name) else getattr(parent.func, "attr", "")
+        return name in _READ_BY
+    return isinstance(parent, ast.FormattedValue | ast.Compare)

@@ -34,18 +34,42 @@ def hyperparameter_set(path: str, where: str, key: str) -> Iterator[int]:
 
 def ignoring_gradient(backward: CodeType) -> int | None:
     """The line of the result of a `backward` that reads none of its gradients; None of one that does."""
-    name, first = backward.co_name, backward.co_firstlineno
-    for node in walk(backward.co_filename):
+    node = _defined(backward)
+    if node is None:
+        return None
+    given = {argument.arg for argument in node.args.args[1:]}
+    given |= {node.args.vararg.arg} if node.args.vararg else set()
+    if any(isinstance(part, ast.Name) and part.id in given for part in ast.walk(node)):
+        return None
+    return result_line(backward) if given else None
+
+
+def result_line(code: CodeType) -> int | None:
+    """The line that computes what a function returns: its last `return`, or the assignment of the one name that this gives."""
+    node = _defined(code)
+    returned = (
+        [p for p in ast.walk(node) if isinstance(p, ast.Return) and p.value is not None] if node is not None else []
+    )
+    computed = [part for part in returned if any(isinstance(p, ast.Name) for p in ast.walk(part))]
+    if node is None or not computed:
+        return None
+    last = max(computed, key=lambda part: part.lineno)
+    names = {p.id for p in ast.walk(last) if isinstance(p, ast.Name)}
+    if not any(isinstance(p, ast.BinOp | ast.Call | ast.UnaryOp) for p in ast.walk(last)) and len(names) == 1:
+        made = [
+            p.lineno
+            for p in ast.walk(node)
+            if isinstance(p, ast.Assign | ast.AugAssign) and any(is_name(t, name) for t in targets(p) for name in names)
+        ]
+        return max(made, default=last.lineno)
+    return last.lineno
+
+
+def _defined(code: CodeType) -> ast.FunctionDef | None:
+    for node in walk(code.co_filename):
         starts = {node.lineno, *(d.lineno for d in node.decorator_list)} if isinstance(node, ast.FunctionDef) else set()
-        if not isinstance(node, ast.FunctionDef) or node.name != name or first not in starts:
-            continue
-        given = {argument.arg for argument in node.args.args[1:]}
-        given |= {node.args.vararg.arg} if node.args.vararg else set()
-        if any(isinstance(part, ast.Name) and part.id in given for part in ast.walk(node)):
-            return None
-        returned = [part for part in ast.walk(node) if isinstance(part, ast.Return) and part.value is not None]
-        computed = [part.lineno for part in returned if any(isinstance(p, ast.Name) for p in ast.walk(part))]
-        return max(computed, default=None) if given else None
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name and code.co_firstlineno in starts:
+            return node
     return None
 
 
@@ -175,3 +199,19 @@ def may_overflow(node: ast.expr) -> bool:
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
             return name.rstrip("_") in _MAKING
     return False
+
+
+def turned_on(path: str) -> Iterator[int]:
+    """Lines that let parameters require a gradient: `part.requires_grad_(True)`, `p.requires_grad = True`."""
+    for node in walk(path):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+            given = [*node.args, *(word.value for word in node.keywords)]
+            if not given or (isinstance(given[0], ast.Constant) and given[0].value is True):
+                yield node.lineno
+        elif (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Constant)
+            and node.value.value is True
+            and any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets)
+        ):
+            yield node.lineno

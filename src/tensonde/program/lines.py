@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from types import CodeType
 from typing import Any, overload
 
@@ -26,9 +27,15 @@ def working_directory() -> str:
 
 def display_path(path: str) -> str:
     """Relative to the working directory where it is inside it."""
+    directory = working_directory()
+    return _display_path(path, directory) if directory else path
+
+
+@lru_cache(maxsize=1024)
+def _display_path(path: str, directory: str) -> str:
     try:
-        relative = os.path.relpath(path)
-    except (ValueError, OSError):  # another drive; a working directory that was removed
+        relative = os.path.relpath(path, directory)
+    except (ValueError, OSError):  # another drive
         return path
     return path if relative.startswith("..") else relative
 

@@ -19,7 +19,7 @@ from tensonde.program.frames import is_user
 from tensonde.program.lines import Json, line_at
 from tensonde.program.queries import assignment
 from tensonde.program.standing import Stand, argument, called, with_only_call
-from tensonde.program.syntax import Binding, bindings, function_of, parse, scope_at, statements, walk
+from tensonde.program.syntax import Binding, bindings, function_of, is_name, parse, scope_at, statements, walk
 from tensonde.program.values import UNKNOWN, evaluate
 
 _DEPTH = 16
@@ -155,7 +155,12 @@ class _Way:
         return None
 
     def _called(self, node: ast.Call, stand: Stand, line: int, where: tuple[Any, ...], depth: int) -> Made | None:
-        """Into a function, a method, a forward or a `__call__` of the user's: what it returns."""
+        """Into a function, a method, a forward or a `__call__` of the user's: what it returns. A helper that stands several times in one
+        function makes different things of what it is given: the line that gives it is the one that tells."""
+        if self.wanted is None and isinstance(node.func, ast.Name):
+            calls = [n for n in ast.walk(stand.scope) if isinstance(n, ast.Call) and is_name(n.func, node.func.id)]
+            if len(calls) >= 3 and len({ast.dump(call) for call in calls}) == len(calls):
+                return None
         function, holder = called(node.func, stand)
         code: CodeType | None = getattr(function, "__code__", None)
         if code is None or not is_user(code):

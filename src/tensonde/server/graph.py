@@ -255,7 +255,7 @@ class _Builder:
             weights = [(name, "", None) for name in self.known_parameters]
         ran = (s.name for s in sites if s.kind is Kind.MODULE and s.role in (Role.IN, Role.OUT))
         names = list(dict.fromkeys([*ran, *self.types]))
-        parents = {name.rpartition(".")[0] for name in names}
+        parents = {name[:k] for name in names for k, letter in enumerate(name) if letter == "."}
         first: dict[str, Site] = {}
         for site in sites:
             if site.kind is Kind.MODULE and site.role is Role.OUT:
@@ -286,6 +286,8 @@ class _Builder:
             before = index
         for name, dtype, source in weights:
             owner = name.rpartition(".")[0]
+            while owner and owner not in leaves and owner not in self.scopes:
+                owner = owner.rpartition(".")[0]  # attention reads the weights of a module that it does not call
             scope = self.columns["scope"][leaves[owner]] if owner in leaves else self.scopes.get(owner, -1)
             index = self.node(name, "parameter", dtype, scope, source, "forward", "", f"{name}:value")
             if owner in leaves:

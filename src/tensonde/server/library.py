@@ -14,6 +14,7 @@ from tensonde.errors import RecordingError
 from tensonde.server.recorded import RecordedRank
 from tensonde.store.format import FINDINGS, MANIFEST, SESSION
 from tensonde.store.reader import Recording
+from tensonde.store.remote import Following, url_of
 from tensonde.store.resolve import RUNS, resolve, runs_in
 
 LOOK_SECONDS = 1.0
@@ -84,6 +85,8 @@ class Library:
             self._give(Path(one))
 
     def _give(self, path: Path) -> None:
+        if (url := url_of(path)) is not None:
+            path = Following(url).folder
         if not path.exists() or (path / MANIFEST).is_file():
             self._add(resolve(path)[0])
             return

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensonde.errors import UsageError
 from tensonde.server.live import LiveRank
+from tensonde.server.refusals import Refusal
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 4 << 20
@@ -19,7 +20,10 @@ class LiveTensor:
 
     def __init__(self, live: LiveRank, address: str, *, before: bool = False) -> None:
         self._live, self._before = live, before
-        facts = live.ask_now("shape", address=address, before=before).result
+        try:
+            facts = live.ask_now("shape", address=address, before=before).result
+        except Refusal as problem:  # the way there is the page's to show, not a command of the terminal
+            raise type(problem)(str(problem).partition("; run on to it with ")[0].rstrip(".") + ".") from None
         self.address, self.note = address, ""
         self.shape, self.dtype = tuple(facts["shape"]), str(facts["dtype"])
         self.step: int | None = None

@@ -18,6 +18,7 @@ from tensonde.model.watchpoint import Hit
 from tensonde.server.columns import DigestColumns, Segment
 from tensonde.server.dumped import Dump
 from tensonde.store import format as fmt
+from tensonde.store.files import numbered
 from tensonde.store.graphs import FOLDER as GRAPHS
 from tensonde.store.reader import Rank, rank_number
 from tensonde.store.traces import FOLDER as TRACES
@@ -143,7 +144,7 @@ class RecordedRank:
         return _stamp(self.folder / TRACES), _stamp(self.folder / GRAPHS)
 
     def trace_files(self) -> list[Path]:
-        return sorted((self.folder / TRACES).glob("*.json"))
+        return numbered(self.folder / TRACES)
 
     def graphs(self) -> list[GraphRecord]:
         """Compiled graphs, those that can be read."""

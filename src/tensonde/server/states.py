@@ -99,7 +99,9 @@ def _together(live: LiveRank) -> Json | None:
 def _command(manifest: Json) -> list[str]:
     argv = manifest.get("argv")
     script = [str(manifest["script"])] if manifest.get("script") else []
-    return [*script, *(str(word) for word in argv)] if isinstance(argv, list) else script
+    launcher = manifest.get("launcher")
+    before, after = (list(map(str, words)) if isinstance(words, list) else [] for words in (launcher, argv))
+    return [*before, *script, *after]
 
 
 def _sketch(rank: RecordedRank) -> Array:

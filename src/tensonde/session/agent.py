@@ -50,6 +50,7 @@ class Agent:
         self._progress = Progress(inspector, epoch)
         self._service = Service(inspector, commands, self._progress, Answers(self._outbox), lambda: self.link.lost_at)
         quiet = _is_one_of_many(self.session.rank)
+        self._debugging = self.session.options.debug and not quiet
         if quiet:
             self._service.level = logging.INFO
         self.link = Link(address, self._outbox, self._hello, self._receive, self._poll, quiet=quiet)
@@ -89,6 +90,7 @@ class Agent:
             return self._service.hold()
         finally:
             self._progress.stopped += time.monotonic() - began
+            self._weigh()
             for request in self._service.desk.close():
                 self._service.answers.refuse(request, "the training runs again; pause it first.")
             self._feed.resumed()
@@ -109,11 +111,14 @@ class Agent:
         rows = self.session.rows[: len(self.session.block)]
         if len(rows):
             self._feed.digests(rows, self.session.writer.rows)
+            for step, loss in self.session.losses(rows):
+                self._feed.scalars(step, {"loss": loss})
 
     def _between_steps(self) -> None:
         """In the training thread, while it runs."""
         if os.getpid() != self._pid:
             return
+        self._weigh()
         if self._service.terminate:
             self.session.end("asked to by the hub")
         try:
@@ -123,6 +128,15 @@ class Agent:
                 self._service.serve(request)
         except Exception as problem:
             self.session.guard.contain("serving the hub", problem)
+
+    def _weigh(self) -> None:
+        """Under `tensonde debug` with somebody looking, a stop finds the tensors of its step and of the one before, as in a terminal.
+        Ranks stop together, at the end of a step, and nothing is kept for that."""
+        gate = self.session.gate
+        light = not (self._debugging and self.clients > 0)
+        if light is not gate.light:
+            gate.light = light
+            gate.changed()
 
     # -- the link's threads ----------------------------------------------------------------------
 

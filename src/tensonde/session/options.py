@@ -86,6 +86,8 @@ class Options:
     """What the first steps take of memory is noted, tensor by tensor, and little else."""
     hub: str = ""
     """The URL of a hub, with its token."""
+    supervised: bool = False
+    """The command that started this process makes Parquet of the recording when it has ended."""
 
     def to_environment(self) -> dict[str, str]:
         return {ENVIRONMENT: json.dumps(asdict(self))}

@@ -17,7 +17,7 @@ from __future__ import annotations
 from enum import IntEnum
 from math import hypot
 
-from tensonde.session.measured import Costs
+from tensonde.session.measured import Costs, Lapse
 
 
 class Level(IntEnum):
@@ -120,7 +120,7 @@ class Policy:
     # -- what happened ---------------------------------------------------------------------------
 
     def finish_step(
-        self, wall_ns: float, cost_ns: float, *, cpu_ns: float | None = None, counted: bool = True
+        self, wall_ns: float, cost_ns: float, *, cpu_ns: float | Lapse | None = None, counted: bool = True
     ) -> Level:
         """Accounts for the step that ended and decides the level of the next.
 
@@ -137,7 +137,7 @@ class Policy:
             self.cost_ns += cost_ns
             self.counted += 1
             if self._steady is None:
-                self.early_ns += cpu
+                self.early_ns += cpu if isinstance(cpu, float | int) else wall_ns
                 self.early += 1
             self.costs.step(level, cpu)
             charge = self._known.get(level) or UNSEEN * cost_ns
@@ -153,7 +153,9 @@ class Policy:
         self.level = self._next()
         return self.level
 
-    def rested(self, steps: int, wall_ns: float, cpu_ns: float, *, first: int = 0, first_ns: float = 0.0) -> Level:
+    def rested(
+        self, steps: int, wall_ns: float, cpu_ns: float | Lapse, *, first: int = 0, first_ns: float | Lapse = 0.0
+    ) -> Level:
         """`steps` ran without Tensonde, the `first` of them in `first_ns`. Decides the level of the next."""
         if self._steady is None:
             self._steady = dict.fromkeys(Level, 0)
@@ -168,7 +170,7 @@ class Policy:
         self.level = self._next()
         return self.level
 
-    def tail(self, cpu_ns: float) -> None:
+    def tail(self, cpu_ns: float | Lapse) -> None:
         """What the step that was looked at last has cost since it ended."""
         self.costs.more(cpu_ns)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ class Session:
         self.rank = rank
         self.world = int(facts.get("world_size") or 1)
         """How many ranks the training has."""
-        self.writer = RecordingWriter(folder, dict(facts))
+        self.writer = RecordingWriter(folder, dict(facts), compact=not options.supervised)
         self.whereabouts = WhereaboutsFile(folder)
         self.collectives = CollectivesFile(folder)
         self.guard = Guard(self.writer.event, folder / FAILURES)
@@ -95,7 +95,7 @@ class Session:
         self._evaluated = 0
         self._mark = 0
         self._last_flush = self._step_began = time.perf_counter_ns()
-        self._clock = time.process_time_ns
+        self._clock: Callable[[], Any] = time.process_time_ns
         self._cpu_began = self._clock()
         self._began, self._stopped_ns = self._step_began, 0
         self._first_ns = 0
@@ -104,7 +104,7 @@ class Session:
         self.experiments_seconds = 0.0
         """Processor time that experiments have taken; it is part of what the steps took that are not counted."""
         self._flush_ns = FLUSH_NS
-        self._settled = (0, 0)
+        self._settled: tuple[int, Any] = (0, 0)
         self._accounted = 0
         self.ended: str | None = None
         """Why the training is to end before its program would end it."""
@@ -163,13 +163,13 @@ class Session:
         return site.id
 
     def _refresh_immediate(self, site: Site) -> None:
-        if any(point.action != "report" and point.origin == "user" for point in self.engine.watchers(site)):
+        if any(point.action != "report" for point in self.engine.watchers(site, "user")):
             self.immediate.add(site.id)
         else:
             self.immediate.discard(site.id)
 
     def user_watched(self, site: Site) -> bool:
-        return any(point.origin == "user" for point in self.engine.watchers(site))
+        return bool(self.engine.watchers(site, "user"))
 
     @property
     def has_user_watchpoints(self) -> bool:
@@ -365,11 +365,12 @@ class Session:
             self.flush()
         self.on_step()
 
-    def on_device(self) -> None:
-        """The training runs on a device: what a step costs is not the time of this processor, but that of the clock."""
-        if self._clock is not time.perf_counter_ns:
-            self._clock = time.perf_counter_ns
-            self._cpu_began = self._clock()
+    def on_device(self, clock: Callable[[], Any]) -> None:
+        """The training runs on a device: what a step costs is not the time of this processor, but that of the device. The difference of
+        two of the clock's times is a `Lapse`."""
+        if self._clock is not clock:
+            self._clock = clock
+            self._cpu_began = clock()
             self.uncounted()
 
     def rest_begins(self) -> None:
@@ -444,12 +445,17 @@ class Session:
         found = divided_by(products, self._usual) if self.steps.optimizers == 1 else 1
         self._usual = self._divided[self.steps.step] = found
 
-    def _write(self, rows: np.ndarray[Any, Any]) -> None:
+    def losses(self, rows: np.ndarray[Any, Any]) -> Iterator[tuple[int, float]]:
+        """The losses among these rows, each with its step."""
         for loss in self._loss_ids:
             for row in rows[rows["site"] == loss]:
                 step = int(row["step"])
                 value = float(of_one(row.__getitem__)) if row["count"] == 1 else float("nan")
-                self.writer.scalars(step, {"loss": value * self._divided.get(step, self._usual)})
+                yield step, value * self._divided.get(step, self._usual)
+
+    def _write(self, rows: np.ndarray[Any, Any]) -> None:
+        for step, loss in self.losses(rows):
+            self.writer.scalars(step, {"loss": loss})
         self._divided = {step: found for step, found in self._divided.items() if step >= self.steps.step - LATEST}
         self.writer.digests(rows)
 

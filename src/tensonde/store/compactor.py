@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 import os
 import threading
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from tensonde.store.segments import compact
+from tensonde.store.format import LIVE, SESSION
+
+log = logging.getLogger("tensonde.store")
+
+
+def compact_closed(run: Path) -> None:
+    """Makes Parquet of what processes of this run have left as streams, those that have closed their recordings. What cannot be converted stays."""
+    for stream in sorted(run.glob(f"rank*/*/*{LIVE}")):
+        try:
+            if not json.loads((stream.parents[1] / SESSION).read_bytes()).get("closed"):
+                continue  # killed; or it is on another machine, and still writes
+            from tensonde.store.segments import compact  # with pyarrow, where there is something to do
+
+            compact(stream)
+        except Exception as problem:
+            log.debug("%s stays uncompressed: %s", stream, problem)
 
 
 class Compactor:
@@ -54,6 +71,8 @@ class Compactor:
 
     def _convert(self, path: Path) -> None:
         try:
+            from tensonde.store.segments import compact  # with pyarrow, which a short training never needs
+
             compact(path)
         except Exception as error:  # whatever it is, the stream is still there, and the thread must go on
             self.problems.append(f"{path.parent.name}/{path.name} stays uncompressed: {error}")

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import IO
 
 from tensonde.errors import RecordingError, TensondeError
+from tensonde.store.format import COMPRESSED
 
 _LONGEST = 300
+MOST_EXPANDED = 1 << 30
 
 
 def open_file(path: Path, buffering: int = -1) -> IO[bytes]:
@@ -43,9 +45,21 @@ def _check(mode: int, path: Path) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """All of a regular file. Raises OSError."""
+    """All of a regular file, as it was before it was compressed. Raises OSError."""
     with open_file(path) as file:
-        return file.read()
+        if path.suffix != COMPRESSED:
+            return file.read()
+        import gzip
+        import zlib
+
+        try:
+            with gzip.open(file) as expanded:
+                content: bytes = expanded.read(MOST_EXPANDED + 1)
+        except (EOFError, zlib.error) as problem:
+            raise OSError(errno.EIO, f"what was compressed is damaged ({problem})", str(path)) from None
+        if len(content) > MOST_EXPANDED:
+            raise OSError(errno.EFBIG, "it expands to more than a recording holds", str(path))
+        return content
 
 
 @contextmanager

@@ -10,10 +10,14 @@ import errno
 import json
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tensonde.store.format import TEMPORARY
+from tensonde.store.format import COMPRESSED, TEMPORARY
+
+LARGE = 1 << 18
+"""Bytes of a document from which on it is compressed."""
 
 
 def plain(value: Any) -> Any:
@@ -39,6 +43,17 @@ def dump_json(value: Any, *, indent: int | None = None) -> bytes:
     text."""
     text = json.dumps(plain(value), ensure_ascii=False, indent=indent, allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
+
+
+def dump_lines(values: Iterable[dict[str, Any]]) -> bytes:
+    """A line of JSON each, as `dump_json` writes it, for many values that hold no numbers but whole ones."""
+    import msgspec
+
+    values = list(values)
+    try:
+        return b"".join(msgspec.json.encode(value) + b"\n" for value in values)
+    except (TypeError, ValueError, OverflowError):  # a text with a lone surrogate, say
+        return b"".join(dump_json(value) + b"\n" for value in values)
 
 
 def replace_file(path: Path, *chunks: bytes | memoryview) -> None:
@@ -101,12 +116,16 @@ class JsonLines:
         self._file: Appender | None = None
 
     def append(self, value: Any) -> None:
+        self.append_lines(dump_json(value) + b"\n")
+
+    def append_lines(self, lines: bytes) -> None:
+        """Whole lines of JSON, all of them or none."""
         if self._file is None:
             self._file = Appender(self.path)
         file = self._file
         # A torn line is ended first, so that it spoils only itself.
         mend = b"\n" if file.torn else b""
-        file.append(mend + dump_json(value) + b"\n")
+        file.append(mend + lines)
         file.torn = False
 
     def close(self) -> None:
@@ -115,9 +134,19 @@ class JsonLines:
             self._file.close()
 
 
-def write_numbered(parent: Path, number: int, value: Any) -> Path:
-    """One of several JSON documents in a folder, which is made with the first. Raises OSError."""
+def write_numbered(parent: Path, number: int, content: bytes) -> Path:
+    """One of several JSON documents in a folder, which is made with the first. A large one is compressed. Raises OSError."""
     parent.mkdir(exist_ok=True)
     path = parent / f"{number:06d}.json"
-    replace_file(path, dump_json(value) + b"\n")
+    if len(content) > LARGE:
+        import gzip
+
+        path = path.with_name(f"{path.name}{COMPRESSED}")
+        content = gzip.compress(content, 1, mtime=0)
+    replace_file(path, content)
     return path
+
+
+def numbered(parent: Path) -> list[Path]:
+    """The documents that `write_numbered` has written there, in order."""
+    return sorted([*parent.glob("*.json"), *parent.glob(f"*.json{COMPRESSED}")])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tensonde.model.graph import GraphRecord
 from tensonde.store.damage import read_file
-from tensonde.store.files import write_numbered
+from tensonde.store.files import dump_json, write_numbered
 
 FOLDER = "graphs"
 NODES = ("name", "kind", "type", "scope", "source", "phase", "op", "site")
@@ -16,7 +16,7 @@ SCOPES = ("name", "type", "parent")
 
 def write_graph(folder: Path, graph: GraphRecord) -> Path:
     """Raises OSError."""
-    return write_numbered(folder / FOLDER, graph.number, graph)
+    return write_numbered(folder / FOLDER, graph.number, dump_json(graph) + b"\n")
 
 
 def read_graph(path: Path) -> GraphRecord:

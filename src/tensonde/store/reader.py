@@ -21,6 +21,7 @@ from tensonde.store.codec import finding_in, hit_in, site_in
 from tensonde.store.damage import reason
 from tensonde.store.documents import json_lines, json_objects, read_json
 from tensonde.store.ending import Ending, ending_of
+from tensonde.store.files import numbered
 from tensonde.store.graphs import FOLDER as GRAPHS
 from tensonde.store.graphs import read_graph
 from tensonde.store.liveness import alive
@@ -156,19 +157,21 @@ class Rank:
     @cached_property
     def traces(self) -> list[Trace]:
         """Steps that were recorded op by op, in the order that they were made."""
-        return self._documents(TRACES, "*.json", read_trace)
+        return self._documents(numbered(self.folder / TRACES), read_trace)
 
     @cached_property
     def graphs(self) -> list[GraphRecord]:
         """The graphs that were compiled, in the order that they were."""
-        return self._documents(GRAPHS, "*.json", read_graph)
+        return self._documents(numbered(self.folder / GRAPHS), read_graph)
 
     @cached_property
     def values(self) -> list[Value]:
         """The captured tensors in the order captured, without their content: see `load`."""
         from tensonde.store.values import read_header
 
-        return self._documents(fmt.VALUES, f"*{fmt.VALUE}", lambda path: read_header(path)[0])
+        return self._documents(
+            sorted((self.folder / fmt.VALUES).glob(f"*{fmt.VALUE}")), lambda path: read_header(path)[0]
+        )
 
     def _document(self, name: str, read: Callable[[Path], Read], otherwise: Read, missing: bool = False) -> Read:
         """What `read` makes of one file; `otherwise` where it is missing or damaged (damage is reported)."""
@@ -181,14 +184,14 @@ class Rank:
             self._problem(f"{self.name}/{name} cannot be read: {reason(error)}")
         return otherwise
 
-    def _documents(self, folder: str, names: str, read: Callable[[Path], Read]) -> list[Read]:
-        """What `read` makes of each file of a folder that is whole."""
+    def _documents(self, paths: list[Path], read: Callable[[Path], Read]) -> list[Read]:
+        """What `read` makes of each file that is whole."""
         found: list[Read] = []
-        for path in sorted((self.folder / folder).glob(names)):
+        for path in paths:
             try:
                 found.append(read(path))
             except Exception as error:  # any bytes may stand in the file
-                self._problem(f"{self.name}/{folder}/{path.name} cannot be read: {reason(error)}")
+                self._problem(f"{self.name}/{path.parent.name}/{path.name} cannot be read: {reason(error)}")
         return found
 
     def load(self, value: Value) -> np.ndarray[Any, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from tensonde.errors import RecordingError
 from tensonde.store.damage import read_file, reason, shortened
 from tensonde.store.format import MANIFEST, SESSION
+from tensonde.store.remote import fetch, url_of
 
 RUNS = Path(".tensonde") / "runs"
 _FORMER = Path(".sonde") / "runs"
@@ -18,8 +19,11 @@ def resolve(path: str | Path) -> tuple[Path, str | None]:
     """The run's folder, and the rank's folder's name if a rank was given.
 
     Taken: a run's folder, a rank's folder in one, a folder of runs (`runs`, `.tensonde`, or one that holds a
-    `.tensonde`) for its newest run, and the bare name of a run in `.tensonde/runs`. Raises RecordingError.
+    `.tensonde`) for its newest run, the bare name of a run in `.tensonde/runs`, and a URL of a run or of a folder of runs,
+    which is copied first. Raises RecordingError.
     """
+    if (url := url_of(path)) is not None:
+        return fetch(url), None
     given = Path(path)
     try:
         folder = given

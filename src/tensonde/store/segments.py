@@ -1,72 +1,20 @@
-"""A table on disk as numbered segments: `000000.arrows` while it grows, `000000.parquet` once it is full.
-
-An .arrows file is an Arrow IPC stream without its end mark: the schema, then one message a batch, each
-written whole.
-"""
+"""The segments of a table (see `ipc`): reading one that grows, and making Parquet of one that is full."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 
-from tensonde.store.files import Appender
-from tensonde.store.format import CLOSED, LIVE, TEMPORARY
+from tensonde.store.format import CLOSED, TEMPORARY
 
 log = logging.getLogger("tensonde.store")
 
 ROW_GROUP = 1 << 16
 _DAMAGE = (pa.ArrowException, OSError, ValueError, MemoryError)
-BATCHES = 4096
-"""Batches a segment, at most: each takes its time to read, however small it is."""
-
-
-class SegmentLog:
-    """Appends batches of one schema to a folder, and hands each full segment to `retire`. One thread at a
-    time.
-
-    `append` raises OSError as it comes and then nothing of that batch is kept; the next one opens a new
-    segment, so that whatever the failure left behind spoils no later batch.
-    """
-
-    def __init__(self, folder: Path, schema: pa.Schema, *, limit: int, retire: Callable[[Path], None]) -> None:
-        self._folder, self._limit, self._retire = folder, limit, retire
-        self._head = bytes(schema.serialize())
-        self._next = self._count = 0
-        self._file: Appender | None = None
-
-    def append(self, batch: pa.RecordBatch) -> None:
-        message = memoryview(batch.serialize())
-        try:
-            file = self._file
-            if file is None:
-                file = self._file = Appender(self._folder / f"{self._next:06d}{LIVE}")
-                self._next, self._count = self._next + 1, 0
-                file.append(self._head)
-            file.append(message)
-        except BaseException:
-            self.rotate()
-            raise
-        self._count += 1
-        if file.size >= self._limit or self._count >= BATCHES:
-            self.rotate()
-
-    def rotate(self) -> None:
-        """End the segment, if there is one with a batch in it, and give it to `retire`. Never raises
-        OSError."""
-        file, self._file = self._file, None
-        if file is None:
-            return
-        file.close()
-        if file.size > len(self._head):
-            self._retire(file.path)
-        else:
-            with contextlib.suppress(OSError):
-                file.path.unlink()
 
 
 def read_stream(content: pa.Buffer) -> tuple[pa.Table | None, str]:

@@ -81,6 +81,8 @@ class Stuck:
     """The loop that the other rank has left, or goes through another number of times per step."""
     turns: tuple[int, int] | None = None
     """Of such a loop: calls per step, of a waiting rank and of the other one."""
+    condition: SourceLine | None = None
+    """The `if` that only one of them has gone into."""
 
     def sentence(self) -> str:
         ranks = ", ".join(str(one.rank) for one in self.waiting)
@@ -100,6 +102,8 @@ class Stuck:
             out = (
                 f"; it left the loop at {source_line(self.loop['file'], self.loop['line'])} after step {other.step - 1}"
             )
+        elif self.condition is not None:
+            out = f"; only one of them went into the condition at {self.condition}"
         match self.why:
             case "ended":
                 return f"rank {other.rank} has ended after {other.step} steps{at if other.where.left else ''}{out}"
@@ -264,6 +268,8 @@ def _told(together: tuple[Standing, ...], collective: Call, other: Standing, why
         culprit, loop = other.line or culprit, None
     elif (under := _under_rank(together[0], other)) is not None:
         culprit, loop = under, None
+    elif (condition := _condition(together[0], other)) is not None:
+        return Stuck(together, collective, other, why, source_line(*condition), None, None, source_line(*condition))
     elif loop is not None:
         breaks = loop.get("breaks") or ()
         culprit = source_line(loop["file"], breaks[0] if breaks else loop["line"])
@@ -307,6 +313,49 @@ def _under_rank(one: Standing, other: Standing) -> SourceLine | None:
         ]
         if len(found) == 1:
             return found[0]
+    return None
+
+
+def _condition(one: Standing, other: Standing) -> tuple[str, int] | None:
+    """The `if` that one of two ranks has gone into and the other has not, since the last call that both have made at the same line.
+
+    Where only one has also left a loop since then, the loop may be what they part at, as with uneven batches; not if the other rank was
+    inside the condition before, for then both have left that loop together before."""
+    last = _last_common(one, other)
+    here, there = one.inside, other.inside
+    if last is None or here is None or there is None:
+        return None
+    before, a, b = (_blocks(call) for call in (last, here, there))
+    entered = [
+        (block, other) for block in here.kind.around if _block(block) not in before | b and block["what"] == "if"
+    ]
+    entered += [
+        (block, one) for block in there.kind.around if _block(block) not in before | a and block["what"] == "if"
+    ]
+    if len({id(beside) for _, beside in entered}) != 1:
+        return None
+    block, beside = entered[0]
+    loops = {found for found in before if found[2] != "if"}
+    if loops - a != loops - b and not any(_block(block) in _blocks(call) for call in beside.calls):
+        return None
+    return str(block["file"]), int(block["line"])
+
+
+def _block(block: dict[str, Any]) -> tuple[str, int, str]:
+    return block["file"], block["line"], block["what"]
+
+
+def _blocks(call: Call) -> set[tuple[str, int, str]]:
+    return {_block(block) for block in call.kind.around}
+
+
+def _last_common(one: Standing, other: Standing) -> Call | None:
+    """The last call that both ranks have made and come out of, with the same number at the same line."""
+    done = {(call.kind.group, call.number): call for call in other.calls if call.seconds is not None}
+    for call in reversed(one.calls):
+        beside = done.get((call.kind.group, call.number)) if call.seconds is not None else None
+        if beside is not None and (call.kind.file, call.kind.line) == (beside.kind.file, beside.kind.line):
+            return call
     return None
 
 

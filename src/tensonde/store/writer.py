@@ -23,13 +23,11 @@ from tensonde.store import bundles
 from tensonde.store import format as fmt
 from tensonde.store.bundles import Stored, write_bundle
 from tensonde.store.codec import finding_out, hit_out, site_out
-from tensonde.store.columns import digest_batch, scalar_batch
 from tensonde.store.compactor import Compactor
-from tensonde.store.files import JsonLines, dump_json, replace_file
+from tensonde.store.files import JsonLines, dump_json, dump_lines, replace_file
 from tensonde.store.graphs import write_graph
+from tensonde.store.ipc import DIGEST_HEAD, SCALAR_HEAD, SegmentLog, digest_message, scalar_message
 from tensonde.store.liveness import identity
-from tensonde.store.schemas import DIGEST_SCHEMA, SCALAR_SCHEMA
-from tensonde.store.segments import SegmentLog
 from tensonde.store.traces import write_trace
 from tensonde.store.values import encode_value
 
@@ -86,9 +84,9 @@ class RecordingWriter:
     because the folder belongs to the parent.
     Ownership: everything given is copied or encoded before the call returns; the caller may reuse its
     buffers.
-    Readability: when `digests`, `site`, `hit`, `event`, `value` or `flush` return, another process can read
-    what was given, also after this one is killed. `scalars` may wait for the next `digests`, or for
-    SCALAR_BUFFER of them.
+    Readability: when `digests`, `hit`, `event`, `value` or `flush` return, another process can read
+    what was given, also after this one is killed. A `site` waits for the first row or hit that may be its own; `scalars` may wait for the next
+    `digests`, or for SCALAR_BUFFER of them.
     Failure: OSError as it comes (disk full, folder deleted). What was written before stays readable, later
     calls try again from a clean state, and `close` works. Nothing is written after `close`; calls then do
     nothing.
@@ -101,24 +99,27 @@ class RecordingWriter:
         *,
         value_budget: int = VALUE_BUDGET,
         segment_bytes: int = SEGMENT_BYTES,
+        compact: bool = True,
     ) -> None:
         """`session_facts`: rank, world_size, framework, framework_version, device, python and what else is
-        known."""
+        known. Without `compact`, `close` leaves the last segments as they are, for `compact_closed`."""
         self.folder = Path(folder)
         if (self.folder / fmt.SESSION).exists():
             raise UsageError(f"{self.folder} already holds a recorded session; claim another folder for this one")
         self._lock = threading.RLock()  # reentrant: a signal handler may close while the same thread writes
         self._pid, self._closed = os.getpid(), False
         self._compactor = Compactor()
+        self._compact = compact
         self._finishing: list[Path] | None = None
         for name in (fmt.DIGESTS, fmt.SCALARS, fmt.VALUES):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        self._digests = SegmentLog(self.folder / fmt.DIGESTS, DIGEST_SCHEMA, limit=segment_bytes, retire=self._retire)
-        self._scalars = SegmentLog(self.folder / fmt.SCALARS, SCALAR_SCHEMA, limit=segment_bytes, retire=self._retire)
+        self._digests = SegmentLog(self.folder / fmt.DIGESTS, DIGEST_HEAD, limit=segment_bytes, retire=self._retire)
+        self._scalars = SegmentLog(self.folder / fmt.SCALARS, SCALAR_HEAD, limit=segment_bytes, retire=self._retire)
         self.listener: Listener | None = None
         self._waiting: list[tuple[int, str, float]] = []
         self._rows = self._scalar_rows = self._value_count = 0
         self._sites = JsonLines(self.folder / fmt.SITES)
+        self._new_sites: list[Site] = []
         self._hits = JsonLines(self.folder / fmt.HITS)
         self._events = JsonLines(self.folder / fmt.EVENTS)
         self._value_left, self._declined = value_budget, 0
@@ -136,7 +137,7 @@ class RecordingWriter:
         """Make a site known, before its first digest. Given again with the same id, the later facts count."""
         if self.listener is not None:
             self.listener.site(site)
-        self._sites.append(site_out(site))
+        self._new_sites.append(site)
 
     @_turn
     def digests(self, rows: np.ndarray[Any, Any]) -> None:
@@ -146,7 +147,8 @@ class RecordingWriter:
             first, self._rows = self._rows, self._rows + len(rows)
             if self.listener is not None:
                 self.listener.digests(rows, first)
-            self._digests.append(digest_batch(rows, first))
+            self._flush_sites()
+            self._digests.append(digest_message(rows, first))
         self._flush_scalars()
 
     @_turn
@@ -163,6 +165,7 @@ class RecordingWriter:
         """Note that a watchpoint matched."""
         if self.listener is not None:
             self.listener.hit(hit)
+        self._flush_sites()
         self._hits.append(hit_out(hit))
 
     @_turn
@@ -236,23 +239,25 @@ class RecordingWriter:
     @_turn
     def flush(self) -> None:
         """Write what waits."""
+        self._flush_sites()
         self._flush_scalars()
 
     @_turn
     def close(self, exit_facts: Mapping[str, Any] | None = None) -> None:
-        """Write what waits, make every segment Parquet, add `exit_facts` (exit, steps, overhead, coverage...)
+        """Write what waits, make every segment Parquet (if it is to), add `exit_facts` (exit, steps, overhead, coverage...)
         to session.json. Releases everything even when that fails, and then raises the first OSError."""
         failure: OSError | None = None
-        try:
-            self._flush_scalars()
-        except OSError as error:
-            failure = error
+        for flush in (self._flush_sites, self._flush_scalars):
+            try:
+                flush()
+            except OSError as error:
+                failure = failure or error
         self._closed, self._finishing = True, []
         for log in (self._digests, self._scalars):
             log.rotate()
         for lines in (self._sites, self._hits, self._events):
             lines.close()
-        self._compactor.finish(self._finishing)
+        self._compactor.finish(self._finishing if self._compact else [])
         self._session.update(exit_facts or {})
         self._session.update(closed=now(), rows=self._rows, values=self._value_count)
         self._session.update(values_declined=self._declined, problems=self._compactor.problems)
@@ -269,11 +274,16 @@ class RecordingWriter:
         else:
             self._finishing.append(path)
 
+    def _flush_sites(self) -> None:
+        if self._new_sites:
+            self._sites.append_lines(dump_lines(map(site_out, self._new_sites)))
+            self._new_sites.clear()
+
     def _flush_scalars(self) -> None:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             first, self._scalar_rows = self._scalar_rows, self._scalar_rows + len(waiting)
-            self._scalars.append(scalar_batch(waiting, first))
+            self._scalars.append(scalar_message(waiting, first))
 
     def _write_session(self) -> None:
         replace_file(self.folder / fmt.SESSION, dump_json(self._session, indent=2) + b"\n")

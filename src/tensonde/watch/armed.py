@@ -56,6 +56,7 @@ class Variant:
         self.first: Program | None = truth(And(tuple(cheap)) if len(cheap) > 1 else cheap[0]) if cheap else None
         self.stages: list[Program] = [truth(part) for part in parts if _cost(part) > 0]
         self.presets = expression.presets
+        self.histories = expression.histories
         self.terms = [(str(term), program(term)) for term in expression.terms]
         self.watched = np.zeros(64, dtype=bool)
         self.active = np.zeros(64, dtype=bool)
@@ -126,18 +127,21 @@ class Armed:
         self.expression = parse(watchpoint.condition)
         self.across = self.expression.across
         self.variants: dict[Node, Variant] = {}
+        self._variant_of: dict[int, tuple[Variant, Expression]] = {}
+        """By the id of the expression, which is kept for that: trees are slow to compare."""
         self.suppressed: dict[int, int] = {}
+        self._any_name = self.pattern.any_name
         self._resolved: dict[Hashable, Expression | None] = {}
 
     def fitting(self, site: Site) -> Expression | None:
         """The expression for `site`; None if it is not watched. Fits look only at these facts."""
-        if not self.pattern.matches(site):
+        if not self._any_name and not self.pattern.matches(site):
             return None
         facts = (site.kind, site.role, site.type, site.trainable, len(site.shape))
         if facts not in self._resolved:
             if len(self._resolved) > 10_000:
                 self._resolved.clear()
-            self._resolved[facts] = self.expression.at(site)
+            self._resolved[facts] = self.expression.at(site) if self.pattern.matches(site) else None
         return self._resolved[facts]
 
     def looks_up(self, site: Site) -> bool:
@@ -153,8 +157,12 @@ class Armed:
         expression = self.fitting(site)
         if expression is None:
             return None
-        variant = self.variants.get(expression.tree)
-        if variant is None:
-            variant = self.variants[expression.tree] = Variant(expression)
+        known = self._variant_of.get(id(expression))
+        if known is None:
+            variant = self.variants.get(expression.tree)
+            if variant is None:
+                variant = self.variants[expression.tree] = Variant(expression)
+            known = self._variant_of[id(expression)] = (variant, expression)
+        variant = known[0]
         variant.watch(site.id)
         return variant

@@ -87,7 +87,7 @@ class Engine:
             context |= armed.expression.fields & CONTEXT.keys()
             for variant in armed.variants.values():
                 sites = set(np.flatnonzero(variant.watched).tolist())
-                for history in variant.expression.histories:
+                for history in variant.histories:
                     length, known = needs.get(history.field, (0, set()))
                     needs[history.field] = (max(length, history.length + SPARE), known | sites)
         self._memory.keep({f: (n, sorted(sites)) for f, (n, sites) in needs.items()}, frozenset(context))
@@ -101,7 +101,7 @@ class Engine:
         self._memory.add_site(site)
         for armed in self._armed.values():
             variant = armed.add_site(site)
-            for history in variant.expression.histories if variant else ():
+            for history in variant.histories if variant else ():
                 ring = self._memory.rings.get(history.field)
                 if ring is None or ring.length < history.length:
                     self._remember()
@@ -113,9 +113,13 @@ class Engine:
         """Whether a watchpoint watches `site` or looks it up for another one; it need not have been added."""
         return any(armed.fitting(site) is not None or armed.looks_up(site) for armed in self._armed.values())
 
-    def watchers(self, site: Site) -> list[Watchpoint]:
-        """The watchpoints that watch `site`; it need not have been added."""
-        return [armed.watchpoint for armed in self._armed.values() if armed.fitting(site) is not None]
+    def watchers(self, site: Site, origin: str = "") -> list[Watchpoint]:
+        """The watchpoints (of that origin, if it is given) that watch `site`; it need not have been added."""
+        return [
+            armed.watchpoint
+            for armed in self._armed.values()
+            if (not origin or armed.watchpoint.origin == origin) and armed.fitting(site) is not None
+        ]
 
     def fields(self, id: int) -> frozenset[str]:
         """What a watchpoint looks at."""

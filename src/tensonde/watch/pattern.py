@@ -19,6 +19,7 @@ from tensonde.watch.braces import expand
 MAX_LENGTH = 500
 MAX_DEEP, MAX_STARS = 4, 4  # matching backtracks; these keep it quick on any name
 _GLOB = frozenset("*?[{")
+_EVERY_NAME = "(?:.*)"
 _INDEX = re.compile(r"\[(\d+)\]$")
 _SEGMENT = re.compile(r"[./]|[^./\[]*(?:\[[^\]]*\][^./\[]*)*")
 
@@ -37,6 +38,11 @@ class Pattern:
     def parse(cls, text: str) -> Pattern:
         """The pattern that `text` says; raises SyntaxProblem."""
         return _parse(text)
+
+    @property
+    def any_name(self) -> bool:
+        """The name and the index of a site do not matter."""
+        return self.name is not None and self.name.pattern == _EVERY_NAME and self.index is None
 
     def matches(self, site: Site) -> bool:
         if site.role not in self.roles or (self.index is not None and self.index != site.index):

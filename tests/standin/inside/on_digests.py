@@ -44,8 +44,18 @@ TENSORS = {
     "integers": torch.arange(-5, 20),
     "unsigned": torch.arange(20, dtype=torch.uint8),
     "bool": torch.arange(20) % 3 == 0,
+    "float8": torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn),
+    "wide float8": torch.arange(256, dtype=torch.uint8).view(torch.float8_e5m2),
+    "float8 without negative zero": torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fnuz),
+    "powers of two": torch.arange(256, dtype=torch.uint8).view(torch.float8_e8m0fnu),
     "complex": torch.randn(50, dtype=torch.complex64).conj(),
 }
+
+
+def reference(tensor: torch.Tensor) -> np.ndarray:
+    if tensor.dtype in device_digests.FLOAT8:
+        return digest_array(tensor.view(torch.uint8).numpy(), str(tensor.dtype).removeprefix("torch."))[0]
+    return digest_array(numpy_of(tensor))[0]
 
 
 def numpy_of(tensor: torch.Tensor) -> np.ndarray:
@@ -66,7 +76,7 @@ def test_tensors_have_the_digests_of_the_reference() -> None:
     for row in rows:
         name = list(TENSORS)[row["site"]]
         try:
-            close(row, digest_array(numpy_of(TENSORS[name]))[0])
+            close(row, reference(TENSORS[name]))
         except AssertionError as problem:
             raise AssertionError(name) from problem
 

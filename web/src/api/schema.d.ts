@@ -722,7 +722,7 @@ export interface components {
         };
         /**
          * Against
-         * @description The same part of another tensor, and how the two differ over that part.
+         * @description The same part of another tensor, and how the two differ over that part. `steps`: of which the other place has it.
          */
         Against: {
             /** Cosine */
@@ -737,6 +737,13 @@ export interface components {
             max_abs: number | ("NaN" | "Infinity" | "-Infinity");
             /** Rel L2 */
             rel_l2: number | ("NaN" | "Infinity" | "-Infinity");
+            /** Step */
+            step?: number | null;
+            /**
+             * Steps
+             * @default []
+             */
+            steps: number[];
             /** Values */
             values: (number | ("NaN" | "Infinity" | "-Infinity"))[][];
         };

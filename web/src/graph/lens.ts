@@ -3,6 +3,9 @@
 import type { Camera } from './paint';
 
 const MOVE_MILLIS = 180;
+/** Room for what stands over the picture: the path above it, the legend below. */
+const ABOVE = 40;
+const BELOW = 34;
 
 export class Lens {
   camera: Camera = { x: 0, y: 0, zoom: 1 };
@@ -39,16 +42,17 @@ export class Lens {
   fit(width: number, height: number, smooth: boolean): void {
     const w = this.host.clientWidth;
     const h = this.host.clientHeight;
-    const whole = Math.min(w / (width + 60), h / (height + 70));
+    const whole = Math.min(w / (width + 60), (h - ABOVE - BELOW) / height);
     // A long chain is better read from its start than seen whole as a thread.
     const zoom = Math.min(1.1, Math.max(whole, Math.min(0.8, w / (width + 60))));
-    const y = height * zoom + 70 > h ? 44 : (h - height * zoom) / 2 + 6;
+    const y = height * zoom + ABOVE + BELOW >= h ? ABOVE : ABOVE + (h - ABOVE - BELOW - height * zoom) / 2;
     this.move({ x: (w - width * zoom) / 2, y, zoom }, smooth);
   }
 
   fitWhole(width: number, height: number): void {
-    const zoom = Math.min(1.1, this.host.clientWidth / (width + 60), this.host.clientHeight / (height + 60));
-    this.move({ x: (this.host.clientWidth - width * zoom) / 2, y: (this.host.clientHeight - height * zoom) / 2, zoom }, true);
+    const h = this.host.clientHeight - ABOVE - BELOW;
+    const zoom = Math.min(1.1, this.host.clientWidth / (width + 60), h / height);
+    this.move({ x: (this.host.clientWidth - width * zoom) / 2, y: ABOVE + (h - height * zoom) / 2, zoom }, true);
   }
 
   /** Brings a box to the middle, at a size that can be read. */

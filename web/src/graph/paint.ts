@@ -99,7 +99,7 @@ function boxes(g: CanvasRenderingContext2D, p: Picture, view: View, words: numbe
       g.stroke();
       g.globalAlpha = 1;
     }
-    if (scope ? h * z > 10 && w * z > 40 : z >= LEGIBLE) words.push(i);
+    if (scope ? h * z > 10 && w * z > 40 : z >= LEGIBLE || (h * z > 9 && w * z > 30)) words.push(i);
   }
 }
 
@@ -204,11 +204,11 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
     const w = scene.box[4 * i + 2] * z;
     const h = scene.box[4 * i + 3] * z;
     const status = colouring.status[item];
-    const size = Math.max(scope ? SMALLEST : 7.4, Math.min(13, 12 * z));
+    const size = Math.max(scope ? SMALLEST : SMALLEST - 1, Math.min(13, 12 * z));
     const middle = open ? y + Math.min(Math.max(13 * z, size * 0.7), h / 2) : y + h / 2;
-    let room = w - 10;
+    let room = w - Math.min(10, 6 + 4 * z);
     // The header of a large open scope stays in view while its left side is outside.
-    let left = x + 7 * Math.min(1, z);
+    let left = x + (scope || z >= LEGIBLE ? 7 * Math.min(1, z) : 2);
     if (open && left < 6) {
       room -= 6 - left;
       left = Math.min(6, x + w - 60);
@@ -217,13 +217,16 @@ function labels(g: CanvasRenderingContext2D, p: Picture, words: number[]): void 
     g.font = `${scope ? 600 : 450} ${size}px ${FONT}`;
     // Of a scope that is seen small, a word that does not fit would stand on what is inside it.
     const needed = open ? g.measureText(outline.label[item]).width + 2.2 * size : 0;
+    const typed = open && z >= LEGIBLE && outline.type[item] ? g.measureText(outline.type[item]).width + 6 : 0;
     if (open && z < LEGIBLE) {
       if (h < 44 || room < needed) continue;
       // Outer scopes come first; the name of one inside that begins in the same corner would cover theirs.
       if (named.some((one) => left < one.right && left + needed > one.x && Math.abs(middle - one.y) < 1.2 * size)) continue;
       named.push({ x: left, y: middle, right: left + needed });
     }
-    if (open) plate(g, p, i, left, middle, Math.min(room, needed), size);
+    if (open) plate(g, p, i, left, middle, Math.min(room, needed + typed), size);
+    // A node that is seen small has room for its name or for nothing.
+    if (!scope && z < LEGIBLE && g.measureText(outline.label[item]).width + size * 1.05 > w - 4) continue;
     if (status) {
       mark(g, status, left + size * 0.4, middle, size * 0.36, !open && !p.byHealth ? ink : palette.status[status], !!colouring.old[item]);
     } else if (!scope) {

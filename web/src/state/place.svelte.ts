@@ -7,6 +7,9 @@ import { newer } from './truth';
 
 export type { Phase } from './shown.svelte';
 
+/** From node to node it runs for a shorter time, and what is shown can stay. */
+const AWAY_MILLIS = 400;
+
 export class OpenPlace extends ShownPlace {
   run = $state.raw<Run | null>(null);
   /** What the hub said last; of two messages, the newer one, whichever came first. */
@@ -16,6 +19,9 @@ export class OpenPlace extends ShownPlace {
   readonly rank = $derived<RankState | null>(this.told && !this.linked ? { ...this.told, state: 'lost', connected: false, stop: null } : this.told);
   readonly stop = $derived<Stop | null>(this.rank?.state === 'stopped' ? (this.rank.stop ?? null) : null);
   loading = $state(true);
+  /** Grows when tensors may be others: at a stop at once, while it runs only when it does so for a while, and at the end. */
+  moment = $state(0);
+  private leaving: ReturnType<typeof setTimeout> | undefined;
   private readonly settle = new Coalesced(() => this.settled(), 100, 1500);
 
   constructor(
@@ -139,6 +145,7 @@ export class OpenPlace extends ShownPlace {
 
   close(): void {
     this.closed = true;
+    clearTimeout(this.leaving);
     for (const one of [this.readSites, this.readGraph, this.readWatchpoints, this.readFindings, this.settle]) one.close();
   }
 
@@ -165,8 +172,16 @@ export class OpenPlace extends ShownPlace {
     if (stop && !(held && sameStop(held, stop))) {
       if (held) this.settle.ask(); // a stop that followed the last one too quickly to see it run
       this.on.stopped(stop);
-    }
+      this.pass(0);
+    } else if (held && !stop) this.pass(AWAY_MILLIS);
+    else if (before?.live && !state.live) this.pass(0);
     if (state.step !== before?.step) this.maybeFresh();
+  }
+
+  private pass(millis: number): void {
+    clearTimeout(this.leaving);
+    if (!millis) this.moment++;
+    else this.leaving = setTimeout(() => this.moment++, millis);
   }
 
   /** The training stopped or ended: what was written until now can be read. */

@@ -122,12 +122,13 @@ export abstract class ShownPlace extends ReadPlace {
   }
 
   /** What was found out about tensors just now, in the stopped training, is shown in the graph and the tree as well. */
-  look(ports: { address?: string | null; live?: boolean; digest?: Record<string, unknown> | null }[]): void {
+  look(ports: { address?: string | null; live?: boolean; step?: number | null; digest?: Record<string, unknown> | null }[]): void {
     let changed = false;
     for (const port of ports) {
       if (!port.live || !port.address || !port.digest) continue;
       const bad = ['nan', 'pos_inf', 'neg_inf'].some((field) => toNumber(port.digest![field] as number) > 0);
-      this.looked.set(port.address, { address: port.address, value: NaN, status: bad ? 3 : 1 });
+      const at = this.definiteStep;
+      this.looked.set(port.address, { address: port.address, value: NaN, status: bad ? 3 : 1, old: at !== null && (port.step ?? at) < at });
       changed = true;
     }
     if (changed) this.paint();
@@ -194,7 +195,7 @@ export abstract class ShownPlace extends ReadPlace {
       if (!address) continue;
       const known = this.looked.get(address);
       if (!known) found.push({ ...status, address });
-      else found.push({ ...status, address, old: false, status: known.status === 1 ? Math.max(1, status.old ? 1 : status.status) : known.status });
+      else found.push({ ...status, address, old: !!known.old, status: known.status === 1 ? Math.max(1, status.old ? 1 : status.status) : known.status });
     }
     if (this.shownStep === null) for (const [address, known] of this.looked) if (!this.sites.byAddress.has(address)) found.push(known);
     const backward = this.phase === 'backward';

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
+import mindspore
 from mindspore import nn
 from mindspore.dataset.engine.iterators import Iterator
+from mindspore.train import serialization
 from mindspore.train.dataset_helper import _DatasetIterNormal
 
+from tensonde.adapters.mindspore.observers.feeding import LOADERS
 from tensonde.adapters.mindspore.observers.origins import KNOWN
 from tensonde.adapters.mindspore.run import naming
 from tensonde.adapters.mindspore.run.pynative import PyNative
@@ -52,11 +55,18 @@ def observe_making(put: Put, current: Callable[[], PyNative | None]) -> None:
             KNOWN.evaluated.note(self, user_place(sys._getframe(1)))
         return set_train(self, mode)
 
-    passes, passed = Iterator.__iter__, _DatasetIterNormal.__iter__
+    passes, passed, begun = Iterator.__iter__, _DatasetIterNormal.__iter__, Iterator.__init__
+
+    @functools.wraps(begun)
+    def noted_iterator(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        _noted(LOADERS.made, self, dataset)
+        begun(self, dataset, *args, **kwargs)
 
     @functools.wraps(passes)
     def observed_iter(self: Any) -> Any:
-        _pass_begins(current(), getattr(self, "_Iterator__ori_dataset", None))
+        dataset = getattr(self, "_Iterator__ori_dataset", None)
+        _noted(LOADERS.iterated, self, dataset)
+        _pass_begins(current(), dataset)
         return passes(self)
 
     @functools.wraps(passed)
@@ -64,10 +74,36 @@ def observe_making(put: Put, current: Callable[[], PyNative | None]) -> None:
         _pass_begins(current(), getattr(self, "dataset", None))
         return passed(self)
 
+    put(Iterator, "__init__", noted_iterator, "see passes over data")
     put(Iterator, "__iter__", observed_iter, "see passes over data")
+    _observe_loading(put, current)
     put(_DatasetIterNormal, "__iter__", observed_normal_iter, "see the epochs of Model.train")
     put(nn.Cell, "__init__", noted_init, "know where cells and optimizers are made")
     put(nn.Cell, "set_train", noted_set_train, "know where a cell is put into eval mode")
+
+
+def _observe_loading(put: Put, current: Callable[[], PyNative | None]) -> None:
+    load = serialization.load_param_into_net
+
+    @functools.wraps(load)
+    def noted_load(net: Any, parameter_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        out = load(net, parameter_dict, *args, **kwargs)
+        KNOWN.loaded |= {id(held) for _, cell in naming.cells_in(net) for _, held in naming.own_parameters(cell)}
+        training = current()
+        if training is not None and training.thread == get_ident():
+            _noted(training.facts.loaded, net, parameter_dict, user_place(sys._getframe(1)))
+        return out
+
+    for owner in (serialization, mindspore.train, mindspore):
+        if getattr(owner, "load_param_into_net", None) is load:
+            put(owner, "load_param_into_net", noted_load, "see weights that are loaded")
+
+
+def _noted(note: Callable[..., None], *things: Any) -> None:
+    try:
+        note(*things)
+    except Exception as problem:
+        logging.getLogger("tensonde.adapters").debug("%s could not be noted: %s", type(things[0]).__name__, problem)
 
 
 def _pass_begins(training: PyNative | None, dataset: Any) -> None:

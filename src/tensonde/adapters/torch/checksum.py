@@ -6,6 +6,7 @@ An integer sum alone would not see items change places; both together do.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -35,14 +36,26 @@ def memory_sum(tensor: Tensor) -> int | None:
 
 def _sum(tensor: Tensor) -> bytes:
     plain = tensor.detach().resolve_conj().resolve_neg()
-    nbytes = plain.numel() * plain.element_size()
-    if plain.device.type == "cpu" and nbytes <= _SMALL:
+    if plain.device.type == "cpu" and plain.numel() * plain.element_size() <= _SMALL:
         return raw_view(plain)[0].tobytes()
+    return b"".join(array_of(part.cpu()).tobytes() for part in sums(plain))
+
+
+def crc(parts: Iterable[Tensor]) -> int:
+    """Of sums that are on the host."""
+    found = 0
+    for part in parts:
+        found = zlib.crc32(array_of(part).tobytes(), found)
+    return found
+
+
+def sums(tensor: Tensor) -> list[Tensor]:
+    """What the checksum of a strided tensor is made of, on its device."""
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    nbytes = plain.numel() * plain.element_size()
     if not plain.is_contiguous() or plain.storage_offset() * plain.element_size() % 8:
         plain = plain.clone(memory_format=torch.contiguous_format)
     flat = (torch.view_as_real(plain) if plain.is_complex() else plain).view(-1).view(torch.uint8)
     words = flat[: nbytes // 8 * 8].view(torch.int64)
     table = words[: len(words) // _WIDTH * _WIDTH].view(-1, _WIDTH)
-    sums = [table.sum(0), table.sum(1), words[table.numel() :]]
-    whole, rest = torch.cat(sums), flat[nbytes // 8 * 8 :]
-    return bytes(array_of(whole.cpu()).tobytes() + array_of(rest.cpu()).tobytes())
+    return [torch.cat([table.sum(0), table.sum(1), words[table.numel() :]]), flat[nbytes // 8 * 8 :]]

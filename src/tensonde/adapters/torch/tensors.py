@@ -27,6 +27,8 @@ _DEPTH = 6
 
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in nested tuples, lists, dicts, dataclasses and named tuples, in order."""
+    if isinstance(value, Tensor):  # what most calls give
+        return [value]
     found: list[Tensor] = []
     _collect(value, found, _DEPTH)
     return found
@@ -52,6 +54,11 @@ def _collect(value: Any, found: list[Tensor], depth: int) -> None:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             _collect(getattr(value, field.name, None), found, depth - 1)
+
+
+def gradient_of(tensor: Tensor) -> Tensor | None:
+    """Its `.grad`. A parameter that a library replaced by the result of ops is no leaf: it has none, and torch warns whoever asks."""
+    return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
 def dtype_name(tensor: Tensor) -> str:

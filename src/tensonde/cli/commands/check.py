@@ -13,6 +13,7 @@ import click
 from rich.text import Text
 
 from tensonde.cli.annotations import GITHUB, SARIF, annotate, check_writable
+from tensonde.cli.show.health import answer_row, health_rows
 from tensonde.cli.show.memory import memory_json, show_memory
 from tensonde.cli.show.outcome import finish, show_finding
 from tensonde.cli.show.screen import console, error_console, print_json, table
@@ -34,7 +35,6 @@ MEMORY_STEPS = 4
 """Three that are measured, and one of which half a batch is run again."""
 EXPERIMENTS = 20.0
 """Seconds of processor time that they may take, at most."""
-_MARKS = {"ok": ("✓", "green"), "problem": ("✗", "bold red"), "unknown": ("?", "yellow")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +220,7 @@ def _all(what: str, trainable: list[ParameterState], missing: list[ParameterStat
 
 def _show(lines: list[Line], asked: list[Health], parameters: list[ParameterState], trains: bool) -> None:
     out = console()
-    rows: list[tuple[Text | str, ...]] = []
-    for line in lines:
-        mark, style = _MARKS[line.state]
-        rows.append((Text(mark, style=style), line.what, line.answer))
-    for row in asked:
-        mark, style = _MARKS[row.state]
-        rows.append((Text(mark, style=style), row.question, row.answer + (f" at {row.where}" if row.where else "")))
+    rows = [answer_row(line.state, line.what, line.answer) for line in lines] + health_rows(asked)
     out.print(table(("", "check", "answer"), rows))
     wrong = [state for state in parameters if state.why]
     if wrong:

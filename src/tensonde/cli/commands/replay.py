@@ -83,9 +83,9 @@ def replay(
     sys.exit(0 if outcome["reproduced"] else 1)
 
 
-def perform(plan: Plan, bundle: Path, folder: Path, *, debug: bool) -> dict[str, Any]:
+def perform(plan: Plan, bundle: Path, folder: Path, *, debug: bool = False, experiments: float = 0.0) -> dict[str, Any]:
     """What came out; UsageError where the step did not run at all."""
-    options = Options(run=str(folder.absolute()), budget=None, replay=str(bundle.absolute()), quiet=True, debug=debug, bundle_bytes=0, factory=plan.factory)  # fmt: skip
+    options = Options(run=str(folder.absolute()), budget=None, replay=str(bundle.absolute()), quiet=True, debug=debug, bundle_bytes=0, factory=plan.factory, experiments=experiments)  # fmt: skip
     code = supervise(plan.command, options, extra=_alone(), quiet_output=True, folder=plan.folder)
     path = folder / RESULT
     if not path.exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -19,11 +20,13 @@ from tensonde.cli.show.echo import echo
 from tensonde.cli.show.untrained import finish_untrained, get_ready, trained
 from tensonde.errors import UsageError
 from tensonde.launch.dumping import check_dump, dump_of
+from tensonde.launch.joining import Place, join_or_create, launcher_id
 from tensonde.launch.supervise import supervise
 from tensonde.launch.target import command_line
 from tensonde.session.dump.iterations import parse_iterations
 from tensonde.session.options import SECONDS, GraphMode, Options, parse_budget, parse_size
 from tensonde.store.claim import create_run
+from tensonde.store.remote import Upload, open_store, url_of
 from tensonde.store.resolve import RUNS
 
 log = logging.getLogger(__name__)
@@ -75,7 +78,13 @@ def run_target(
         check_writable(Path(report_file))
     if sarif_file is not None:
         check_writable(sarif_file, "SARIF file")
-    folder = new_run(record, {"script": script, "argv": list(target[1:])})
+    record, upload_to = _local(record)
+    words = list(target)
+    at = words.index(script) if script in words else 0
+    manifest: dict[str, object] = {"script": script, "argv": words[at + 1 :], "launcher": words[:at]}
+    place = new_place(record, manifest, launcher_id(target))
+    folder = place.folder
+    upload = _upload(place, upload_to)
     hub = None
     if ui:
         from tensonde.launch.companion import CompanionHub
@@ -86,9 +95,9 @@ def run_target(
     link = hub.address.link if hub is not None and hub.address is not None else ""
     options = session_options(folder, quiet=quiet, hub=link, **chosen)
     get_ready(folder)
-    code = supervise(command, options, extra=BLOCKING if blocking else None, faithful=True)
+    code = supervise(command, options, extra=BLOCKING if blocking else None, faithful=True, watch_ranks=place.is_first)
     try:
-        outcome = _finish(folder, code, quiet=quiet, verbose=verbose)
+        outcome = _finish(place, code, quiet=quiet, verbose=verbose)
     except Exception as problem:  # the exit code is the script's, whatever becomes of the diagnosis
         if os.environ.get("TENSONDE_STRICT") == "1":
             raise
@@ -108,12 +117,24 @@ def run_target(
     elif report_file is not None:
         Path(report_file).write_text(json.dumps(outcome, indent=2) + "\n")
     annotate(outcome, sarif_file, github)
+    if upload is not None and upload.end() and not quiet:
+        echo(f"tensonde: the recording is at {upload.url}", err=True)
     if hub is not None:
         hub.stay()
     return code
 
 
-def _finish(folder: Path, code: int, *, quiet: bool, verbose: bool) -> dict[str, Any]:
+def _finish(place: Place, code: int, *, quiet: bool, verbose: bool) -> dict[str, Any]:
+    folder = place.folder
+    if not place.is_first:
+        place.ended(code)
+        if not quiet:
+            echo(
+                f"tensonde: this part of the training is recorded in {folder}, with the others of {place.name}",
+                err=True,
+            )
+        return {"exit": {"code": code, "exception": None}, "findings": []}
+    code = place.wait_for_others(code)
     if not trained(folder):
         return finish_untrained(folder, code, quiet=quiet)
     from tensonde.cli.show.outcome import finish
@@ -164,12 +185,40 @@ def session_options(
     )
 
 
-def new_run(record: Path | None, manifest: dict[str, object]) -> Path:
-    """The folder that was asked for, or a new one in `.tensonde/runs`. Where nothing can be written there, the training is
-    worth more than the place of its recording: it goes to a temporary folder."""
-    parent = record.parent if record is not None else RUNS
+def _local(record: Path | None) -> tuple[Path | None, str | None]:
+    """Where the recording is written, and where it is uploaded to. Raises UsageError."""
+    url = url_of(record) if record is not None else None
+    if record is None or url is None:
+        return record, None
+    open_store(url)
+    return RUNS / record.name, url
+
+
+def _upload(place: Place, url: str | None) -> Upload | None:
+    """One upload per run: that of the command that has made it."""
+    if url is None or not place.is_first:
+        return None
     try:
-        return create_run(parent, record.name if record is not None else None, manifest)
+        return Upload(place.folder, url, lambda text: echo(f"tensonde: {text}", err=True))
+    except UsageError:
+        shutil.rmtree(place.folder, ignore_errors=True)  # nothing is in it yet
+        raise
+
+
+def new_run(record: Path | None, manifest: dict[str, object]) -> Path:
+    """As `new_place`, for a program that no launcher has started."""
+    return new_place(record, manifest).folder
+
+
+def new_place(record: Path | None, manifest: dict[str, object], launcher: str | None = None) -> Place:
+    """The folder that was asked for, or a new one in `.tensonde/runs`; with a launcher's id, that of the training's other commands. Where
+    nothing can be written there, the training is worth more than the place of its recording: it goes to a temporary folder."""
+    parent = record.parent if record is not None else RUNS
+    name = record.name if record is not None else None
+    try:
+        if launcher is not None:
+            return join_or_create(parent, name, manifest, launcher)
+        return Place(create_run(parent, name, manifest))
     except (OSError, UsageError) as problem:
         why = (problem.strerror or str(problem)) if isinstance(problem, OSError) else str(problem)
         if record is not None:
@@ -180,4 +229,4 @@ def new_run(record: Path | None, manifest: dict[str, object]) -> Path:
             ) from None
         elsewhere = Path(tempfile.mkdtemp(prefix="tensonde-"))
         echo(f"tensonde: nothing can be recorded in {parent} ({why}); the recording goes to {elsewhere}", err=True)
-        return create_run(elsewhere, None, manifest)
+        return Place(create_run(elsewhere, None, manifest))

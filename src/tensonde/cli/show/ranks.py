@@ -35,6 +35,12 @@ def show_ranks(recording: Recording, *, as_json: bool, limit: int) -> None:
         out.print(table(names, [_cells(rank, fact) for rank, fact in shown], right=("calls", "seconds", "longest ms")))
         if len(collectives) > len(shown):
             out.print(f"… and {len(collectives) - len(shown)} more (--limit 0 shows all)")
+    for replica in facts_in(ranks[0].facts)[0].replicas if ranks else ():
+        if replica.buckets:
+            sizes = ", ".join(f"{bucket.bytes / 2**20:.2f}" for bucket in replica.buckets[:16])
+            out.print(
+                f"\nDistributedDataParallel reduces the gradients of {replica.name or 'the model'} in {len(replica.buckets)} buckets of {sizes} MiB"
+            )
 
 
 def _row(rank: Rank, standing: Standing | None) -> dict[str, Any]:

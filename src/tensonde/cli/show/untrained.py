@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tensonde.cli.show.echo import echo
-from tensonde.diagnose.report import report
 from tensonde.errors import RecordingError
 from tensonde.store.claim import note_exit
-from tensonde.store.reader import Recording
 
 EVERY = 0.25
 """Seconds."""
@@ -28,6 +26,9 @@ def trained(folder: Path) -> bool:
 
 def finish_untrained(folder: Path, code: int, *, quiet: bool) -> dict[str, Any]:
     """The report of a run that ended with this exit code."""
+    from tensonde.diagnose.report import report
+    from tensonde.store.reader import Recording
+
     with contextlib.suppress(OSError, ValueError):
         note_exit(folder, code)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite
+from math import isfinite, prod, sqrt
 from statistics import median
 from typing import Any
 
@@ -13,6 +13,8 @@ from tensonde.diagnose.case import Case
 from tensonde.model.facts import OptimizerFact
 from tensonde.model.site import Kind, Role, SourceLine
 
+NORMALISING = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Lion", "RMSprop", "Adagrad")
+"""Optimizers whose step is about the learning rate, whatever the gradient."""
 GROWTH = 1e3
 """Times that the loss must have grown over where it began."""
 WEIGHTS = 10.0
@@ -137,6 +139,24 @@ def diverged(case: Case, end: int) -> Divergence | None:
         evidence |= {"lr.before": change.before, "lr.raised_at_step": change.step}
     source = (change.source if change else None) or optimizer_line(case)
     return Divergence(left, weights, f"{site}:value" if site else None, rate, optimizer, source, evidence, change)
+
+
+def replaced(case: Case, end: int) -> tuple[str, float] | None:
+    """The weight that is nothing but the first update, where one of the next steps is lost: its values are about the learning rate, as one step of Adam makes of
+    a weight that was far smaller. And how many times larger it is than such weights begin with."""
+    optimizer, rate = _optimizer(case), dict(case.series("lr/0")).get(0)
+    if optimizer is None or optimizer.type not in NORMALISING or not rate or end > 3 or len(case.stepping) != 1:
+        return None
+    found = {}
+    for name, fact in case.facts.parameters.items():
+        if len(fact.shape) >= 2 and fact.optimizers and fact.requires_grad and fact.library and not fact.loaded:
+            rows = case.digests(f"{name}:value", ("step", "norm"))
+            size = rows[0]["norm"] / sqrt(prod(fact.shape)) if rows and rows[0]["step"] == 0 else 0.0
+            found[name] = size * sqrt(prod(fact.shape[1:])) if abs(size - rate) < 0.2 * rate else 0.0
+    if 2 * sum(ratio > WEIGHTS for ratio in found.values()) <= len(found):
+        return None
+    name = max(found, key=lambda key: found[key])
+    return name, found[name]
 
 
 def _optimizer(case: Case) -> OptimizerFact | None:

@@ -8,9 +8,11 @@ from tensonde.server.models.common import Model, Number
 
 
 class Against(Model):
-    """The same part of another tensor, and how the two differ over that part."""
+    """The same part of another tensor, and how the two differ over that part. `steps`: of which the other place has it."""
 
     label: str
+    step: int | None = None
+    steps: list[int] = []
     values: list[list[Number]]
     difference: list[list[Number]]
     max_abs: Number

@@ -49,19 +49,35 @@ def at_stop(live: LiveRank, address: str, step: int | None, *, before: bool) -> 
     raise NotNow(f"{address} is at hand of step {found.step}, not of step {step}.")
 
 
-def second(hub: Hub, place: Place, first: Tensor, against: str, address: str) -> tuple[str, Tensor]:
-    """What to compare with: `previous`, `step:N`, or `run:RUN/RANK/STEP`."""
+def second(hub: Hub, place: Place, first: Tensor, against: str, address: str) -> tuple[str, Tensor, Place]:
+    """What to compare with: `previous`, `step:N`, or `run:RUN/RANK/STEP`, the same step where none is given; and where it is."""
     name = address or first.address
     kind, _, rest = against.partition(":")
     if kind == "previous":
-        return previous(place, first, name)
+        return (*previous(place, first, name), place)
     if kind == "step" and rest.isdecimal():
-        return f"step {rest}", find(place, name, int(rest))
+        return f"step {rest}", find(place, name, int(rest)), place
     parts = rest.split("/")
     if kind == "run" and len(parts) in (2, 3):
-        step = int(parts[2]) if len(parts) == 3 and parts[2].isdecimal() else None
-        return rest, find(hub.place(parts[0], parts[1]), name, step)
+        other = hub.place(parts[0], parts[1])
+        step = int(parts[2]) if len(parts) == 3 and parts[2].isdecimal() else first.step
+        return (*elsewhere(other, name, step), other)
     raise UsageError(f"against is {against!r}; it may be previous, step:N, or run:RUN/RANK/STEP.")
+
+
+def elsewhere(place: Place, name: str, step: int | None) -> tuple[str, Tensor]:
+    """Another run at this step; where it kept none of that step, at the nearest that it kept, which the label says."""
+    run = place.folder.parent.name if place.folder is not None else place.run
+    where = f"{run} {place.name}" if place.rank else run
+    try:
+        found = find(place, name, step)
+        return f"{where}, step {found.step}", found
+    except Refusal as problem:
+        steps = tensor.steps_of(place, name)
+        if not steps or step is None:
+            raise type(problem)(f"{where}: {problem}") from None
+    nearest = min(steps, key=lambda kept: (abs(kept - step), kept))
+    return f"{where}, step {nearest}, the nearest to {step} that it kept", find(place, name, nearest)
 
 
 def previous(place: Place, first: Tensor, name: str) -> tuple[str, Tensor]:
@@ -70,7 +86,8 @@ def previous(place: Place, first: Tensor, name: str) -> tuple[str, Tensor]:
     if steps and first.step is not None and steps[-1] == first.step - 1:
         return f"step {steps[-1]}, the step before", find(place, name, steps[-1])
     try:
-        return "the step before", find(place, name, None if first.step is None else first.step - 1, before=True)
+        found = find(place, name, None if first.step is None else first.step - 1, before=True)
+        return "the step before" if found.step is None else f"step {found.step}, the step before", found
     except Refusal:
         if not steps:
             raise
@@ -85,13 +102,17 @@ def tile(
 ) -> Any:  # fmt: skip
     """A part of a tensor, and how it differs from the same part of another one."""
     found = find(at, address, step)
-    other, note = None, ""
+    other, note, steps = None, "", list[int]()
+    name = against_address or address
     if against:
         try:
-            other = second(hub, at, found, against, against_address)
+            label, compared, there = second(hub, at, found, against, against_address)
+            other, steps = (label, compared), tensor.steps_of(there, name)
         except Refusal as problem:
             note = str(problem)  # the tensor itself can be shown all the same
     shown = tensor.tile(at, found, index=index, rows=rows, cols=cols, overview=overview, stride=stride, other=other)
+    if shown["against"] is not None:
+        shown["against"] |= {"step": other[1].step if other is not None else None, "steps": steps}
     return Json({**shown, "note": "; ".join(part for part in (shown["note"], note) if part)})
 
 

@@ -123,7 +123,10 @@ def digests(service: Service, request: Request) -> Answer:
     """Of those that are at hand; large ones are left out, so that a look costs no more than a moment."""
     stop, found, rows = service.desk.stop, [], []
     assert stop is not None
+    known = set(service.inspector.addresses())
     for address in list(request.arguments.get("addresses") or [])[:MOST_DIGESTS]:
+        if address not in known and not str(address).endswith(":value"):  # a buffer may not have been seen yet
+            continue
         try:
             shape, _ = service.inspector.shape(str(address))
             if math.prod(shape) > LARGEST_DIGEST:

@@ -8,8 +8,10 @@ from typing import Any
 
 import mindspore
 import numpy as np
+from numpy.typing import NDArray
 
 from tensonde.adapters.inspecting import changed, group_texts, no_site, no_value, resolved, run_facts
+from tensonde.adapters.mindspore.graphs.taps import Standing
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
 from tensonde.adapters.mindspore.run.naming import cells_in, parameters_in
 from tensonde.adapters.mindspore.run.pynative import PyNative
@@ -28,7 +30,15 @@ class MindSporeInspector:
         self.training = training
         self.session = training.session
 
+    @property
+    def _standing(self) -> Standing | None:
+        """Inside of a compiled step, MindSpore's objects cannot be asked: this is what they said before it."""
+        taps = self.training.graphs.taps
+        return taps.standing if taps.inside else None
+
     def modules(self) -> list[ModuleNode]:
+        if self._standing is not None:
+            return self._standing.modules
         nodes = []
         for own, root in list(self.training.roster.roots.items()):
             for path, cell in cells_in(root):
@@ -49,6 +59,8 @@ class MindSporeInspector:
 
     def addresses(self) -> list[str]:
         seen = {site.address for site in self.session.sites}
+        if self._standing is not None:
+            return sorted(seen.union(self._standing.addresses))
         for name, parameter in self.training.parameters.live():
             seen.add(f"{name}:value")
             if parameter.requires_grad:
@@ -56,7 +68,7 @@ class MindSporeInspector:
         return sorted(seen)
 
     def value(self, address: str, *, before: bool = False, index: tuple[Any, ...] = ()) -> Value:
-        address = resolved(address, self.addresses())
+        address = resolved(address, self.addresses)
         found, note, step = self._find(address, before)
         array = found if isinstance(found, np.ndarray) else values_of(found)
         if array is None:
@@ -69,22 +81,25 @@ class MindSporeInspector:
         return Value(address, part, _dtype(found), tuple(part.shape), "cpu", note, step)
 
     def shape(self, address: str, *, before: bool = False) -> tuple[tuple[int, ...], str]:
-        found, _, _ = self._find(resolved(address, self.addresses()), before)
+        found, _, _ = self._find(resolved(address, self.addresses), before)
         return shape_of(found), _dtype(found)
 
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
-        address = resolved(address, self.addresses())
+        address = resolved(address, self.addresses)
         tensor, _, _ = self._find(address, before=False)
+        taps = self.training.graphs.taps
+        if taps.inside and tensor is taps.given:
+            put(address, tensor, index, value)
+            return changed(self.session, address, index, value, self.training.step)
+        if taps.inside:
+            raise UsageError(f"{address} cannot be changed inside of a compiled step: only what it stops at can.")
         if not is_tensor(tensor):
             raise UsageError(f"{address} is no tensor of the training any more, so it cannot be changed.")
         array = values_of(tensor)
         if array is None:
             raise UsageError(f"{address} cannot be changed: it has no values in memory.")
         new = array.copy()
-        try:
-            new[index if index else ...] = value
-        except (IndexError, TypeError, ValueError) as problem:
-            raise UsageError(f"{address} of shape {list(array.shape)} cannot be set so: {problem}.") from None
+        put(address, new, index, value)
         tensor.assign_value(mindspore.Tensor(new, dtype=tensor.dtype))
         return changed(self.session, address, index, value, self.training.step)
 
@@ -106,6 +121,8 @@ class MindSporeInspector:
         return found
 
     def optimizers(self) -> list[OptimizerNode]:
+        if self._standing is not None:
+            return self._standing.optimizers
         found = KNOWN.optimizers()
         taken = {id(p) for optimizer in found for p in optimizer.parameters}
         live = list(self.training.parameters.live())
@@ -116,6 +133,8 @@ class MindSporeInspector:
 
     def _find(self, address: str, before: bool) -> Found:
         name, _, role = address.rpartition(":")
+        if self._standing is not None:
+            return self._find_inside(name, role, address, before)
         live = dict(self.training.parameters.live()).get(name)
         if live is not None:
             found = self._parameter(name, role, live, before)
@@ -130,6 +149,16 @@ class MindSporeInspector:
             if cell is not None:
                 return getattr(cell, buffer[1]), "", None
         raise no_site(address, self.addresses())
+
+    def _find_inside(self, name: str, role: str, address: str, before: bool) -> Found:
+        kept = self.training.stops.kept
+        value = (kept.value_before(name) if before else kept.value_now(name)) if role == "value" else None
+        if value is not None:
+            return value, "", None
+        site = next((site for site in self.session.sites if site.address == address), None)
+        if site is None:
+            raise no_site(address, self.addresses())
+        return self._kept(site, before)
 
     def _kept(self, site: Site, before: bool) -> Found:
         kept, address = self.training.stops.kept, site.address
@@ -151,6 +180,13 @@ class MindSporeInspector:
             now = values_of(live)
             found = now - old if now is not None else None
         return None if found is None else (found, "", None)
+
+
+def put(address: str, array: NDArray[Any], index: tuple[Any, ...], value: float) -> None:
+    try:
+        array[index if index else ...] = value
+    except (IndexError, TypeError, ValueError) as problem:
+        raise UsageError(f"{address} of shape {list(array.shape)} cannot be set so: {problem}.") from None
 
 
 def _dtype(found: Any) -> str:

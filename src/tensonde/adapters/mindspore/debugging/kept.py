@@ -70,6 +70,15 @@ class Kept:
                 values[name] = value.copy()
         self._values = [values, self._values[0]]
 
+    @property
+    def empty(self) -> bool:
+        """No parameter is known."""
+        return not self._values[0]
+
+    def value_now(self, name: str) -> NDArray[Any] | None:
+        """The parameter since the last optimizer step."""
+        return self._values[0].get(name)
+
     def value_before(self, name: str) -> NDArray[Any] | None:
         """The parameter before the last optimizer step."""
         return self._values[1].get(name)

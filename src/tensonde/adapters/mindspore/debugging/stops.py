@@ -148,14 +148,15 @@ class Stops:
 
     def _enter(self, bare: Stop) -> None:
         training = self.training
-        frame = bare.frame or user_frame(sys._getframe(2))
-        backward = training.phase is Phase.BACKWARD  # the line that runs now says nothing there
-        source = bare.site.source if backward and bare.site is not None else frame_line(frame)
+        inside = training.graphs.taps.inside
+        frame = None if inside else bare.frame or user_frame(sys._getframe(2))
+        elsewhere = inside or training.phase is Phase.BACKWARD  # the line that runs now says nothing there
+        source = bare.site.source if elsewhere and bare.site is not None else frame_line(frame)
         modules = tuple(entry.name for entry in training.stack)
         stop = Stop(
             bare.reason, bare.moment, bare.site, bare.tensor, modules, source, frame, bare.hits, bare.breakpoint
         )
-        if bare.reason == "entry" or not self.keeping:
+        if not inside and (bare.reason == "entry" or not self.keeping):
             self.kept.step = training.session.steps.step
             self.kept.snapshot(training.parameters)
         if bare.site is not None and bare.tensor is not None and not self.keeping:

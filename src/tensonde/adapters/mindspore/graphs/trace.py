@@ -10,6 +10,7 @@ import numpy as np
 from mindspore import nn
 
 from tensonde.adapters.mindspore.graphs.ir import Node, read_graph
+from tensonde.adapters.mindspore.graphs.taps import TAPS
 from tensonde.adapters.mindspore.tracing.measure import Measure
 from tensonde.adapters.mindspore.tracing.names import primitive
 from tensonde.model.moment import Phase
@@ -38,10 +39,10 @@ def trace_of(folder: Path, step: int, parameters: Collection[str]) -> Trace | No
 def _records(nodes: Sequence[Node], values: dict[str, list[Path]], parameters: Collection[str]) -> Iterator[OpRecord]:
     measure, counts = Measure(), defaultdict[str, Counter[str]](Counter)
     wrapped = wrappers([_parts(node.scope) for node in nodes], parameters)
-    through = {node.name: node.inputs[0] for node in nodes if node.op in _NO_OPS and node.inputs}
+    through = {node.name: node.inputs[0] for node in nodes if _passes_on(node) and node.inputs}
     given: dict[str, TensorFact] = {}
     number = 0
-    for index, node in enumerate([node for node in nodes if node.op not in _NO_OPS][:MOST_OPS]):
+    for index, node in enumerate([node for node in nodes if not _passes_on(node)][:MOST_OPS]):
         path, kind = _module(_parts(node.scope), wrapped)
         op = primitive(node.op)
         outputs = []
@@ -62,6 +63,11 @@ def _records(nodes: Sequence[Node], values: dict[str, list[Path]], parameters: C
             phase=_phase(node),
         )  # fmt: skip
         counts[path][op] += 1
+
+
+def _passes_on(node: Node) -> bool:
+    """It computes nothing, or is a tap of Tensonde's."""
+    return node.op in _NO_OPS or (node.op == "Custom" and any(file == TAPS for file, _ in node.lines))
 
 
 def _dumped(folder: Path) -> dict[str, list[Path]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import mindspore
 
+from tensonde.adapters.mindspore.observers.feeding import LOADERS, LOADS, Batches
 from tensonde.adapters.mindspore.observers.holdings import Holdings, looked_at
 from tensonde.adapters.mindspore.observers.modes import RootModes
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
@@ -21,6 +22,7 @@ from tensonde.adapters.mindspore.run.naming import cells_in, parameters_in
 from tensonde.adapters.mindspore.tensors import is_tensor
 from tensonde.model import versions
 from tensonde.program.frames import USER, owner_of
+from tensonde.program.lines import CodeLine
 
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
@@ -34,6 +36,9 @@ class Facts:
     def __init__(self, training: PyNative) -> None:
         self.training = training
         self.holdings = Holdings(training)
+        self.batches = Batches()
+        self._backwards = 0
+        self._reached: set[int] = set()
         self.modes: dict[int, RootModes] = {}
         self._optimizers: dict[int, dict[str, Any]] = {}
         self._steps: dict[int, int] = {}
@@ -48,6 +53,14 @@ class Facts:
         if modes is None or modes.ref() is not root:
             modes = self.modes[id(root)] = RootModes(entry.name, root)
         modes.called(root, self.training.step, grad=self.training.grad_on)
+        if self.training.grad_on:
+            self.batches.given(entry.name, args, kwargs, self.training.step)
+
+    def differentiated(self, weights: Sequence[Any]) -> None:
+        """A backward pass gave the gradients of these."""
+        self._backwards += 1
+        if self._backwards <= LOOK_AFTER[-1]:
+            self._reached |= set(map(id, weights))
 
     def before_optimizer(self, optimizer: Any, gradients: Sequence[Any]) -> None:
         number = KNOWN.number(optimizer)
@@ -74,6 +87,13 @@ class Facts:
     def optimizer_stepped(self, optimizer: Any) -> None:
         number = KNOWN.number(optimizer)
         self._steps[number] = self._steps.get(number, 0) + 1
+        LOADERS.stepped()
+
+    def loaded(self, network: Any, state: dict[str, Any], place: CodeLine | None) -> None:
+        """A checkpoint was loaded into the network."""
+        own = {id(p) for p in parameters_in(network)}
+        trained = (one for one in KNOWN.optimizers() if own.intersection(map(id, one.parameters)))
+        LOADS.loaded(network, state, max((self._steps.get(KNOWN.number(one), 0) for one in trained), default=0), place)
 
     def finished_step(self, step: int) -> None:
         if self._writes < len(WRITE_AFTER) and step >= WRITE_AFTER[self._writes]:
@@ -94,6 +114,8 @@ class Facts:
         registered = {id(p) for root in roots for p in parameters_in(root)}
         for optimizer in KNOWN.optimizers()[:32]:
             self._optimizers[KNOWN.number(optimizer)] = _optimizer(optimizer, registered)
+            if self._reached.intersection(map(id, optimizer.parameters)):
+                self._had_gradients.add(KNOWN.number(optimizer))
         self.holdings.look()
         inside = {id(cell) for root in roots for _, cell in cells_in(root)}
         for entry in list(self.training.roster.entries.values())[:MOST]:
@@ -121,6 +143,10 @@ class Facts:
             ],
             "parameters": self.holdings.facts(places),
             "modules": self._modules,
+            "loaders": LOADERS.facts(),
+            "sequence": {"backwards": self._backwards, "steps": sum(self._steps.values())},
+            "batches": self.batches.facts(),
+            "loaded_over": LOADS.facts(),
             "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
         }
 

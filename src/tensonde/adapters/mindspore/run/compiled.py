@@ -1,6 +1,6 @@
 """What runs compiled: a cell in GRAPH_MODE, a function or cell under `jit`.
 
-Python sees nothing of the inside, so cells, ops and gradients there are not watched, and this is said once. Between two calls the
+Python sees nothing of the inside but what `graphs/taps` hands out, and this is said once. Between two calls the
 parameters and the loss are at hand: they are digested, and a step ends where an optimizer has counted one.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensonde.adapters.mindspore.graphs.export import Export
+from tensonde.adapters.mindspore.graphs.taps import Taps
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
 from tensonde.adapters.mindspore.run import optimizers
 from tensonde.adapters.mindspore.tensors import elements, is_floating, is_tensor, tensors_in, values_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
 
 WHY = "runs compiled, where Python sees nothing: only the loss and the parameters between its calls are watched"
+TAPPED = "runs compiled: of its inside, only the cells that were asked for are watched, not its ops"
 
 
 class Compiled:
@@ -26,10 +28,11 @@ class Compiled:
         self._counts: dict[int, Any] = {}
         self._rates: dict[int, list[Any]] = {}
         self.export = Export(training)
+        self.taps = Taps(training)
 
     def note(self, name: str) -> None:
         """It is compiled: the summary says so."""
-        self.training.compiled.setdefault(name, WHY)
+        self.training.compiled[name] = TAPPED if self.taps.there else WHY
 
     def calling(self) -> None:
         """A compiled call begins: where the optimizers stand."""
@@ -41,6 +44,7 @@ class Compiled:
         self._counts = {id(optimizer): _count(optimizer) for optimizer in KNOWN.optimizers()}
         self._rates = {id(one): [group.get("lr") for group in groups_of(one)] for one in KNOWN.optimizers()}
         self.export.begin()
+        self.taps.put()
 
     def called(self, out: Any, *, gradients: bool) -> None:
         """It gave `out`, the loss first if an optimizer has stepped meanwhile. `gradients`: it is a compiled `value_and_grad`."""

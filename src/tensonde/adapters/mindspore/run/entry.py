@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensonde.adapters.mindspore.tensors import dtype_name, is_floating, shape_of
-from tensonde.model.site import Kind, Role
+from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.program.frames import user_line
 from tensonde.session.session import Session
 
@@ -38,11 +38,13 @@ class Entry:
         return self.step >= 0 or self.eval_step >= 0
 
 
-def grow(session: Session, entry: Entry, call: int, tensors: Sequence[Any]) -> list[tuple[int, int | None]]:
-    """Registers the sites of a call that is seen for the first time."""
+def grow(
+    session: Session, entry: Entry, call: int, tensors: Sequence[Any], source: SourceLine | None = None
+) -> list[tuple[int, int | None]]:
+    """Registers the sites of a call that is seen for the first time. `source` is its line, if it is not the one that runs."""
     if call >= MOST_CALLS or call > len(entry.sites):
         return []
-    source = user_line()
+    source = source or user_line()
     pairs: list[tuple[int, int | None]] = []
     entry.seen = True
     for k, tensor in enumerate(tensors):

@@ -246,6 +246,7 @@ class PyNative:
         given = tensors_in(out)
         if held and len(given) >= len(held):
             self.parameters.arrived(held, given[-len(held) :])
+            self.facts.differentiated(held)
             if self.tracing.tracer is not None:
                 self.tracing.tracer.arrived(held, given[-len(held) :])
 

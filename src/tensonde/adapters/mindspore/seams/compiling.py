@@ -35,21 +35,35 @@ def wrap_jit() -> None:
 def compiled_call(training: PyNative, name: str, run: Callable[[], Any], *, inside: bool = False) -> Any:
     """`inside`: it is part of a pass that is watched, and one op of it."""
     try:
-        training.graphs.note("value_and_grad" if name == "after_grad" else name)
         if not inside:
             training.graphs.calling()
+        training.graphs.note("value_and_grad" if name == "after_grad" else name)
     except Exception as problem:
         training.contain("noting what is compiled", problem)
     HERE.compiled += 1
     try:
-        out = run()
+        out = _run(training, run)
     finally:
         HERE.compiled -= 1
         if not inside:
             training.graphs.export.end()
+    training.graphs.taps.settle(out)
     if not inside:
         try:
             training.graphs.called(out, gradients=name == "after_grad")
         except Exception as problem:
             training.contain("observing what is compiled", problem)
     return out
+
+
+def _run(training: PyNative, run: Callable[[], Any]) -> Any:
+    """What cannot be compiled with Tensonde's taps is compiled without."""
+    taps = training.graphs.taps
+    try:
+        return run()
+    except Exception as problem:
+        if not taps.there or taps.arrived:
+            raise
+        taps.remove()
+        training.unsupported["taps"] = f"the graph cannot be compiled with them: {type(problem).__name__}"
+    return run()

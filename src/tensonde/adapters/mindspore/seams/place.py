@@ -63,7 +63,8 @@ def differentiating() -> bool:
 
 
 def put(owner: Any, attribute: str, replacement: Any, why: str) -> None:
-    SEAMS[f"{owner.__module__}.{owner.__qualname__}.{attribute}"] = why
+    name = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
+    SEAMS[f"{name}.{attribute}"] = why
     setattr(owner, attribute, replacement)
 
 

@@ -14,6 +14,7 @@ import torch
 
 from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.compiled.left_out import leave_out
+from tensonde.program.imported import when_imported
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.compiled.graphs import Graphs
@@ -23,10 +24,8 @@ Current = Callable[[], "Graphs | None"]
 
 def install(current: Current) -> None:
     """`current` gives the graphs of the session, None where nothing is watched. Waits for the compiler to be imported."""
-    import wrapt
-
-    wrapt.register_post_import_hook(lambda module: _wrap(module, current), "torch._dynamo.backends.common")
-    wrapt.register_post_import_hook(leave_out, "torch._dynamo.trace_rules")
+    when_imported("torch._dynamo.backends.common", lambda module: _wrap(module, current))
+    when_imported("torch._dynamo.trace_rules", leave_out)
 
 
 def _wrap(module: Any, current: Current) -> None:

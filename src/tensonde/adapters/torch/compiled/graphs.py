@@ -222,7 +222,7 @@ class Graphs:
         sites = [Site(-1, name.name, name.role, Kind.OP, type=name.aten, source=name.source)]
         sites += [Site(-1, path, Role.OUT, Kind.MODULE, type=kind) for path, kind in graph.modules_of(node).items()]
         engine = self.session.engine
-        points = [point for site in sites for point in engine.watchers(site) if point.origin == "user"]
+        points = [point for site in sites for point in engine.watchers(site, "user")]
         if points:
             enough = all(
                 set() < engine.fields(point.id) <= _LARGEST for point in points

@@ -16,7 +16,15 @@ from tensonde.adapters.torch.debugging.together import process_groups
 from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.seams.optimizers import known_optimizers
-from tensonde.adapters.torch.tensors import array_of, dense_of, dtype_name, shape_of, version_of, without_values
+from tensonde.adapters.torch.tensors import (
+    array_of,
+    dense_of,
+    dtype_name,
+    gradient_of,
+    shape_of,
+    version_of,
+    without_values,
+)
 from tensonde.errors import UsageError
 from tensonde.model.graph import GraphCheck
 from tensonde.model.site import Site
@@ -63,7 +71,7 @@ class TorchInspector:
             return self._value(address, before, index)
 
     def _value(self, address: str, before: bool, index: tuple[Any, ...]) -> Value:
-        address = resolved(address, self.addresses())
+        address = resolved(address, self.addresses)
         tensor, note, step = self._find(address, before)
         dense = dense_of(tensor)
         if dense is None:
@@ -79,11 +87,11 @@ class TorchInspector:
         return Value(address, array_of(host).copy(), name, tuple(part.shape), str(tensor.device), note, step)
 
     def shape(self, address: str, *, before: bool = False) -> tuple[tuple[int, ...], str]:
-        tensor, _, _ = self._find(resolved(address, self.addresses()), before)
+        tensor, _, _ = self._find(resolved(address, self.addresses), before)
         return shape_of(tensor), dtype_name(tensor)
 
     def assign(self, address: str, index: tuple[Any, ...], value: float) -> str:
-        address = resolved(address, self.addresses())
+        address = resolved(address, self.addresses)
         tensor, _, _ = self._find(address, before=False)
         with torch.no_grad():
             target = tensor.detach()
@@ -156,8 +164,9 @@ class TorchInspector:
         if role == "value":
             found = old if before else live
         elif role == "grad":
-            found = kept.gradient(name, live.grad, before=before)
-            if found is not None and not before and live.grad is None:
+            gradient = gradient_of(live)
+            found = kept.gradient(name, gradient, before=before)
+            if found is not None and not before and gradient is None:
                 return found, "of the step before: the script has cleared the gradient since", kept.step - 1
         elif role == "update" and old is not None and not before:
             found = live.detach() - old

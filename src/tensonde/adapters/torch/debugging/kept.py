@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor
 
 from tensonde.adapters.torch.seams.function_mode import unseen
-from tensonde.adapters.torch.tensors import bytes_of, shown, version_of
+from tensonde.adapters.torch.tensors import bytes_of, gradient_of, shown, version_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.parameters import ParameterNames
@@ -82,10 +82,11 @@ class Kept:
             value = shown(parameter)
             if value is not None:
                 values[name] = value.clone()
-            gradient = shown(parameter.grad) if parameter.grad is not None else None
+            own = gradient_of(parameter)
+            gradient = shown(own) if own is not None else None
             if gradient is not None:
                 gradients[name] = gradient.clone()
-                self._marks[name] = (id(parameter.grad), version_of(parameter.grad))
+                self._marks[name] = (id(own), version_of(own))
         self._values = [values, self._values[0]]
         self._gradients = [gradients, self._gradients[0]]
 

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.dumping.ops import DumpOps
 from tensonde.adapters.torch.dumping.staging import Staging
 from tensonde.adapters.torch.replay.replay import Replay
 from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.seams.hooks import hook
-from tensonde.adapters.torch.tensors import dense_of, dtype_name, tensors_in, values_of
+from tensonde.adapters.torch.tensors import dense_of, dtype_name, gradient_of, tensors_in, values_of
 from tensonde.digest import Block, rows_of
 from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role, Site
@@ -229,8 +230,9 @@ class Dump:
             self.put(parameter, Site(-1, name, Role.VALUE, Kind.PARAMETER), 0, phase=Phase.FORWARD)
 
     def _gradient(self, name: str, parameter: Tensor) -> None:
-        if self._roles[Role.GRAD] and parameter.grad is not None:
-            self.put(parameter.grad, Site(-1, name, Role.GRAD, Kind.PARAMETER), 0, phase=Phase.BACKWARD)
+        gradient = gradient_of(parameter) if self._roles[Role.GRAD] else None
+        if gradient is not None:
+            self.put(gradient, Site(-1, name, Role.GRAD, Kind.PARAMETER), 0, phase=Phase.BACKWARD)
 
     def _name(self, parameter: Tensor) -> str:
         known = self.state.parameters.names.get(id(parameter))
@@ -257,6 +259,9 @@ class Dump:
                 site.address, self.state.step, str(phase or self.state.phase), call, str(site.kind), site.type,
                 dtype_name(plain), tuple(plain.shape),
             )  # fmt: skip
+            if plain.device.type != "cpu" and capturing():
+                self.unsupported.add(f"{site.address}, in a captured graph")
+                return
             self.staging.put(seen, plain)
 
     def overflowed(self, tensor: Tensor) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,8 +18,9 @@ from torch import Tensor
 
 from tensonde.adapters.torch.experiments.recorder import Node, Recorder, Ref, refs
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.randomness import seed
 from tensonde.adapters.torch.replay.restore.writes import storage_of
-from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, Op, Trial, Value
+from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, Op, OwnFunction, Trial, Value
 from tensonde.model.site import SourceLine
 from tensonde.program import habits, queries
 from tensonde.program.lines import source_line
@@ -28,11 +28,12 @@ from tensonde.program.lines import source_line
 ROUNDING = 1e-5
 """Changes below this part of the largest value are rounding."""
 _NORMS = {"native_batch_norm": 5, "cudnn_batch_norm": 5, "_native_batch_norm_legit": 5, "_batch_norm_with_update": None}
+_SINGLE = frozenset((torch.float32, torch.float16, torch.bfloat16))
 Env = dict[int, Tensor]
 
 
 class StepGraph:
-    def __init__(self, recorder: Recorder, loss: Ref, number: int, deadline: float) -> None:
+    def __init__(self, recorder: Recorder, loss: Ref, number: int, deadline: float, clock: Callable[[], float]) -> None:
         self._nodes, self._tensors = recorder.nodes, recorder.tensors
         self._maker = recorder.maker
         self.number, self.loss = number, int(loss)
@@ -44,7 +45,8 @@ class StepGraph:
         self.batch = 0
         self.seconds_each = 0.0
         self.idle: Sequence[Value] = ()
-        self.deadline = deadline
+        self.functions: Sequence[OwnFunction] = ()
+        self.deadline, self._clock = deadline, clock
         self.holder: Any = None
         """The optimizer that is about to step."""
         self._storage = [storage_of(tensor) for tensor in self._tensors]
@@ -71,6 +73,7 @@ class StepGraph:
                 node.source,
                 node.grad,
                 node.random is not None,
+                _by_mode(node),
             )
             for index, node in enumerate(self._nodes)
         ]
@@ -85,6 +88,10 @@ class StepGraph:
         self._factors: dict[int, float] = {}
         self._fresh = False
         """Random numbers are drawn anew."""
+        self._evaluating: set[int] = set()
+        """Nodes that are computed as in eval mode."""
+        self._exact = False
+        """In double precision, and with derivatives of all ops, also inside functions that have a backward of their own."""
         self._orders: dict[tuple[Any, ...], list[Node]] = {}
         self._outside = [
             (ref, self._storage[ref] in self._writers) for ref, maker in enumerate(self._maker) if maker < 0
@@ -94,7 +101,7 @@ class StepGraph:
     # -- what others ask -------------------------------------------------------------------------
 
     def seconds_left(self) -> float:
-        return self.deadline - time.thread_time()
+        return self.deadline - self._clock()
 
     def given_twice(self, names: Sequence[str]) -> SourceLine | None:
         found = {(path, line) for path in KNOWN.files() for line in queries.given_twice(path, names)}
@@ -137,6 +144,14 @@ class StepGraph:
     def loss_with(self, changes: Changes) -> float:
         return self._loss_of(self._tensors_of(changes))
 
+    def loss_in_eval(self, norms: Sequence[int] | None = None) -> float:
+        chosen = range(len(self._nodes)) if norms is None else norms
+        self._evaluating = {id(self._nodes[index]) for index in chosen}
+        try:
+            return self._loss_of({})
+        finally:
+            self._evaluating = set()
+
     def fit(self, values: Mapping[int, int], tied: Mapping[int, int] | None = None) -> Fit:
         start = {ref: self._tensors[ref].detach() for ref in values}
         leaders = {ref: (tied or {}).get(ref, ref) for ref in values}
@@ -149,6 +164,36 @@ class StepGraph:
             raise NotPossible("no constant makes the loss smallest")
         return best
 
+    def ops_between(self, value: int, inputs: Sequence[int]) -> list[Op]:
+        places = {id(node): index for index, node in enumerate(self._nodes)}
+        return [self.ops[places[id(node)]] for node in self._order([value], dict.fromkeys(inputs))]
+
+    def derivatives(self, value: int, seed: Array, inputs: Sequence[int]) -> dict[int, Array]:
+        leaves = {ref: torch.from_numpy(self.array(ref).astype(np.float64)).requires_grad_() for ref in inputs}
+        with self._exactly(), torch.enable_grad():
+            made = self.compute(leaves, [value], grad=True)[value]
+            if not made.requires_grad:
+                return {}
+            found = torch.autograd.grad(made, list(leaves.values()), torch.from_numpy(seed), allow_unused=True)
+        return {ref: _array(gradient) for ref, gradient in zip(leaves, found, strict=True) if gradient is not None}
+
+    def quotient(self, value: int, seed: Array, moved: int, direction: Array, distance: float) -> float:
+        start = self.array(moved).astype(np.float64)
+        sums = []
+        with self._exactly():
+            for way in (distance, -distance):
+                change = {moved: torch.from_numpy(start + way * direction)}
+                sums.append(float((self.compute(change, [value])[value] * torch.from_numpy(seed)).sum()))
+        return (sums[0] - sums[1]) / (2 * distance)
+
+    @contextlib.contextmanager
+    def _exactly(self) -> Iterator[None]:
+        self._exact = True
+        try:
+            yield
+        finally:
+            self._exact = False
+
     @contextlib.contextmanager
     def weighed(self, factors: Mapping[int, float]) -> Iterator[None]:
         before, self._factors = self._factors, dict(factors)
@@ -159,7 +204,7 @@ class StepGraph:
 
     def trial(self, steps: int, *, rate: float = 1.0, fresh: bool = False) -> Trial:
         if fresh:
-            torch.default_generator.manual_seed(1)
+            seed(1)
         self._fresh = fresh
         try:
             return self._trial(steps, rate)
@@ -227,7 +272,7 @@ class StepGraph:
 
     def _tensors_of(self, changes: Changes) -> Env:
         return {
-            ref: torch.from_numpy(np.ascontiguousarray(array)).to(self._tensors[ref].dtype)
+            ref: torch.from_numpy(np.ascontiguousarray(array)).to(self._tensors[ref].device, self._tensors[ref].dtype)
             for ref, array in changes.items()
         }
 
@@ -238,6 +283,8 @@ class StepGraph:
         for ref, written in self._outside:
             if ref not in env:
                 tensor = self._tensors[ref].detach()
+                if self._exact and tensor.dtype in _SINGLE:
+                    tensor = tensor.double()
                 env[ref] = tensor.clone() if written else tensor
         return env
 
@@ -272,16 +319,23 @@ class StepGraph:
         self, node: Node, env: Env, changes: Mapping[int, Any], *, grad: bool = False, still_norms: bool = False
     ) -> None:
         if node.random is not None and not self._fresh:
-            torch.default_generator.set_state(node.random)
+            node.random.put()
         args, kwargs = _filled(node.args, env), _filled(node.kwargs, env)
-        place = _NORMS.get(node.func._opname) if still_norms else None
+        still = id(node) in self._evaluating
+        place = _NORMS.get(node.func._opname) if still_norms or still else None
         if place is not None and args[3] is not None and len(args) > place:
             args[place] = False
+        if still and node.func._opname == "native_dropout":
+            args[2] = False
+        if self._exact:
+            args, kwargs = _doubled(args), _doubled(kwargs)
         try:
-            with torch.set_grad_enabled(grad and node.grad):
+            with torch.set_grad_enabled(grad and (node.grad or self._exact)):
                 out = node.func(*args, **kwargs)
         except (RuntimeError, IndexError) as problem:  # shapes that depend on values, for one
             raise NotPossible(f"{node.func._opname} does not take the changed values: {problem}"[:200]) from None
+        if still and node.func._opname == "bernoulli_" and _chance(node) is not None:
+            out.fill_(_chance(node))  # what it is on average, by which dropout divides
         given = out if isinstance(out, tuple | list) else (out,)
         for ref, tensor in zip(node.outputs, given, strict=False):
             if ref is not None and int(ref) not in changes:
@@ -309,7 +363,7 @@ class StepGraph:
     def floor(self, values: Sequence[int], enough: float) -> float:
         base = {ref: self._tensors[ref].detach() for ref in values}
         draw = torch.Generator().manual_seed(0)
-        apart = {ref: t + torch.randn(t.shape, generator=draw) for ref, t in base.items()}
+        apart = {ref: t + torch.randn(t.shape, generator=draw, device="cpu").to(t.device) for ref, t in base.items()}
         found = [
             self._loss_of({}),
             self._lowest(base),
@@ -350,7 +404,8 @@ class StepGraph:
 
     def spread(self, value: int, vector: Array, dim: int) -> Array:
         """A constant along the features of a value, in its shape."""
-        return _array(_spread(torch.from_numpy(vector), self._tensors[value].detach(), dim))
+        like = self._tensors[value].detach()
+        return _array(_spread(torch.from_numpy(vector).to(like.device), like, dim))
 
 
 def _spread(vector: Tensor, like: Tensor, dim: int) -> Tensor:
@@ -394,6 +449,29 @@ def _filled(value: Any, env: Env) -> Any:
     return value
 
 
+def _by_mode(node: Node) -> bool:
+    name = node.func._opname
+    if name in _NORMS:
+        place = _NORMS[name]
+        return place is not None and len(node.args) > place and node.args[place] is True and node.args[3] is not None
+    return name == "native_dropout" or (name == "bernoulli_" and _chance(node) is not None)
+
+
+def _chance(node: Node) -> float | None:
+    """Of a draw by one probability."""
+    given = node.args[1] if len(node.args) > 1 else node.kwargs.get("p")
+    return float(given) if isinstance(given, float | int) else None
+
+
+def _doubled(value: Any) -> Any:
+    """Arguments that say how precise a result is to be."""
+    if isinstance(value, list):
+        return [_doubled(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _doubled(item) for name, item in value.items()}
+    return torch.float64 if isinstance(value, torch.dtype) and value in _SINGLE else value
+
+
 def _comparable(tensor: Any) -> bool:
     return isinstance(tensor, Tensor) and tensor.layout is torch.strided
 
@@ -422,7 +500,7 @@ def _effect(before: Tensor, after: Tensor) -> Effect:
 
 
 def _any_but(mask: Tensor, dim: int) -> Array:
-    return np.array(mask.transpose(0, dim).reshape(mask.shape[dim], -1).any(1).numpy())
+    return np.array(mask.transpose(0, dim).reshape(mask.shape[dim], -1).any(1).cpu().numpy())
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:

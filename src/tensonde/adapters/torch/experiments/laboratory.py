@@ -12,17 +12,22 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from contextvars import copy_context
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.experiments.graph import StepGraph
-from tensonde.adapters.torch.experiments.recorder import Reads, Recorder
+from tensonde.adapters.torch.experiments.own_functions import own_functions
+from tensonde.adapters.torch.experiments.recorder import MOST_BYTES, Reads, Recorder
 from tensonde.adapters.torch.experiments.surroundings import Surroundings
 from tensonde.adapters.torch.observers.origins import KNOWN
-from tensonde.adapters.torch.replay.execute import execute, put, same
+from tensonde.adapters.torch.randomness import Drawn
+from tensonde.adapters.torch.replay.execute import Losses, execute, put, same
 from tensonde.adapters.torch.replay.replay import Replay
 from tensonde.adapters.torch.replay.restore.before import Before
 from tensonde.adapters.torch.replay.undisturbed import roots_of, undisturbed
@@ -32,7 +37,7 @@ from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.tracing.tracer import Tracer
 from tensonde.experiments import EXPERIMENTS
 from tensonde.experiments.experiment import Inquiry
-from tensonde.experiments.step import NotPossible
+from tensonde.experiments.step import NotPossible, OwnFunction, Value
 from tensonde.program.frames import foreign_frames, is_user
 from tensonde.program.lines import from_json
 
@@ -42,8 +47,12 @@ LONG = 0.02
 """Of a very long one."""
 EACH = 0.35
 """The part of the time that is left which one step may take."""
+FEW, IN_A_CHECK = 4, 14.0
+"""Where a training is to end after so few steps: times its own that a step may take for experiments."""
 AGAIN = 2.0
 """Times its own: what a step takes to be recorded."""
+RECORDED = 5e-4
+"""Seconds that recording an op of the step takes, however small the op is."""
 SMALLEST = 0.25
 """Of its time: what one computation of a recorded step may take, so that whoever is late is not late by much."""
 STEPS = (1, 12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 12288)
@@ -55,7 +64,7 @@ class Laboratory:
     def __init__(self, state: RunState, replay: Replay) -> None:
         self._state, self._replay = state, replay
         self.inquiry = Inquiry()
-        self._began = time.thread_time()
+        self._began = {clock: clock() for clock in (time.thread_time, time.perf_counter)}
         self._spent = 0.0
         self._noticed: tuple[int, float] = -1, 0.0
         """The step that is to be asked, and when it began."""
@@ -74,7 +83,7 @@ class Laboratory:
         if self.off or step not in STEPS:
             return False
         if self._noticed[0] != step:
-            self._noticed = step, time.thread_time()
+            self._noticed = step, self._clock()
         return self._replay.tracing.tracer is None
 
     # -- a step ----------------------------------------------------------------------------------
@@ -89,23 +98,30 @@ class Laboratory:
         if self._state.other_threads:
             self.inquiry.declined(self._state.step, "several threads call models")
             return
-        began = time.thread_time()
-        allowed = EACH * (self._allowance(began - self._began) - self._spent)
-        if allowed < max(0.01, AGAIN * (began - self._noticed[1])):
+        began = self._clock()
+        took = began - self._noticed[1]
+        allowed = EACH * (self._allowance(began - self._began[self._clock]) - self._spent)
+        if 0 < (self._state.session.options.steps or 0) <= FEW:  # the training ends before another is asked
+            allowed = min(allowed / EACH, IN_A_CHECK * took)
+        if allowed < max(0.01, AGAIN * took, RECORDED * self._replay.tracing.ops):
             why = "the time for experiments is spent" if self._spent else "the step takes longer than experiments may"
             self.inquiry.declined(self._state.step, why)
             return
         try:
             graph = self._recorded(optimizer, began + allowed)
-            if graph is not None:
-                with unseen(), _random_kept():
-                    self.inquiry.ask(graph, EXPERIMENTS, lambda problem: guard.contain("an experiment", problem))
+            with unseen(), _random_kept():
+                self.inquiry.ask(graph, EXPERIMENTS, lambda problem: guard.contain("an experiment", problem))
         except NotPossible as why:
             self.inquiry.declined(self._state.step, str(why))
         finally:
-            self._spent += time.thread_time() - began
+            self._spent += self._clock() - began
             self._state.session.uncounted()
             self._state.session.experiments_seconds = self._spent
+
+    @property
+    def _clock(self) -> Callable[[], float]:
+        """Of the processor; of the wall where a device computes, for which this thread waits."""
+        return time.perf_counter if self._replay.digests.device.used else time.thread_time
 
     def _allowance(self, elapsed: float) -> float:
         """Seconds, in a run that has taken so long."""
@@ -116,30 +132,66 @@ class Laboratory:
 
     # -- recording it ----------------------------------------------------------------------------
 
-    def _recorded(self, optimizer: Any, deadline: float) -> StepGraph | None:
-        state, replay = self._state, self._replay
+    def _recorded(self, optimizer: Any, deadline: float) -> StepGraph:
+        replay = self._replay
         tape = replay.tape
         cannot = replay.off or replay.refused or tape.trouble or replay._forbidden()
-        if not cannot and (not tape.entries or not tape.losses):
+        if cannot:
+            raise NotPossible(cannot)
+        exact = tape.unchanged()
+        taken = self._taken(tape.entries, tape.losses)
+        alive = tape.alive([taken.slot])
+        for held, tensor in alive:
+            exact = exact and same(taken.values[held].detach(), tensor.detach())
+        if not exact:
+            raise NotPossible("the step does not come out as it did when it is run again")
+        graph = self._graph(taken, deadline)
+        self._describe(graph, taken, [tensor for _, tensor in alive])
+        graph.holder = optimizer
+        graph.optimizer = type(optimizer).__name__
+        graph.optimizer_source = from_json(KNOWN.made.line(optimizer))
+        graph.rates = tuple(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
+        stepping = [known for known in KNOWN.mine() if KNOWN.number(known) in KNOWN.stepped]
+        graph.several = len(tape.losses) > 1 or len(stepping) > 1
+        return graph
+
+    def ask_saved(self, entries: list[Any], losses: Losses, step: int, seconds: float) -> None:
+        """A step that was saved, in a process of its own, where no optimizer is."""
+        guard = self._state.session.guard
+        try:
+            graph = self._graph(taken := self._taken(entries, losses), self._clock() + seconds)
+            self._describe(graph, taken, [])
+            graph.values = [_named(value) for value in graph.values]
+            graph.several = len(losses) > 1
+            with unseen(), _random_kept():
+                everything = [replace(experiment, first=0) for experiment in EXPERIMENTS]
+                self.inquiry.ask(graph, everything, lambda problem: guard.contain("an experiment", problem))
+        except NotPossible as why:
+            self.inquiry.declined(step, str(why))
+
+    def _taken(self, entries: list[Any], losses: Losses) -> _Taken:
+        """The step, run again under the recorder, with everything put back."""
+        state, replay = self._state, self._replay
+        cannot = ""
+        if not entries or not losses:
             cannot = "no loss of this step was recorded"
-        if not cannot and any(entry.call.__class__.__name__ == "OptimizedModule" for entry in tape.entries):
+        elif any(entry.call.__class__.__name__ == "OptimizedModule" for entry in entries):
             cannot = "the model is compiled"
-        if not cannot and any(tensor.device.type != "cpu" for entry in tape.entries for tensor in _given(entry)):
-            cannot = "the step does not run on the CPU"
+        elif capturing():
+            cannot = "the device takes the step down as a graph"
         if cannot:
             raise NotPossible(cannot)
         with unseen():
-            before = Before(roots_of(tape.entries))
+            before = Before(roots_of(entries))
         if before.trouble:
             raise NotPossible(before.trouble)
         tracer = Tracer(state)
-        recorder, reads = Recorder(state, execute.__code__), Reads()
-        values: dict[Any, Tensor] = {}
-        handed: set[int] = set()
-        exact = tape.unchanged()
+        taken = _Taken(entries, Recorder(state, execute.__code__), Reads())
+        taken.recorder.limit = min(taken.recorder.limit, self._room())
         with undisturbed(state, replay, before, tracer) as lost:
             try:
-                copy_context().run(self._run, tape.entries, recorder, reads, values, handed)
+                copy_context().run(self._run, taken)
+                taken.functions += own_functions(taken.recorder)
             except NotPossible:
                 raise
             except Exception as problem:
@@ -148,15 +200,13 @@ class Laboratory:
         replay._take_stock(lost, before.writes.refused, [], state.step)
         if lost or before.writes.refused:
             raise NotPossible(replay.refused)
-        slot = tape.losses[-1][1]
-        if slot not in values:
-            slot = tape.losses[-1][0]
-        alive = tape.alive([slot])
-        for held, tensor in alive:
-            exact = exact and same(values[held].detach(), tensor.detach())
-        if not exact or slot not in values:
+        taken.slot = next((slot for slot in (losses[-1][1], losses[-1][0]) if slot in taken.values), None)
+        if taken.slot is None:
             raise NotPossible("the step does not come out as it did when it is run again")
-        loss = values[slot]
+        return taken
+
+    def _graph(self, taken: _Taken, deadline: float) -> StepGraph:
+        recorder, loss = taken.recorder, taken.values[taken.slot]
         if loss.numel() != 1 or id(loss) not in recorder.numbers:
             raise NotPossible("what is differentiated is not one number")
         outside = zip(recorder.tensors, recorder.maker, strict=True)
@@ -164,51 +214,73 @@ class Laboratory:
             maker < 0 and tensor.grad_fn is not None for tensor, maker in outside
         ):  # an object of the model's holds it, say
             raise NotPossible("the loss is computed from something that was not recorded")
-        graph = StepGraph(recorder, recorder.numbers[id(loss)], state.step, deadline)
-        began = time.thread_time()
+        graph = StepGraph(recorder, recorder.numbers[id(loss)], self._state.step, deadline, self._clock)
+        graph.functions = taken.functions
+        began = self._clock()
         with torch.no_grad(), unseen(), _random_kept():
             again = graph.loss_with({})
-        graph.seconds_each = time.thread_time() - began
+        graph.seconds_each = self._clock() - began
         if graph.seconds_each > SMALLEST * (deadline - began):
             raise NotPossible("the step takes longer than experiments may")
         if again != float(loss.detach()) and not (again != again):
             raise NotPossible("the ops of the step do not give the same again")
-        self._describe(graph, recorder, reads, handed, optimizer, [tensor for _, tensor in alive])
         return graph
 
-    def _run(
-        self, entries: list[Any], recorder: Recorder, reads: Reads, values: dict[Any, Tensor], handed: set[int]
-    ) -> None:
-        look(reads)
+    def _room(self) -> int:
+        """Bytes that a recorded step may take of what is free on the device: it is kept, and computed again beside that."""
+        if not self._replay.digests.device.used:
+            return MOST_BYTES
+        try:
+            return int(torch.accelerator.get_memory_info()[0] // 4)
+        except Exception:  # a device that does not say
+            return MOST_BYTES // 8
+
+    def _run(self, taken: _Taken) -> None:
+        recorder = taken.recorder
+        look(taken.reads)
         try:
             with recorder:
-                for entry in entries:
+                for entry in taken.entries:
                     recorder.outside = entry.where(self._state)
                     if isinstance(entry.call, nn.Module) and _learns(entry.call):
-                        handed |= {id(t) for t in tensors_in(put((entry.args, entry.kwargs), values))}
-                    values |= execute(entry, values)
+                        taken.handed |= {id(t) for t in tensors_in(put((entry.args, entry.kwargs), taken.values))}
+                    taken.values |= execute(entry, taken.values)
         finally:
-            look_away(reads)
+            look_away(taken.reads)
 
-    def _describe(
-        self, graph: StepGraph, recorder: Recorder, reads: Reads, handed: set[int], optimizer: Any, losses: list[Tensor]
-    ) -> None:
-        tape = self._replay.tape
-        roots = [entry.call for entry in tape.entries if isinstance(entry.call, nn.Module)]
-        around = Surroundings(self._state, recorder, handed, roots, sys._getframe(1))
-        read = set(recorder.read) | {recorder.numbers[id(t)] for t in reads.tensors if id(t) in recorder.numbers}
+    def _describe(self, graph: StepGraph, taken: _Taken, losses: list[Tensor]) -> None:
+        recorder = taken.recorder
+        roots = [entry.call for entry in taken.entries if isinstance(entry.call, nn.Module)]
+        around = Surroundings(self._state, recorder, taken.handed, roots, sys._getframe(1))
+        read = set(recorder.read) | {recorder.numbers[id(t)] for t in taken.reads.tensors if id(t) in recorder.numbers}
         graph.values = values = around.values({int(ref) for ref in read})
         graph.loss_source = around.loss_line(losses) or next(
             (op.source for op in reversed(graph.ops) if graph.loss in op.outputs), None
         )
         graph.batch = around.batch(values, list(graph.ops))
         graph.idle = around.idle(values)
-        graph.holder = optimizer
-        graph.optimizer = type(optimizer).__name__
-        graph.optimizer_source = from_json(KNOWN.made.line(optimizer))
-        graph.rates = tuple(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
-        stepping = [known for known in KNOWN.mine() if KNOWN.number(known) in KNOWN.stepped]
-        graph.several = len(tape.losses) > 1 or len(stepping) > 1
+
+
+@dataclass
+class _Taken:
+    """A step as the recorder has taken it down."""
+
+    entries: list[Any]
+    recorder: Recorder
+    reads: Reads
+    values: dict[Any, Tensor] = field(default_factory=dict)
+    handed: set[int] = field(default_factory=set)
+    """Ids of what models were given."""
+    functions: list[OwnFunction] = field(default_factory=list)
+    slot: Any = None
+    """Of the loss."""
+
+
+def _named(value: Value) -> Value:
+    """Where no variable holds a value any more: what it is."""
+    if value.name or not (value.into_model or value.origin == "given"):
+        return value
+    return replace(value, name=f"{'input' if value.into_model else 'given'} {list(value.shape)}")
 
 
 def _seconds(asked: float) -> float:
@@ -224,16 +296,12 @@ def _learns(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None
 
 
-def _given(entry: Any) -> list[Tensor]:
-    return tensors_in((entry.args, entry.kwargs))
-
-
 class _random_kept:
     """Random generators are as before afterwards."""
 
     def __enter__(self) -> None:
-        self._state, self._python = torch.default_generator.get_state(), random.getstate()
+        self._state, self._python = Drawn(), random.getstate()
 
     def __exit__(self, *problem: Any) -> None:
-        torch.default_generator.set_state(self._state)
+        self._state.put()
         random.setstate(self._python)

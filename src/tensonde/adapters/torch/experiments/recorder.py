@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tensonde.adapters.torch.randomness import Drawn
 from tensonde.adapters.torch.replay.restore.writes import _UNDECLARED, _targets, header, storage_of
 from tensonde.adapters.torch.seams.function_mode import Looker, unseen
 from tensonde.experiments.step import NotPossible
@@ -41,7 +42,7 @@ class Ref(int):
 class Node:
     __slots__ = ("args", "func", "grad", "kwargs", "module", "outputs", "random", "source", "type", "writes")
 
-    def __init__(self, func: Any, args: Any, kwargs: Any, grad: bool, random: Tensor | None) -> None:
+    def __init__(self, func: Any, args: Any, kwargs: Any, grad: bool, random: Drawn | None) -> None:
         self.func, self.args, self.kwargs = func, args, kwargs
         self.grad, self.random = grad, random
         self.outputs: list[Ref | None] = []
@@ -73,6 +74,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         """Of ops: whether they draw random numbers, whether they write."""
         self._lines: dict[tuple[CodeType, int], SourceLine | None] = {}
         self.bytes = 0
+        self.limit = MOST_BYTES
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -86,7 +88,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             traits = self._traits[func] = seeded, func._schema.is_mutable or func._opname in _UNDECLARED
         random = None
         if traits[0] and not kwargs.get("generator"):
-            random = torch.default_generator.get_state()
+            random = Drawn()
         node = Node(func, self.taken(args), self.taken(kwargs), torch.is_grad_enabled(), random)
         if traits[1]:
             node.writes = [self.number(target) for target in _targets(func, args, kwargs)]
@@ -122,8 +124,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if known is not None:
             return known
         self.bytes += tensor.numel() * tensor.element_size()
-        if self.bytes > MOST_BYTES:
-            raise NotPossible(f"the step makes more than {MOST_BYTES >> 20} MiB")
+        if self.bytes > self.limit:
+            raise NotPossible(f"the step makes more than {self.limit >> 20} MiB")
         found = self._new(tensor, index)
         self._storages.add(storage_of(tensor))
         self._headers[header(tensor)] = found

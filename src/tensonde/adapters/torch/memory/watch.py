@@ -19,7 +19,7 @@ from tensonde.adapters.torch.memory.scaling import NotKnown, Scaling
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.replay.replay import Replay
 from tensonde.adapters.torch.run.state import RunState
-from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.adapters.torch.tensors import gradient_of, tensors_in
 from tensonde.program.frames import foreign_frames
 from tensonde.program.values import FrameState
 
@@ -82,7 +82,7 @@ class MemoryWatch:
         live = [parameter for _, parameter in self._state.parameters.live()]
         held = [p for o in list(KNOWN.optimizers) for group in o.param_groups for p in group["params"]]
         ledger.is_use([b for root in list(state.roots.values()) for b in root.buffers()], "buffers")
-        ledger.is_use([p.grad for p in (*live, *held) if p.grad is not None], "gradients")
+        ledger.is_use([g for p in (*live, *held) if (g := gradient_of(p)) is not None], "gradients")
         ledger.is_use(list(_states()), "optimizer")
         ledger.is_use([*live, *held], "parameters")
         self._ends.append(len(ledger.log))

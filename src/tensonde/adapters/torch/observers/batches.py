@@ -15,15 +15,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
-from tensonde.adapters.torch.checksum import memory_sum
+from tensonde.adapters.torch.capture import capturing
+from tensonde.adapters.torch.checksum import crc, memory_sum, sums
 from tensonde.adapters.torch.observers.making import shares, target_line
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.reading import READING
 from tensonde.adapters.torch.observers.samplers import is_distributed, weighted
 from tensonde.adapters.torch.observers.samples import shared
 from tensonde.adapters.torch.run import batches
 from tensonde.adapters.torch.run.batches import sample_place
 from tensonde.adapters.torch.seams.vanishing import Ref
-from tensonde.adapters.torch.tensors import dense_in, is_plain
+from tensonde.adapters.torch.tensors import dense_in, is_dense
 from tensonde.program import queries
 from tensonde.program.classes import class_of
 from tensonde.program.frames import is_user, user_place
@@ -33,6 +35,8 @@ MOST_SHARED = 20_000
 """Samples of a share that are noted."""
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
+OFTEN, FEW = 64, 16
+"""So many first targets are looked at, on the host and on a device; of later ones every 16th."""
 SHIFTS = 16
 """Targets that are held against inputs, whether they are these one ahead."""
 COMPARED = 64
@@ -71,12 +75,17 @@ class Batches:
         others = [held for held in given if not shares(held, target)]
         twice = len(given) - len(others) > 1
         if others or twice:
-            flat = target.detach().reshape(-1)
-            same = twice or any(bool((held.reshape(-1) == flat).all()) for held in others)
-            self.copies[0] += 1
-            self.copies[1] += same
-            if same and self.target_line is None:
-                self.target_line = target_line(target, frame)
+            late = target.device.type != "cpu"
+            line = target_line(target, frame) if late and self.target_line is None else None
+
+            def told(flat: Tensor, *kept: Tensor) -> None:
+                same = twice or any(bool((held == flat).all()) for held in kept)
+                self.copies[0] += 1
+                self.copies[1] += same
+                if same and self.target_line is None:
+                    self.target_line = line if late else target_line(target, frame)
+
+            READING.later([held.detach().reshape(-1) for held in (target, *others)], told)
 
     def _shifted(self, target: Tensor) -> None:
         """Whether these are what the model was given, from the second position on."""
@@ -85,11 +94,15 @@ class Batches:
         if self.shifts["looked_at"] >= SHIFTS or not alike:
             return
         self.shifts["looked_at"] += 1
-        for shape, rows in alike:
-            if _ahead(shape, rows, target.detach()):
-                self.shifts["same"] += 1
-                self.shifts |= {"root": root, "shape": list(shape), "length": shape[1]}
-                return
+
+        def told(target: Tensor, *given: Tensor) -> None:
+            for (shape, _), rows in zip(alike, given, strict=True):
+                if _ahead(shape, rows, target):
+                    self.shifts["same"] += 1
+                    self.shifts |= {"root": root, "shape": list(shape), "length": shape[1]}
+                    return
+
+        READING.later([target.detach(), *(rows for _, rows in alike)], told)
 
     def value_targets(self, target: Any) -> None:
         """Float targets of a loss that is trained on; those that are a part of the loader's batch as it came."""
@@ -104,17 +117,22 @@ class Batches:
         if not target.is_floating_point() or target.requires_grad or not target.numel():
             return
         part = batch.part_of(target)
-        if not part:  # none, or the inputs themselves
+        if not part or (READING.seldom(target) and seen["batches"] % 16):  # none, or the inputs themselves
             return
-        least, most = (float(value) for value in target.detach().aminmax())
-        if least != most or seen["value"] not in (None, least):
-            seen["constant"] = False
-            return
-        if seen["line"] is None:
-            seen["line"] = batch.part_line(part)
-        seen["value"] = least
-        seen["batches"] += 1
-        seen["elements"] += target.numel()
+        size = target.numel()
+
+        def told(least: Tensor, most: Tensor) -> None:
+            value = float(least)
+            if value != float(most) or seen["value"] not in (None, value):
+                seen["constant"] = False
+                return
+            if seen["line"] is None:
+                seen["line"] = batch.part_line(part)
+            seen["value"] = value
+            seen["batches"] += 1
+            seen["elements"] += size
+
+        READING.later(target.detach().aminmax(), told)
 
     def targets(self, target: Any, frame: FrameType) -> None:
         """Integer targets of a loss that is trained on; `frame` calls it."""
@@ -124,7 +142,8 @@ class Batches:
             return
         self._last = Ref(target)
         self.seen += 1
-        if (self.seen > 64 and self.seen % 16) or len(self.labels) >= MOST_BATCHES or target.is_floating_point():
+        often = FEW if target.device.type != "cpu" else OFTEN
+        if (self.seen > often and self.seen % 16) or len(self.labels) >= MOST_BATCHES or target.is_floating_point():
             return
         self._shifted(target)
         if target.ndim != 1:
@@ -134,17 +153,21 @@ class Batches:
             return
         if 8 <= target.numel() <= MOST_ELEMENTS:
             self._copied(target, frame)
+        if self.label_place is None:
+            self.label_place = user_place(frame)
+        READING.later([flat], self._labels)
+
+    def _labels(self, flat: Tensor) -> None:
         classes, counts = torch.unique(flat, return_counts=True)
         top = int(counts.argmax())
         self.labels.append((int(flat.numel()), int(counts[top]), int(classes[top])))
-        if self.label_place is None:
-            self.label_place = user_place(frame)
 
     def given(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         """A root is called in training."""
         tensors = dense_in((args, kwargs))[:4]
         self._whole = [Ref(t) for t in tensors if t.dtype is torch.int64 and t.ndim >= 2]
-        if self.shifts["looked_at"] < SHIFTS and step < COMPARED:
+        seldom = step % 8 and any(READING.seldom(t) for t in tensors)
+        if self.shifts["looked_at"] < SHIFTS and step < COMPARED and not seldom:
             self._held = root, [(t.shape, _first_rows(t)) for t in tensors if _sequence(t)]
         else:
             self._held = "", []
@@ -153,50 +176,60 @@ class Batches:
                 size = int(tensor.shape[0])
                 if size in self.sizes or len(self.sizes) < 64:
                     self.sizes[size] = self.sizes.get(size, 0) + 1
-        if step < COMPARED:
+        if step < COMPARED and not seldom:
             self._compare(root, tensors)
         if len(self.inputs) < 12 and (step < 4 or step & (step - 1) == 0):
             for k, tensor in enumerate(tensors):
-                if (
-                    tensor.is_floating_point()
-                    and tensor.device.type == "cpu"
-                    and tensor.ndim >= 2
-                    and tensor.grad_fn is None
-                ):
+                if tensor.is_floating_point() and tensor.ndim >= 2 and tensor.grad_fn is None:
                     self._input(root, k, tensor.detach(), step)
 
     def _compare(self, root: str, tensors: list[Tensor]) -> None:
         """Whether the model is fed the same as in its first call. Every value counts: images often share their borders."""
         tally = self.prints.setdefault(root, [0, 0])
-        if tally[1] or not tensors or any(t.device.type != "cpu" or t.is_sparse for t in tensors):
+        if tally[1] or not tensors or any(t.is_sparse for t in tensors):
             return
-        found = hash(tuple((tensor.shape, memory_sum(tensor)) for tensor in tensors))
+        if self.call_line is None:
+            self.call_line = line_of(user_place(sys._getframe(3)))
+        shapes = tuple(tensor.shape for tensor in tensors)
+        if any(tensor.device.type != "cpu" for tensor in tensors):
+            READING.later(
+                [part for tensor in tensors for part in sums(tensor)],
+                lambda *parts: self._print(root, hash((shapes, crc(parts)))),
+            )
+        else:
+            self._print(root, hash((shapes, tuple(memory_sum(tensor) for tensor in tensors))))
+
+    def _print(self, root: str, found: int) -> None:
+        tally = self.prints[root]
         tally[0] += 1
         if self._first_print.setdefault(root, found) != found:
             tally[1] += 1
-        if self.call_line is None:
-            self.call_line = line_of(user_place(sys._getframe(3)))
 
     def _input(self, root: str, k: int, tensor: Tensor, step: int) -> None:
         if not tensor.numel():
             return
         rows = tensor[: max(2, MOST_ELEMENTS // tensor[0].numel())].flatten(1)[:, :MOST_ELEMENTS]
+        batch, shape = batches.latest, tensor.shape
+        READING.later([rows], lambda rows: self._look(root, k, rows, shape, step, batch))
+
+    def _look(self, root: str, k: int, rows: Tensor, shape: torch.Size, step: int, batch: batches.Batch | None) -> None:
         values = rows.float()
         same = bool(rows.shape[0] > 1 and (rows == rows[:1]).all())
-        if same and self.shared is None and batches.latest is not None:
-            self.shared = shared(batches.latest.dataset(), tensor[0])
+        whole = rows.shape[1] == prod(shape[1:])
+        if same and whole and self.shared is None and batch is not None:
+            self.shared = shared(batch.dataset(), rows[0].reshape(shape[1:]))
         self.inputs.append(
             {
                 "root": root,
                 "index": k,
                 "step": step,
-                "shape": list(tensor.shape),
+                "shape": list(shape),
                 "absmax": float(values.abs().max()),
                 "mean": float(values.mean()),
                 "std": float(values.std(correction=0)),
                 "same_rows": same,
                 "sum": float(values.double().sum()),
-                "features": _features(values) if tensor.ndim == 2 else None,
+                "features": _features(values) if len(shape) == 2 else None,
             }
         )
 
@@ -218,13 +251,13 @@ class Batches:
 
 def _sequence(tensor: Tensor) -> bool:
     """May hold a position for each of its second dimension."""
-    plain = is_plain(tensor) and not tensor.is_complex()
+    plain = is_dense(tensor) and not tensor.is_complex()
     return plain and 2 <= tensor.ndim <= 3 and len(tensor) > 0 and tensor.shape[1] >= 4
 
 
 def _holds_values(target: Any) -> TypeGuard[Tensor]:
     """The compiler calls losses, too, with tensors that have none."""
-    return isinstance(target, Tensor) and is_plain(target)
+    return isinstance(target, Tensor) and is_dense(target) and not capturing()
 
 
 def _first_rows(tensor: Tensor) -> Tensor:

@@ -1,20 +1,31 @@
-"""What a rank does by itself before and while it trains, beside collectives: states that it loads, parameters that are sent to all ranks before the first
+"""What a rank does by itself before and while it trains, beside collectives: states that it loads, files that it saves, how its variables number words and classes,
+tensors that it declares to be the same on all ranks, parameters that are sent to all ranks before the first
 step, and the statement that changes gradients after the backward pass. Ranks are compared by it afterwards."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import sys
 from collections.abc import Iterable
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.tensors import values_of
+from tensonde.program.frames import is_user_file, user_frames
 from tensonde.program.gradients import rewrite_between
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
+from tensonde.program.syntax import bindings, scope_at
 
 MOST = 32
 MOST_SENT = 8192
+MOST_KEYS = 64
+"""Keys of a numbering that are kept: the same ones on all ranks that have them."""
+FEWEST_KEYS, LARGEST = 4, 1_000_000
+MOST_BYTES = 1 << 22
 
 
 class Beginnings:
@@ -23,6 +34,9 @@ class Beginnings:
     def __init__(self) -> None:
         self._loads: dict[tuple[str, CodeLine], int] = {}
         self._sent: dict[tuple[int, int, torch.dtype], CodeLine | None] = {}
+        self._saves: dict[tuple[str, CodeLine], int] = {}
+        self._declared: list[dict[str, Any]] = []
+        self._numberings: dict[str, dict[str, Any]] | None = None
 
     def loaded(self, what: str, place: CodeLine | None) -> None:
         """`what` is `weights` or `optimizer`."""
@@ -38,6 +52,42 @@ class Beginnings:
         except Exception:  # there is no session yet whose guard could say so
             self._sent.clear()
 
+    def saved(self, target: Any, place: CodeLine | None) -> None:
+        """A file is written by `torch.save`."""
+        if place is not None and isinstance(target, str | os.PathLike) and len(self._saves) < MOST:
+            key = os.path.abspath(os.fspath(target)), place
+            self._saves[key] = self._saves.get(key, 0) + 1
+
+    def declared(self, tensor: Any, placements: Any, place: CodeLine | None, step: int) -> None:
+        """A rank's tensor is declared to be one that all ranks have (`DTensor.from_local` with `Replicate()`)."""
+        given = placements if isinstance(placements, list | tuple) else ()
+        if place is None or len(self._declared) >= MOST or not given or not all(one.is_replicate() for one in given):
+            return
+        held = values_of(tensor.detach())
+        if held is None or held.device.type != "cpu" or not 1 < held.numel() * held.element_size() <= MOST_BYTES:
+            return
+        content = held.contiguous().view(torch.uint8).numpy().tobytes()
+        self._declared.append(
+            {
+                "step": step,
+                "shape": list(held.shape),
+                "digest": hashlib.sha256(content).hexdigest()[:16],
+                "line": line_of(place),
+            }
+        )
+
+    def numberings(self, frame: FrameType | None) -> None:
+        """Variables that number strings, such as `{word: index}`, in the frames of the user's program; once."""
+        if self._numberings is not None:
+            return
+        self._numberings = {}
+        for one in user_frames(frame):
+            for name, value in list(one.f_locals.items()):
+                inside = {f"{name}.{key}": held for key, held in _attributes(value).items()}
+                for path, held in {name: value, **inside}.items():
+                    if len(self._numberings) < MOST and path not in self._numberings and _is_numbering(held):
+                        self._numberings[path] = _sample(held) | {"line": _bound(one, name)}
+
     def facts(self, parameters: Iterable[tuple[str, Tensor]], optimizers: list[dict[str, Any]]) -> dict[str, Any]:
         sent = [name for name, parameter in parameters if self._sent and self._is_sent(parameter)]
         return {
@@ -45,12 +95,55 @@ class Beginnings:
                 {"what": what, "count": count, "line": line_of(place)} for (what, place), count in self._loads.items()
             ],
             "sent": sent[:256],
+            "saves": [
+                {"path": path, "count": count, "line": line_of(place)} for (path, place), count in self._saves.items()
+            ],
+            "declared": self._declared,
+            "numberings": [{"name": name, **found} for name, found in (self._numberings or {}).items()],
             "rewrite": next((found for one in optimizers if (found := _rewrite(one)) is not None), None),
         }
 
     def _is_sent(self, parameter: Tensor) -> bool:
         held = values_of(parameter)
         return held is not None and (held.data_ptr(), held.numel(), held.dtype) in self._sent
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Of an object of the user's own classes, without running any code of theirs."""
+    if isinstance(value, type | ModuleType) or not is_user_file(
+        getattr(sys.modules.get(type(value).__module__), "__file__", None) or ""
+    ):
+        return {}
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except (AttributeError, TypeError):
+        return {}
+    return dict(found) if type(found) is dict else {}
+
+
+def _is_numbering(value: Any) -> bool:
+    """Each key has a number of its own, from 0 to the last."""
+    if type(value) is not dict or not FEWEST_KEYS <= len(value) <= LARGEST:
+        return False
+    return (
+        all(type(key) is str and type(number) is int for key, number in value.items())
+        and min(value.values()) == 0
+        and max(value.values()) == len(value) - 1
+        and len(set(value.values())) == len(value)
+    )
+
+
+def _sample(numbering: dict[str, int]) -> dict[str, Any]:
+    """The same keys on all ranks, as far as they have them: those with the smallest checksums."""
+    chosen = sorted(numbering, key=lambda key: hashlib.sha256(key.encode(errors="replace")).digest())[:MOST_KEYS]
+    return {"size": len(numbering), "keys": {key[:64]: numbering[key] for key in chosen}}
+
+
+def _bound(frame: FrameType, name: str) -> Json | None:
+    path = frame.f_code.co_filename
+    scope = scope_at(path, frame.f_lineno) if frame.f_code.co_name != "<module>" else scope_at(path, 0)
+    found = [one.line for one in bindings(scope, name) if one.line <= frame.f_lineno] if scope is not None else []
+    return line_at(path, found[-1]) if found else None
 
 
 def _rewrite(optimizer: dict[str, Any]) -> Json | None:

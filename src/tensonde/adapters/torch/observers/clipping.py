@@ -6,8 +6,11 @@ import weakref
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.reading import READING
+from tensonde.adapters.torch.tensors import is_dense
 from tensonde.program.lines import CodeLine, line_of
 
 LOOKED_AT = 100
@@ -38,7 +41,7 @@ class Clipping:
     def updated(self) -> None:
         self._scaler = None
 
-    def _scaled_by(self) -> float | None:
+    def _scaled_by(self) -> Tensor | None:
         """The scale that gradients still carry, None when they carry none."""
         scaler = self._scaler() if self._scaler is not None else None
         if scaler is None:
@@ -46,7 +49,7 @@ class Clipping:
         for state in list(scaler._per_optimizer_states.values()):
             if state["stage"].value != 0:  # unscaled or stepped since the last update
                 return None
-        return float(scaler.get_scale()) if scaler._scale is None or scaler._scale.device.type == "cpu" else -1.0
+        return scaler._scale if scaler._scale is not None else torch.tensor(float(scaler.get_scale()), device="cpu")
 
     def clipped(self, kind: str, limit: Any, total: Any, place: CodeLine | None, *, backward_since_step: bool) -> None:
         self.calls += 1
@@ -54,14 +57,18 @@ class Clipping:
             return
         self.kind, self.place = kind, place
         self.limit = float(limit)
-        if isinstance(total, torch.Tensor) and total.device.type == "cpu" and total.numel() == 1:
-            self.norms.append(float(total.detach()))
+        if is_dense(total) and total.numel() == 1 and not (READING.seldom(total) and self.calls % 16):
+            READING.later([total], lambda norm: self.norms.append(float(norm)))
         scale = self._scaled_by()
-        if scale is not None and scale != 1.0:
-            self.scaled += 1
-            self.scale = scale
+        if scale is not None:
+            READING.later([scale], self._clipped_scaled)
         if not backward_since_step:
             self.idle += 1
+
+    def _clipped_scaled(self, scale: Tensor) -> None:
+        if float(scale) != 1.0:
+            self.scaled += 1
+            self.scale = float(scale)
 
     def optimizer_steps(self, place: CodeLine | None) -> None:
         """An optimizer is about to step, not by its scaler."""
@@ -69,9 +76,13 @@ class Clipping:
             return
         self.steps_with_scaler += 1
         scale = self._scaled_by()
-        if scale is not None and scale != 1.0:
+        if scale is not None:
+            READING.later([scale], lambda scale: self._stepped_scaled(scale, place))
+
+    def _stepped_scaled(self, scale: Tensor, place: CodeLine | None) -> None:
+        if float(scale) != 1.0:
             self.scaled_steps += 1
-            self.scale, self.step_place = scale, self.step_place or place
+            self.scale, self.step_place = float(scale), self.step_place or place
 
     def facts(self) -> dict[str, Any]:
         middle = sorted(self.norms)[len(self.norms) // 2] if self.norms else None

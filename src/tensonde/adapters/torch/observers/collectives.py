@@ -47,6 +47,8 @@ class Line:
     parameters: dict[str, None] = field(default_factory=dict)
     left: int = 0
     """Calls that were never waited for."""
+    inside: bool = False
+    scalar: bool = True
     norms: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -98,16 +100,17 @@ class Collectives:
             line.steps += 1
         number = self._numbers[group] = self._numbers.get(group, 0) + 1
         if state.stack or state.phase is Phase.BACKWARD:
-            state.communicates = True
+            state.communicates = line.inside = True
         session = state.session
         session.whereabouts.moves += 1
         form = (tensor.dtype, tensor.shape) if tensor is not None else None
-        peer = _peer(op, args, kwargs)
+        peer = peer_of(op, args, kwargs)
         kind = session.collectives.kind(
             (key, form, peer), lambda: kind_of(op, tensor, reduce, group, size, frame, peer)
         )
         call = Call(line, session.collectives.begins(kind, number, state.step), perf_counter_ns())
         if tensor is not None and line.steps <= LOOKED_AT:
+            line.scalar = line.scalar and tensor.numel() == 1
             self._note(call, tensor, kwargs)
         return call
 
@@ -235,6 +238,8 @@ class Collectives:
                 "parameters": list(line.parameters)[:64],
                 "norms": {name: norms for name, norms in line.norms.items() if len(norms) == 2},
                 "first_step": line.first_step,
+                "inside": line.inside,
+                "scalar": line.scalar,
                 "line": line_of(line.place),
                 "after": _after(line.place) if line.norms else None,
             }
@@ -258,7 +263,7 @@ def kind_of(
     return Kind(op, what, reduce, group, size, path, line, around, peer)
 
 
-def _peer(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+def peer_of(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
     """The rank that is sent to or received from, in a call of two."""
     if op not in ("send", "isend", "recv", "irecv", "send_object_list", "recv_object_list"):
         return -1

@@ -7,7 +7,7 @@ with. A few values of both are kept from the first evaluation on, so that it sho
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import CodeType, FrameType
 from typing import Any
 
@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.reading import READING, brought
 from tensonde.adapters.torch.observers.refills import STEPS
 from tensonde.adapters.torch.observers.stale_statistics import update_line
-from tensonde.adapters.torch.tensors import is_plain
+from tensonde.adapters.torch.tensors import is_dense, is_plain
 from tensonde.program.frames import foreign_frames, is_user
 from tensonde.program.lines import CodeLine, line_at, line_of
 
@@ -30,6 +31,8 @@ ALIKE = 0.7
 MOST_LOADS = 16
 MOST_STARTS = 256
 """Parameters of optimizers whose values before the first step are kept."""
+_STARTS: dict[int, tuple[weakref.ref[Tensor], Tensor, int]] = {}
+"""By parameter: a few of these values, and the number of the optimizer."""
 
 
 class Copy:
@@ -74,32 +77,30 @@ class Copies:
     def __init__(self) -> None:
         self.seen: dict[int, Copy | None] = {}
         """By module; None: it is no copy."""
-        self._starts: dict[int, tuple[weakref.ref[Tensor], Tensor]] = {}
 
     def begins(self, optimizer: Any) -> None:
         """It is about to step for the first time."""
         for group in optimizer.param_groups:
             for p in group["params"]:
-                if p.ndim >= 2 and is_plain(p) and len(self._starts) < MOST_STARTS:
-                    self._starts[id(p)] = weakref.ref(p), _sample([p])
-
-    def _start_of(self, twin: list[Tensor]) -> Tensor | None:
-        kept = [self._starts.get(id(p)) for p in twin if p.ndim >= 2][:MATRICES]
-        if not kept or any(known is None or known[0]() is None for known in kept):
-            return None
-        return torch.cat([known[1] for known in kept if known is not None])
+                if p.ndim >= 2 and is_dense(p) and len(_STARTS) < MOST_STARTS:
+                    _STARTS[id(p)] = weakref.ref(p), p.detach().reshape(-1)[:VALUES].clone(), KNOWN.number(optimizer)
 
     def evaluated(self, module: nn.Module, step: int, frame: FrameType | None, loop: CodeType | None) -> None:
         """A root is called without gradients, between steps. `loop` is the code that steps."""
+        if id(module) in _SET_BACK:
+            _SET_BACK[id(module)]["evaluated"] = _is_at_start(module)
         known = self.seen.get(id(module), self)
         if known is None or (isinstance(known, Copy) and len(known.steps) >= MOST_LOOKS):
+            return
+        first = next(module.parameters(), None)
+        if first is None or not READING.may_wait(first):
             return
         with torch.no_grad():
             if isinstance(known, Copy) and known.ref() is module:
                 known.look(module, step, frame, loop)
             elif len(self.seen) < 4 * MOST_COPIES:
                 twin = _twin_of(module)
-                copy = Copy(module, twin, step, self._start_of(twin)) if twin else None
+                copy = Copy(module, twin, step, _start_of(twin)) if twin else None
                 if copy is not None:
                     copy.line = _line_in(frame, loop)
                 self.seen[id(module)] = copy if copy is not None and copy.is_one else None
@@ -134,7 +135,7 @@ def _twin_of(module: nn.Module) -> list[Tensor]:
     """The trained parameters that it is a copy of: of the same shapes, one after the other."""
     own = list(module.parameters())
     held = {id(p) for o in list(KNOWN.optimizers) for group in o.param_groups for p in group["params"]}
-    if not own or any(id(p) in held or not is_plain(p) for p in own) or sum(p.ndim >= 2 for p in own) == 0:
+    if not own or any(id(p) in held or not is_dense(p) for p in own) or sum(p.ndim >= 2 for p in own) == 0:
         return []
     shapes = [tuple(p.shape) for p in own]
     for optimizer in KNOWN.mine():
@@ -145,9 +146,26 @@ def _twin_of(module: nn.Module) -> list[Tensor]:
     return []
 
 
+def _start_of(trained: list[Tensor]) -> Tensor | None:
+    """What trained parameters were before their first step."""
+    kept = [_STARTS.get(id(p)) for p in trained if p.ndim >= 2][:MATRICES]
+    if not kept or any(known is None or known[0]() is None for known in kept):
+        return None
+    return _sample([known[1][None] for known in kept if known is not None])
+
+
+def _is_at_start(module: nn.Module) -> bool:
+    """Its weights are what they were before their first step."""
+    start = _start_of(list(module.parameters()))
+    with torch.no_grad():
+        return start is not None and bool(torch.equal(_sample(list(module.parameters())), start))
+
+
 def _sample(parameters: list[Tensor]) -> Tensor:
     chosen = [p for p in parameters if p.ndim >= 2][:MATRICES]
-    return torch.cat([p.detach().reshape(-1)[:VALUES].to(torch.float64) for p in chosen])
+    if any(p.device != chosen[0].device for p in chosen):
+        return torch.cat([brought(p.detach().reshape(-1)[:VALUES]).to(torch.float64) for p in chosen])
+    return brought(torch.cat([p.detach().reshape(-1)[:VALUES] for p in chosen])).to(torch.float64)
 
 
 def _line_in(frame: FrameType | None, loop: CodeType | None) -> dict[str, Any] | None:
@@ -162,28 +180,44 @@ def _line_in(frame: FrameType | None, loop: CodeType | None) -> dict[str, Any] |
 # -- trained weights that are loaded over ----------------------------------------------------------
 
 _OVER: dict[CodeLine, dict[str, Any]] = {}
+_SET_BACK: dict[int, dict[str, Any]] = {}
+"""By module: the entry of its last load, which gave it the weights from before its training."""
 
 
 def loaded(module: nn.Module, state: Mapping[str, Any], place: CodeLine | None) -> None:
     """A state was loaded into a module: notes it where an optimizer has trained the module."""
     if place is None or (place not in _OVER and len(_OVER) >= MOST_LOADS):
         return
-    own = {id(p) for p in module.parameters()}
-    for optimizer in list(KNOWN.optimizers):
-        number = KNOWN.number(optimizer)
-        if not STEPS.get(number) or not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
-            continue
+    for number in _trained_by(module):
         with torch.no_grad():
             values = [v for v in state.values() if isinstance(v, Tensor) and is_plain(v) and v.is_floating_point()]
             seen = tuple(float(v.double().sum()) for v in values[:8])
+            back = _is_at_start(module)
         known = _OVER.setdefault(
-            place, {"type": type(module).__name__, "times": 0, "same": 0, "steps": [], "seen": None}
+            place,
+            {"type": type(module).__name__, "times": 0, "same": 0, "steps": [], "seen": None, "evaluated": False},
         )
+        known["evaluated"] = False
+        _SET_BACK.pop(id(module), None)
+        if back:
+            _SET_BACK[id(module)] = known
         known["same"] += known["seen"] == seen
         known["times"] += 1
         known["steps"] = [*known["steps"][:7], STEPS[number]]
         known["seen"] = seen
         return
+
+
+def _trained_by(module: nn.Module) -> Iterator[int]:
+    """The optimizers that have stepped with its parameters, by number; they may be gone."""
+    own = {id(p): p for p in module.parameters()}
+    for optimizer in list(KNOWN.optimizers):
+        number = KNOWN.number(optimizer)
+        if STEPS.get(number) and any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+            yield number
+    for key, p in own.items():
+        if key in _STARTS and _STARTS[key][0]() is p and STEPS.get(_STARTS[key][2]):
+            yield _STARTS[key][2]
 
 
 def loaded_over() -> list[dict[str, Any]]:
@@ -193,6 +227,7 @@ def loaded_over() -> list[dict[str, Any]]:
             "times": known["times"],
             "same": known["same"],
             "steps": known["steps"],
+            "set_back": known["evaluated"],
             "line": line_of(place),
         }
         for place, known in _OVER.items()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.observers import resumes
 from tensonde.adapters.torch.observers.batches import Batches
 from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
@@ -35,6 +36,7 @@ from tensonde.adapters.torch.observers.norms import Norms
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.observers.probe import Probe, leaves
 from tensonde.adapters.torch.observers.rates import rates
+from tensonde.adapters.torch.observers.reading import READING
 from tensonde.adapters.torch.observers.recreated_optimizers import Renewals
 from tensonde.adapters.torch.observers.refills import STEPS, refilled
 from tensonde.adapters.torch.observers.repeats import repeated
@@ -42,9 +44,11 @@ from tensonde.adapters.torch.observers.replicas import Replicas
 from tensonde.adapters.torch.observers.scales import Scales
 from tensonde.adapters.torch.observers.schedules import STEPPED, scheduler_facts
 from tensonde.adapters.torch.observers.sequence import Sequence
+from tensonde.adapters.torch.observers.stages import STAGES
 from tensonde.adapters.torch.observers.stale_statistics import Untouched
 from tensonde.adapters.torch.observers.tokens import Tokens
 from tensonde.adapters.torch.observers.unregistered import Strangers
+from tensonde.adapters.torch.precision import cudnn, matmul_precision
 from tensonde.adapters.torch.run.by_hand import ByHand
 from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import transforming, unnoticed
@@ -119,7 +123,7 @@ class Facts:
     @unnoticed
     def root_called(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
-        if state.phase is Phase.BACKWARD or state.opaque or _jit_tracing() is not None:
+        if state.phase is Phase.BACKWARD or state.opaque or _jit_tracing() is not None or capturing():
             return
         mark = state.session.clock()
         modes = self.modes.get(id(root))
@@ -131,6 +135,8 @@ class Facts:
                 self.tokens.given(root, args, kwargs)
                 if root.training:
                     self.replicas.root_called(root)
+                    if self.state.session.world > 1:
+                        BEGINNINGS.numberings(sys._getframe(1))
                     self.scales.training(modes.name, args, kwargs, state.step)
         else:
             modes.called_without_grad(state.step)
@@ -233,16 +239,16 @@ class Facts:
         place = user_place(sys._getframe(2)) if count < 3 else None
         self.sequence.before_step(optimizer, closure, place)
         self.clipping.optimizer_steps(place)
-        if not count:
+        if not count and not capturing():
             self.copies.begins(optimizer)
-        if not closure and looked_at(count):
+        if not closure and looked_at(count) and not capturing():
             self.holdings.before_step(optimizer, count)
 
     @unnoticed
     def after_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self.sequence.after_step(optimizer)
         count = self._optimizer_steps.get(KNOWN.number(optimizer), 0)
-        if looked_at(count):
+        if looked_at(count) and not capturing():
             self.holdings.after_step(count)
             self.norms.look(list(self.state.roster.roots.values()), self.state.step)
         self.optimizer_stepped(optimizer)
@@ -280,6 +286,8 @@ class Facts:
         self.sequence.forget()
 
     def finished_step(self, step: int) -> None:
+        READING.step = step
+        READING.arrive()
         if self._writes < len(WRITE_AFTER) and step >= WRITE_AFTER[self._writes]:
             self._writes += 1
             mark = self.state.session.clock()
@@ -314,6 +322,7 @@ class Facts:
     def gather(self) -> dict[str, Any]:
         self.settle()
         self.look()
+        READING.arrive(wait=True)
         places = {number: k for k, number in enumerate(self._optimizers)}
         optimizers = [self._optimizer_now(number, known) for number, known in self._optimizers.items()]
         return {
@@ -323,7 +332,8 @@ class Facts:
             "random": {
                 "seed": torch.initial_seed(),
                 "deterministic": torch.are_deterministic_algorithms_enabled(),
-                "matmul_precision": torch.get_float32_matmul_precision(),
+                "matmul_precision": matmul_precision(),
+                **cudnn(),
             },
             "threads": torch.get_num_threads(),
             "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
@@ -373,6 +383,7 @@ class Facts:
             "beginning": BEGINNINGS.facts(self.state.parameters.live(), optimizers)
             if self.state.session.world > 1
             else {},
+            "stages": STAGES.facts(),
             "hooks": HOOKS.facts({key: entry.name for key, entry in list(self.state.roster.entries.items())}),
         }
 

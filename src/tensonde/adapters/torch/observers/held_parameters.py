@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,8 +10,9 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.reading import READING, brought
 from tensonde.adapters.torch.seams.vanishing import IdRef, Ref
-from tensonde.adapters.torch.tensors import dtype_name, is_plain, values_of
+from tensonde.adapters.torch.tensors import dtype_name, is_dense, values_of
 from tensonde.program import queries
 from tensonde.program.lines import line_at
 
@@ -43,9 +45,13 @@ class Alike:
         parameter = self.ref()
         if parameter is not None:
             now = parameter.detach()
-            self.spread = float((now - now[:1]).abs().max())
-            self.moved = float((now - self.first).abs().max())
-            self.step = step
+            READING.later(
+                [(now - now[:1]).abs().max(), (now - self.first).abs().max()],
+                lambda spread, moved: self._seen(float(spread), float(moved), step),
+            )
+
+    def _seen(self, spread: float, moved: float, step: int) -> None:
+        self.spread, self.moved, self.step = spread, moved, step
 
 
 class Holdings:
@@ -58,7 +64,8 @@ class Holdings:
         self.alike: dict[str, Alike] = {}
         self.steps: dict[str, list[float]] = {}
         """Of parameters in optimizers: looks, elements with a gradient, those of them that did not change."""
-        self._before: dict[int, tuple[Tensor, Tensor, Tensor | None]] = {}
+        self._before: list[tuple[list[Tensor], Tensor, Tensor]] = []
+        """Parameters of one device and dtype; some values of each, one after the other; where their gradients are not zero."""
         self._prints: dict[str, float] = {}
         self._symmetry = False
         self._holders: Any = WeakIdKeyDictionary(ref_type=IdRef)
@@ -71,58 +78,72 @@ class Holdings:
         if step == 0:
             self._find_alike(held)
         if any(_lr(group) for group in optimizer.param_groups):
+            alike: dict[Any, list[Tensor]] = {}
             for group in optimizer.param_groups:
-                if _lr(group):
-                    for parameter in group["params"][:512]:
-                        gradient = parameter.grad
-                        if gradient is not None and _plain(parameter) and _plain(gradient):
-                            flat = parameter.detach().reshape(-1)[:SAMPLE]
-                            self._before[id(parameter)] = (
-                                parameter,
-                                flat.clone(),
-                                gradient.detach().reshape(-1)[:SAMPLE] != 0,
-                            )
+                for parameter in group["params"][:512] if _lr(group) else ():
+                    gradient = parameter.grad
+                    if gradient is not None and _plain(parameter) and _plain(gradient):
+                        alike.setdefault((parameter.device, parameter.dtype, gradient.dtype), []).append(parameter)
+            self._before = [(some, _some(some), _some([p.grad for p in some]) != 0) for some in alike.values()]
 
     def after_step(self, step: int) -> None:
         self._left_out()  # not before: a closure (Lightning gives one to every optimizer) makes the gradients within the step
         names = self.state.parameters.names
-        for key, (parameter, before, alive) in list(self._before.items()):
-            known = names.get(key)
-            if known is not None and alive is not None:
-                same = (parameter.detach().reshape(-1)[:SAMPLE] == before) & alive
-                tally = self.steps.setdefault(known[0], [0, 0, 0])
-                tally[0] += 1
-                tally[1] += int(alive.sum())
-                tally[2] += int(same.sum())
-        self._before.clear()
+        for parameters, before, alive in self._before:
+            known = [names.get(id(parameter), ("", None))[0] for parameter in parameters]
+            sizes = [min(parameter.numel(), SAMPLE) for parameter in parameters]
+            same = (_some(parameters) == before) & alive
+            READING.later([alive, same], partial(self._stayed, known, sizes))
+        self._before = []
         if step:
             for alike in self.alike.values():
                 alike.look(step)
 
+    def _stayed(self, names: list[str], sizes: list[int], alive: Tensor, same: Tensor) -> None:
+        for name, some, still in zip(names, alive.split(sizes), same.split(sizes), strict=True):
+            if name:
+                tally = self.steps.setdefault(name, [0, 0, 0])
+                tally[0] += 1
+                tally[1] += int(some.sum())
+                tally[2] += int(still.sum())
+
     def _find_alike(self, held: list[Tensor]) -> None:
         names = self.state.parameters.names
+        places: dict[torch.device, list[Tensor]] = {}
         for parameter in held:
             if parameter.ndim >= 2 and parameter.shape[0] > 1 and _plain(parameter) and id(parameter) in names:
-                value = parameter.detach()
-                if bool((value[0] == value[1]).all()) and bool((value == value[:1]).all()):
+                places.setdefault(parameter.device, []).append(parameter)
+        for some in places.values():  # one wait for all of a device
+            if not READING.may_wait(some[0]):
+                continue
+            begin = brought(torch.stack([(p.detach()[0] == p.detach()[1]).all() for p in some])).tolist()
+            for parameter, pair in zip(some, begin, strict=True):
+                if pair and bool((parameter.detach() == parameter.detach()[:1]).all()):
                     self.alike.setdefault(names[id(parameter)][0], Alike(parameter))
 
     def _left_out(self) -> None:
         """Parameters that no optimizer holds: does a gradient reach them, does something else change them?"""
         held = {id(p) for o in list(KNOWN.optimizers) for group in o.param_groups for p in group["params"]}
         for name, parameter in list(self.state.parameters.live())[:MOST]:
-            if id(parameter) in held or not parameter.requires_grad:
-                continue
+            if id(parameter) in held or not parameter.requires_grad or not parameter.is_leaf:
+                continue  # the result of ops is trained through what it is made of
             tally = self.gradients.setdefault(name, [0, 0, 0])
             tally[0] += 1
             if parameter.grad is not None:
                 tally[1] += 1
                 values = values_of(parameter.grad)
-                tally[2] += values is None or bool(values.detach().reshape(-1)[:SAMPLE].any())
-            if _plain(parameter):
-                mark = float(parameter.detach().reshape(-1)[:64].double().sum()) + parameter._version
-                if self._prints.setdefault(name, mark) != mark:
-                    self.changed.add(name)
+                if values is None:
+                    tally[2] += 1
+                elif not READING.seldom(values) or tally[0] < 16:
+                    READING.later([values.detach().reshape(-1)[:SAMPLE].any()], partial(_count, tally))
+            if _plain(parameter) and (not READING.seldom(parameter) or tally[0] < 16):
+                some = parameter.detach().reshape(-1)[:64]
+                READING.later([some], partial(self._mark, name, parameter._version))
+
+    def _mark(self, name: str, version: int, some: Tensor) -> None:
+        mark = float(some.double().sum()) + version
+        if self._prints.setdefault(name, mark) != mark:
+            self.changed.add(name)
 
     # -- at the end ------------------------------------------------------------------------------
 
@@ -210,7 +231,16 @@ def optimizers() -> list[torch.optim.Optimizer]:
 
 
 def _plain(tensor: Tensor) -> bool:
-    return is_plain(tensor) and tensor.numel() > 0
+    return is_dense(tensor) and tensor.numel() > 0
+
+
+def _some(tensors: list[Any]) -> Tensor:
+    """The first values of each, in one op."""
+    return torch.cat([tensor.detach().reshape(-1)[:SAMPLE] for tensor in tensors])
+
+
+def _count(tally: list[int], found: Tensor) -> None:
+    tally[2] += bool(found)
 
 
 def _shared(parameters: list[Tensor]) -> dict[int, list[int]]:

@@ -12,7 +12,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tensonde.adapters.torch.observers.origins import KNOWN
-from tensonde.adapters.torch.tensors import is_plain
+from tensonde.adapters.torch.observers.reading import READING, brought
+from tensonde.adapters.torch.tensors import is_dense
 from tensonde.program.origin import holding
 
 if TYPE_CHECKING:
@@ -33,17 +34,18 @@ class Branch:
         self.looks = 0
         self.drifted = 0
         self.norms = list(norms)
-        self.experienced = any(_batches(norm) >= EXPERIENCED or id(norm) in KNOWN.loaded for norm in norms.values())
+        self._tracked = _batches(norms)
+        loaded = any(id(norm) in KNOWN.loaded for norm in norms.values())
+        self.experienced = loaded or any(count >= EXPERIENCED for count in self._tracked.values())
         """Its statistics came from elsewhere: a training before, or a state that was loaded."""
         self.variable: dict[str, Any] | None = None
         """Of a model that is frozen as a whole and was made elsewhere: the program's name for it, and where it got it."""
         self._weights = fingerprint(module)
-        self._tracked = {path: _batches(norm) for path, norm in norms.items()}
 
     def look(self, module: nn.Module, norms: dict[str, _BatchNorm]) -> bool:
         """False where it is changed by somebody (a moving average, say): it is not meant to stay as it is."""
         self.looks += 1
-        tracked = {path: _batches(norm) for path, norm in norms.items()}
+        tracked = _batches(norms)
         self.drifted += any(count > self._tracked.get(path, count) for path, count in tracked.items())
         self._tracked |= tracked
         return fingerprint(module) == self._weights
@@ -70,6 +72,8 @@ class Norms:
             if key in self._changing:
                 continue
             norms = {path: part for path, part in module.named_modules() if _drifts(part)}
+            if norms and not READING.may_wait(next(iter(norms.values())).num_batches_tracked):
+                continue
             if known is not None:
                 if not known.look(module, norms):
                     self._give_up(key)
@@ -122,8 +126,16 @@ def _drifts(module: nn.Module) -> TypeGuard[_BatchNorm]:
     )
 
 
-def _batches(norm: _BatchNorm) -> int:
-    return int(norm.num_batches_tracked) if norm.num_batches_tracked is not None else 0
+def _batches(norms: dict[str, _BatchNorm]) -> dict[str, int]:
+    """How many batches each has seen: one wait for all of a device."""
+    found: dict[torch.device, dict[str, torch.Tensor]] = {}
+    for path, norm in norms.items():
+        if norm.num_batches_tracked is not None:
+            found.setdefault(norm.num_batches_tracked.device, {})[path] = norm.num_batches_tracked.detach()
+    counts = dict.fromkeys(norms, 0)
+    for held in found.values():
+        counts |= dict(zip(held, torch.stack(list(held.values())).tolist(), strict=True))
+    return counts
 
 
 def _has_layers(module: nn.Module) -> bool:
@@ -133,5 +145,9 @@ def _has_layers(module: nn.Module) -> bool:
 
 def fingerprint(module: nn.Module) -> float:
     """A few values of its weights."""
-    some = [p.detach().reshape(-1)[:SAMPLED] for p in list(module.parameters())[:SAMPLED] if is_plain(p)]
+    some = [p.detach().reshape(-1)[:SAMPLED] for p in list(module.parameters())[:SAMPLED] if is_dense(p)]
+    if len({values.device for values in some}) > 1 or (some and some[0].device.type != "cpu"):
+        some = [
+            brought(torch.cat([v.float() for v in some if v.device == device])) for device in {v.device for v in some}
+        ]
     return float(torch.cat([values.double() for values in some]).sum()) if some else 0.0

@@ -102,13 +102,14 @@ class Replicas:
                 "evaluated": False,
                 "joined": False,
                 "wrapped": _wrapped(module),
+                "was_frozen": frozenset(id(p) for p in module.module.parameters() if not p.requires_grad),
             }
             self._inner[id(module.module)] = id(module)
         return id(module) in self._known
 
     def _described(self, module: Any) -> dict[str, Any]:
         entry = self._state.roster.entries.get(id(module)) or self._state.roster.entries.get(id(module.module))
-        wrapped = self._known[id(module)]["wrapped"]
+        wrapped, frozen = (self._known[id(module)][name] for name in ("wrapped", "was_frozen"))
         names = {id(p): name for name, p in module.module.named_parameters() if p.requires_grad}
         known = self._state.parameters.names
         return {
@@ -117,13 +118,32 @@ class Replicas:
             "sync_buffers": bool(getattr(module, "forward_sync_buffers", getattr(module, "broadcast_buffers", True))),
             "parameters": [known[key][0] for key in names if key in known],
             "later": [known[key][0] for key in names if key in known and key not in wrapped],
+            "unfrozen": [known[key][0] for key in names if key in known and key in frozen],
+            "buckets": _buckets(module),
             "line": KNOWN.made.line(module),
         }
 
     def facts(self) -> list[dict[str, Any]]:
         return [
-            {k: v for k, v in known.items() if k != "wrapped"} for known in self._known.values() if "ranks" in known
+            {k: v for k, v in known.items() if k not in ("wrapped", "was_frozen")}
+            for known in self._known.values()
+            if "ranks" in known
         ]
+
+
+def _buckets(module: Any) -> list[dict[str, Any]]:
+    """In which parts the gradients are reduced, first to last, as DistributedDataParallel says itself; [] before its first backward pass."""
+    said = module._get_ddp_logging_data()
+    sizes, members = (
+        str(said.get(name) or "") for name in ("rebuilt_bucket_sizes", "rebuilt_per_bucket_param_indices")
+    )
+    names = [name for name, parameter in module.module.named_parameters() if parameter.requires_grad]
+    if not sizes or not members:
+        return []
+    return [
+        {"bytes": int(size), "parameters": [names[k] for k in map(int, part.split()) if k < len(names)][:64]}
+        for size, part in zip(sizes.split(","), members.split(","), strict=False)
+    ][:256]
 
 
 def _key(op: str, place: CodeLine | None) -> tuple[str, int, int]:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.observers.modes import evaluation_line
+from tensonde.adapters.torch.observers.reading import READING
+from tensonde.adapters.torch.run import batches
 from tensonde.adapters.torch.tensors import dense_in
 from tensonde.program import queries
 from tensonde.program.frames import is_user, user_place
@@ -38,7 +40,7 @@ class Scales:
         rows = self._rows(self.trained, root)
         tensor = _first(args, kwargs)
         if tensor is not None and len(rows) < MOST_TRAINED:
-            rows.append({"step": step, **_spread(tensor)})
+            _note(rows, tensor, {"step": step})
 
     def evaluation(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         """A root is called in eval mode, without gradients: the first calls of a step, then ever fewer."""
@@ -51,8 +53,8 @@ class Scales:
         tensor = _first(args, kwargs)
         if tensor is not None and len(rows) < MOST_EVALUATED:
             frame = sys._getframe(2)
-            made = _made(frame, tensor) or evaluation_line(user_place(frame))
-            rows.append({"step": step, **_spread(tensor), "line": made})
+            made = _sample_line(tensor) or _made(frame, tensor) or evaluation_line(user_place(frame))
+            _note(rows, tensor, {"step": step, "line": made})
 
     def _rows(self, kept: dict[str, list[dict[str, Any]]], root: str) -> list[dict[str, Any]]:
         return kept.setdefault(root, []) if root in kept or len(kept) < MOST_ROOTS else []
@@ -70,25 +72,36 @@ def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     tensors = dense_in((args, kwargs))[:1]
     if not tensors or tensors[0].ndim < 2 or not tensors[0].is_floating_point() or not tensors[0].numel():
         return None
-    plain = tensors[0].device.type == "cpu" and tensors[0].layout is torch.strided and tensors[0].grad_fn is None
-    return tensors[0].detach() if plain else None
+    return tensors[0].detach() if tensors[0].grad_fn is None else None
 
 
-def _spread(tensor: Tensor) -> dict[str, Any]:
+def _note(rows: list[dict[str, Any]], tensor: Tensor, known: dict[str, Any]) -> None:
     size = max(1, tensor[0].numel())
-    values = tensor[: max(2, MOST_ELEMENTS // size)].float()
-    if values.ndim == 2:
-        values = values[:, :MOST_FEATURES]
-    elif values.shape[1] <= CHANNELS:
+    some = tensor[: max(2, MOST_ELEMENTS // size)]
+    if some.ndim == 2:
+        some = some[:, :MOST_FEATURES]
+    shape = list(tensor.shape)
+    READING.later([some], lambda some: rows.append({**known, **_spread(some.float(), shape)}))
+
+
+def _spread(values: Tensor, shape: list[int]) -> dict[str, Any]:
+    if values.ndim > 2 and values.shape[1] <= CHANNELS:
         values = values.transpose(0, 1).flatten(1).T
-    else:
+    elif values.ndim > 2:
         values = values.reshape(-1, 1)
     return {
-        "samples": int(tensor.shape[0]),
-        "shape": list(tensor.shape[1:]),
+        "samples": shape[0],
+        "shape": shape[1:],
         "mean": values.mean(0).tolist(),
         "std": values.std(0, correction=0).tolist(),
     }
+
+
+def _sample_line(tensor: Tensor) -> dict[str, Any] | None:
+    """Of a part of the loader's batch: the line of the user's `__getitem__` that makes it."""
+    batch = batches.latest
+    part = batch.part_of(tensor) if batch is not None else None
+    return batch.part_line(part) if batch is not None and part is not None else None
 
 
 def _made(frame: FrameType | None, tensor: Tensor) -> dict[str, Any] | None:
@@ -110,5 +123,4 @@ def _is(value: Tensor, tensor: Tensor) -> bool:
     """The same values at the same place: `detach()` was called on what the training gave."""
     if value is tensor or value.shape != tensor.shape or type(value) is not Tensor:
         return value is tensor
-    plain = value.layout is torch.strided and value.device.type == "cpu"
-    return plain and value.data_ptr() == tensor.data_ptr() != 0
+    return value.layout is torch.strided and value.data_ptr() == tensor.data_ptr() != 0

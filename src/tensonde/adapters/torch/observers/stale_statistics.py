@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from tensonde.adapters.torch.observers.norms import fingerprint
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.reading import READING
 from tensonde.program.frames import user_place
 from tensonde.program.habits import averaging_updates
 from tensonde.program.lines import line_at, line_of
@@ -69,6 +70,8 @@ def _fresh(norm: _BatchNorm) -> bool:
     if norm.training or mean is None or variance is None or count is None or count.is_inference() or count.is_meta:
         return False
     if count._version > COPIED or id(norm) in KNOWN.loaded:
+        return False
+    if not READING.may_wait(count):
         return False
     return int(count) == 0 and not bool(mean.any()) and bool((variance == 1).all())
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.observers.reading import READING
 from tensonde.adapters.torch.run.record import ModuleRecord
 from tensonde.adapters.torch.tensors import dense_in
 
@@ -31,10 +32,20 @@ class Tokens:
         if seen is None or seen["looks"] >= LOOKS:
             return
         for tensor in dense_in((args, kwargs)):
-            if _ids(tensor, seen["size"]):
+            if not _may_be_ids(tensor):
+                continue
+            if tensor.device.type == "cpu" and _ids(tensor, seen["size"]):
                 seen["looks"] += 1
                 self._look(seen, tensor.detach()[:ROWS])
                 return
+            if tensor.device.type != "cpu" and not READING.seldom(tensor):
+                READING.later([tensor.detach()[:ROWS]], lambda rows, seen=seen: self._arrived(seen, rows))
+                return
+
+    def _arrived(self, seen: dict[str, Any], rows: Tensor) -> None:
+        if _ids(rows, seen["size"]):
+            seen["looks"] += 1
+            self._look(seen, rows)
 
     def _table(self, root: nn.Module) -> dict[str, Any] | None:
         tables = [m for m in root.modules() if isinstance(m, nn.Embedding)]
@@ -75,5 +86,9 @@ class Tokens:
 
 def _ids(tensor: Tensor, size: int) -> bool:
     """A batch of rows of ids into a table."""
-    whole = tensor.ndim == 2 and tensor.dtype in (torch.int64, torch.int32) and tensor.device.type == "cpu"
-    return whole and tensor.shape[1] >= 4 and len(tensor) >= 2 and int(tensor.min()) >= 0 and int(tensor.max()) < size
+    return int(tensor.min()) >= 0 and int(tensor.max()) < size
+
+
+def _may_be_ids(tensor: Tensor) -> bool:
+    whole = tensor.ndim == 2 and tensor.dtype in (torch.int64, torch.int32)
+    return whole and tensor.shape[1] >= 4 and len(tensor) >= 2

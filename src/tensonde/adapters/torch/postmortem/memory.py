@@ -18,7 +18,7 @@ from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.postmortem.roots import root_call
 from tensonde.adapters.torch.postmortem.traceback import Failure
 from tensonde.adapters.torch.replay.restore.writes import storage_of
-from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.adapters.torch.tensors import gradient_of, tensors_in
 
 MESSAGES = r"out of memory|can't allocate memory|not enough memory"
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -41,7 +41,7 @@ def memory(failure: Failure) -> dict[str, Any] | None:
         "wanted": _said(failure.message, r"tried to allocate ([\d.]+) (\w+)"),
         "capacity": _room() if host else _said(failure.message, r"total capacity of ([\d.]+) (\w+)"),
         "parameters": _bytes([*live, *held], seen, device),
-        "gradients": _bytes([p.grad for p in (*live, *held) if p.grad is not None], seen, device),
+        "gradients": _bytes([g for p in (*live, *held) if (g := gradient_of(p)) is not None], seen, device),
         "optimizer": _bytes(_states(), seen, device),
         "buffers": _bytes([b for root in roots for b in root.buffers()], seen, device),
         "step": state.step,

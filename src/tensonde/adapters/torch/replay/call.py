@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.randomness import device_states
 from tensonde.adapters.torch.tracing.tracer import module_of
 from tensonde.model.site import SourceLine
 from tensonde.program.frames import owner_of
@@ -39,12 +40,14 @@ class TapedCall:
         "buffers",
         "call",
         "code",
+        "device_random",
         "grad",
         "instruction",
         "kwargs",
         "outputs",
         "owner",
         "place",
+        "python",
         "random",
     )
 
@@ -53,6 +56,9 @@ class TapedCall:
         self.args = args
         self.kwargs = kwargs
         self.random = random
+        self.device_random = device_states() if random is not None else []
+        self.python: Any = None
+        """The state of Python's own generator, where the module's code draws from it."""
         self.grad = _grad_enabled()
         self.outputs: list[Slot] | tuple[Slot, ...] = ()
         self.buffers: tuple[tuple[Tensor, Tensor], ...] = ()

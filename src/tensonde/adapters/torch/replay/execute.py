@@ -6,6 +6,7 @@ The same for the tape of the step that runs now and for one that came out of a b
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.randomness import put_device_states
 from tensonde.adapters.torch.replay.call import Slot, TapedCall
 from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.tensors import tensors_in, values_of
@@ -99,6 +101,9 @@ def execute(
     """One call, with the values of this time in the place of those of then. A boundary in the stack: see `Tracer`."""
     if entry.random is not None:
         torch.default_generator.set_state(entry.random)
+        put_device_states(entry.device_random)
+    if entry.python is not None:
+        random.setstate(entry.python)
     for buffer, content in entry.buffers:
         buffer.copy_(content)
     args, kwargs = put(entry.args, values), put(entry.kwargs, values)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.digests.device.digests import MOST_AHEAD
 from tensonde.adapters.torch.replay.call import Slot, TapedCall
 from tensonde.adapters.torch.replay.scalars import Noted, Scalars
@@ -108,6 +109,8 @@ class Late:
         """An optimizer is about to change its parameters."""
         replay = self._replay
         if not replay.digests.device.used or not replay.tape.wanted or not replay.tape.losses or replay.active:
+            return
+        if capturing():  # a copy would be made at every replay of the graph
             return
         held = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         kept = Kept(replay, held, self._most())

@@ -98,7 +98,7 @@ class TapeMode(Looker):
             elif name == "item" and type(out) is float and not isfinite(out):
                 _answered(tape, args[0])
             if name in _TAKEN_OUT and args and isinstance(args[0], Tensor):
-                _taken_out(tape, args[0])
+                look_for_nan(tape, args[0])
         except Exception as problem:
             tape.state.session.guard.contain("taping an op", problem)
         return out
@@ -114,8 +114,9 @@ def _answered(tape: Tape, tensor: Tensor) -> None:
         tape.asked(tensor)
 
 
-def _taken_out(tape: Tape, tensor: Tensor) -> None:
-    """What a trained model has computed without gradients leaves torch: an evaluation, or samples. NaN there is hardly ever meant."""
+def look_for_nan(tape: Tape, tensor: Tensor) -> None:
+    """What a trained model has computed without gradients leaves torch, or goes into the model again: an evaluation, or samples. NaN there
+    is hardly ever meant."""
     if tensor.requires_grad or not tensor.is_floating_point() or tensor.device.type != "cpu":
         return
     if tensor.numel() > MOST_LOOKED_AT or not tape.state.step or not tape.evaluates or tape.slot(tensor) is None:

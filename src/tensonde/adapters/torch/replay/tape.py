@@ -8,10 +8,12 @@ a root's call, of the optimizer's step, and where a compiler may look at the sta
 from __future__ import annotations
 
 import contextlib
+import functools
+import random
 import sys
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,12 +21,13 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.replay.call import Slot, TapedCall
 from tensonde.adapters.torch.replay.memory import TapedMemory, in_place, leaves
-from tensonde.adapters.torch.replay.record import MOST_UNLEARNED, TapeMode
+from tensonde.adapters.torch.replay.record import MOST_UNLEARNED, TapeMode, look_for_nan
 from tensonde.adapters.torch.replay.restore.writes import version_of
 from tensonde.adapters.torch.seams.function_mode import look, look_away, transforming, unseen
 from tensonde.adapters.torch.seams.vanishing import Ref, forgetting
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.moment import Phase
+from tensonde.program.frames import is_user
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.state import RunState
@@ -96,6 +99,8 @@ class Tape:
         self._unlearned = 0
         self._uses = 0
         self._dead = forgetting(self._made)
+        self._parts: dict[int, tuple[Ref[nn.Module], set[type[nn.Module]]]] = {}
+        """Of roots: the classes of their parts."""
 
     @property
     def entries(self) -> list[TapedCall]:
@@ -193,6 +198,8 @@ class Tape:
         self._within = self._afterwards = True
         if forward and self.wanted and not self.trouble and not transforming() and self._worthwhile():
             try:
+                if not _grad_enabled():
+                    self._look_at_given(args)
                 with unseen():
                     entry = self._root(module, args, kwargs)
             except Exception as problem:
@@ -231,6 +238,13 @@ class Tape:
             self._forget()
         return self._unlearned < MOST_UNLEARNED
 
+    def _look_at_given(self, args: tuple[Any, ...]) -> None:
+        """A model without gradients is given what the script computed from its last answer, as samplers do: NaN there is younger than
+        that answer, and its origin is still on the tape."""
+        for given in args:
+            if isinstance(given, Tensor) and id(given) in self._made:
+                look_for_nan(self, given)
+
     def _root(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TapedCall | None:
         self._roots += 1
         if self._roots > MOST_ROOTS:
@@ -239,8 +253,16 @@ class Tape:
         entry = TapedCall(
             module, self._hold(args), self._hold(kwargs) if kwargs else kwargs, _generator.get_state(), sys._getframe(3)
         )
+        if any(_draws(kind) for kind in self._kinds(module)):
+            entry.python = random.getstate()
         self.before_root(entry, module)
         return entry
+
+    def _kinds(self, module: nn.Module) -> set[type[nn.Module]]:
+        known = self._parts.get(id(module))
+        if known is None or known[0]() is not module:
+            known = self._parts[id(module)] = Ref(module), {type(part) for part in module.modules()}
+        return known[1]
 
     def note(
         self,
@@ -358,3 +380,11 @@ class Tape:
                     del self._made[made.key]
                     self._given[made.key] = (value, version_of(value))
         return True
+
+
+@functools.cache
+def _draws(kind: type[nn.Module]) -> bool:
+    """Whether a method of the user's draws from Python's `random`, as for teacher forcing."""
+    methods = [f for base in kind.__mro__ for f in vars(base).values() if isinstance(f, FunctionType)]
+    used = [f.__globals__.get(name) for f in methods if is_user(f.__code__) for name in f.__code__.co_names]
+    return any(value is drawn for value in used for drawn in (random, random.random, random.randint, random.choice))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.digests.parameters import ParameterDigests
 from tensonde.adapters.torch.observers.sequence import STEPS, nonzero
 from tensonde.adapters.torch.run.state import RunState
@@ -49,6 +50,7 @@ class ByHand:
         self._holder: tuple[weakref.ref[nn.Module], str] | None = None
         """The module whose parameter the witness is, and its name there."""
         self._value: Tensor | None = None
+        self._version = 0
         self._gradient: tuple[int, int] | None = None
         """Which gradient the witness had before the first pass of this step, if one that was not zero."""
         self._before: tuple[int, int] | None = None
@@ -106,7 +108,7 @@ class ByHand:
             before is not None and gradient is not None and id(gradient) == before[0] and gradient._version > before[1]
         )
         self._fed = gradient is not None
-        self._value = witness.detach().clone()
+        self._value, self._version = witness.detach().clone(), witness._version
         if not state.light:
             self._gather()
             mark = state.session.clock()
@@ -127,7 +129,7 @@ class ByHand:
         found = {key: parameter for key, (parameter, _, _) in held.items() if key in names}
         # What has a name and is held no more was replaced by another one.
         found |= {id(leaf): leaf for ref in self._leaves if (leaf := ref()) is not None and id(leaf) not in names}
-        small = [p for p in found.values() if p.requires_grad and 0 < p.numel() <= _WITNESS]
+        small = [p for p in found.values() if p.is_leaf and p.requires_grad and 0 < p.numel() <= _WITNESS]
         # With torch.autograd.grad, gradients are nowhere to be found.
         fit = [p for p in small if nonzero(p.grad)] or [p for p in small if p.grad is None]
         if not fit:
@@ -170,11 +172,13 @@ class ByHand:
     def _state(self) -> str:
         """What became of the witness since the last backward pass: `changed`, `cleared` gradient, the `same`, or `unknown`."""
         witness = self._witness() if self._witness is not None else None
-        if witness is None or self._value is None:
+        if witness is None or self._value is None or capturing():
             return "unknown"
         module = self._holder[0]() if self._holder is not None else None
         if module is not None and self._holder is not None and module._parameters.get(self._holder[1]) is not witness:
             return "changed"  # another one stands in its place
+        if witness.device.type != "cpu" and witness._version != self._version:
+            return "changed"  # without a look at values, which would wait for the device
         if witness.shape != self._value.shape or not torch.equal(witness.detach(), self._value):
             return "changed"
         return "same" if nonzero(witness.grad) else "cleared"

@@ -85,9 +85,14 @@ def bindings(frame: FrameType) -> Iterator[tuple[str, nn.Module]]:
 def _is_module(thing: Any) -> bool:
     """Asked of every variable around: some are proxies that do not like to be looked at."""
     try:
-        return isinstance(thing, nn.Module)
+        return isinstance(thing, nn.Module) and is_made(thing)
     except Exception:
         return False
+
+
+def is_made(module: nn.Module) -> bool:
+    """Not while its own `__init__` still calls others before `super().__init__()`: until then it has no parts."""
+    return "_modules" in module.__dict__
 
 
 def _attributes(holder: Any) -> list[tuple[str, Any]]:

@@ -15,7 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.debugging.stops import Stops
+from tensonde.adapters.torch.digests.device.clock import device_clock
 from tensonde.adapters.torch.digests.modules import Taps
 from tensonde.adapters.torch.digests.parameters import ParameterDigests
 from tensonde.adapters.torch.digests.tensors import Digests
@@ -196,6 +198,9 @@ class Watcher:
         if state.opaque:
             state.unsupported[entry.name] = "runs inside torch.func"
             return
+        if self.digests.device.used and capturing():
+            state.unsupported[entry.name] = "runs inside of a captured graph"
+            return
         if state.phase is Phase.BACKWARD:
             self.recomputed(entry, out)
             return
@@ -364,7 +369,7 @@ class Watcher:
         session.policy.may_rest = self.attention.may_rest()
         session.finish_step(behind=behind, scalars=scalars)
         if self.digests.device.used:
-            session.on_device()
+            session.on_device(device_clock)
             self.replay.late.looked_at[state.step] = self.rest.looked_at
             self.memory.history.step_ends(state.step)
             self.digests.poll()

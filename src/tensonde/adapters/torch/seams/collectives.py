@@ -17,10 +17,13 @@ from torch.compiler import is_dynamo_compiling
 
 from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
+from tensonde.adapters.torch.observers.collectives import LOOKED_AT, peer_of
+from tensonde.adapters.torch.observers.stages import STAGES
 from tensonde.adapters.torch.seams.current import CURRENT
 from tensonde.adapters.torch.seams.function_mode import noticing, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.program.frames import user_place
+from tensonde.session.guard import Guard
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.watcher import Watcher
@@ -40,8 +43,11 @@ FUNCTIONAL = (
 FUNCTIONAL_MODULE = "torch.distributed._functional_collectives"
 CARED_FOR = ("get_future", "is_completed", "synchronize", "result")
 """What a program may ask of a collective that runs beside it, other than to wait for it."""
+_BEFORE = Guard()
+"""Of what is noted before there is a session."""
 _WHY = "know which collective a rank is in"
 _functional_seen = False
+_declarations_seen = False
 
 
 def observe_collectives(current: Callable[[], Watcher | None]) -> None:
@@ -66,6 +72,7 @@ def observe_collectives(current: Callable[[], Watcher | None]) -> None:
 def observe_functional(current: Callable[[], Watcher | None]) -> None:
     """When a training begins, and once at most: a program without them does not import their module."""
     global _functional_seen
+    _observe_declarations(current)
     module = sys.modules.get(FUNCTIONAL_MODULE)
     if module is None or _functional_seen:
         return
@@ -77,6 +84,32 @@ def observe_functional(current: Callable[[], Watcher | None]) -> None:
     seams.put(module, "wait_tensor", _waiting(module.wait_tensor, current, _memory), _WHY)
 
 
+def _observe_declarations(current: Callable[[], Watcher | None]) -> None:
+    """Tensors that a program, or a plan of tensor parallelism, declares to be the same on all ranks; where DTensor is imported."""
+    global _declarations_seen
+    module = sys.modules.get("torch.distributed.tensor")
+    kind = getattr(module, "DTensor", None)
+    if kind is None or _declarations_seen:
+        return
+    _declarations_seen = True
+    original = kind.from_local
+
+    @functools.wraps(original)
+    def from_local(*args: Any, **kwargs: Any) -> Any:
+        watcher = None if is_dynamo_compiling() else current()
+        if watcher is not None and watcher.state.step < LOOKED_AT and watcher.state.thread == get_ident():
+            try:
+                with unseen():
+                    tensor = args[0] if args else kwargs.get("local_tensor")
+                    placements = args[2] if len(args) > 2 else kwargs.get("placements")
+                    BEGINNINGS.declared(tensor, placements, user_place(sys._getframe(1)), watcher.state.step)
+            except Exception as problem:
+                watcher.session.guard.contain("noting a distributed tensor", problem)
+        return original(*args, **kwargs)
+
+    seams.put(kind, "from_local", staticmethod(from_local), "compare what is declared to be the same on all ranks")
+
+
 def _memory(tensor: Any) -> int:
     """A functional collective is known by the memory of what it gives."""
     with torch._C.DisableTorchFunction():
@@ -84,9 +117,18 @@ def _memory(tensor: Any) -> int:
 
 
 def _observing(name: str, original: Callable[..., Any], current: Callable[[], Watcher | None]) -> Callable[..., Any]:
+    between = name in ("send", "recv", "isend", "irecv")
+
     @functools.wraps(original)
     def observed(*args: Any, **kwargs: Any) -> Any:
         watcher = None if is_dynamo_compiling() else current()
+        if (
+            between
+            and not STAGES.over
+            and not is_dynamo_compiling()
+            and not (watcher and watcher.facts.collectives.inside)
+        ):
+            _passes(name, args, kwargs)
         if watcher is None or watcher.state.thread != get_ident() or watcher.facts.collectives.inside:
             if name == "broadcast" and CURRENT.pending and args and not is_dynamo_compiling():
                 BEGINNINGS.sent(args[0], user_place(sys._getframe(1)))
@@ -119,6 +161,16 @@ def _observing(name: str, original: Callable[..., Any], current: Callable[[], Wa
         return result
 
     return observed
+
+
+def _passes(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """A tensor goes from this rank to another, or comes from it."""
+    try:
+        with unseen():
+            tensor = args[0] if args else kwargs.get("tensor")
+            (STAGES.sends if "send" in name else STAGES.receives)(tensor, peer_of(name, args, kwargs))
+    except Exception as problem:
+        _BEFORE.contain("noting a tensor between stages", problem)
 
 
 def _under_way(result: Any) -> list[tuple[int, Any]]:

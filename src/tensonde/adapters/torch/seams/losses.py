@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,11 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from tensonde.adapters.torch.observers.origins import KNOWN
+from tensonde.adapters.torch.observers.stages import STAGES
 from tensonde.adapters.torch.seams.function_mode import traced_by_compiler, unseen
 from tensonde.adapters.torch.seams.lifted import PATCHES, Patch
 from tensonde.model.moment import Phase
+from tensonde.program.frames import user_place
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.watcher import Watcher
@@ -62,6 +65,9 @@ def _observing(original: Callable[..., Any], begun: Current, *, losses: bool) ->
 
 def _begins(watcher: Watcher, before: Phase, args: Any, kwargs: Any, *, losses: bool) -> None:
     given = args[0] if args and losses else kwargs.get("tensors") if losses else ()
+    if losses and watcher.session.world > 1:
+        gradients = args[1] if len(args) > 1 else kwargs.get("grad_tensors")
+        STAGES.backward(given, gradients, user_place(sys._getframe(2)))
     watcher.backward_begins(given, accumulates=losses)
     if losses and before is not Phase.BACKWARD:
         watcher.state.set_phase(before)

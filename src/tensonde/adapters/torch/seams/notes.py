@@ -55,6 +55,11 @@ def observe_facts(current: Current, watching: Current) -> None:
     _clipping(watching)
     _scaling(current)
     _targets(watching)
+    _after(torch, "save", _saved, "know which files a rank writes")
+
+
+def _saved(_: Any, *args: Any, **kwargs: Any) -> None:
+    BEGINNINGS.saved(args[1] if len(args) > 1 else kwargs.get("f"), user_place(sys._getframe(2)))
 
 
 def made(thing: Any) -> None:

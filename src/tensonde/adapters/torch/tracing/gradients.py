@@ -67,13 +67,18 @@ class TracedGradients:
 
     def note(self, draft: Draft, number: int | None, gradients_in: Any, gradients_out: Any) -> None:
         with unseen():
-            incoming = [self._measure(gradient) if isinstance(gradient, Tensor) else {} for gradient in gradients_out]
+            incoming = [
+                self._measure(gradient, sketched=k == number) if isinstance(gradient, Tensor) else {}
+                for k, gradient in enumerate(gradients_out)
+            ]
             if number is not None and number < len(incoming) and (incoming[number] or not draft.gradient):
                 kept = {key: value for key, value in draft.gradient.items() if key.startswith("in.")}
                 draft.gradient = {**incoming[number], **kept}
             if any(nonfinite(stats) for stats in incoming) or "in.order" in draft.gradient:
                 return
-            made = [self._measure(gradient) for gradient in gradients_in if isinstance(gradient, Tensor)]
+            made = [
+                self._measure(gradient, sketched=False) for gradient in gradients_in if isinstance(gradient, Tensor)
+            ]
             bad = [stats for stats in made if nonfinite(stats)]
             if bad:
                 self._order += 1

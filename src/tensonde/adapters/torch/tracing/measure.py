@@ -1,66 +1,74 @@
 """The digest of one tensor as a mapping, at once: for traces, where the numbers are wanted op by op.
 
 Of a tensor with NaN or Inf it also says where: `bad_at` (flat index of the first), `bad_rows` and `bad_row.0` ...
-(indices of
-the first dimension, which is mostly the sample), and `masked.D`, `masked_row.D`: how many slices along dimension D are
--Inf throughout, and the first of them (index of the first dimension). `sketch.0` ... are its sketch (see `sketch.py`).
+(indices of the
+first dimension, which is mostly the sample), and `masked.D`, `masked_row.D`: how many slices along dimension D are -Inf
+throughout, and the first of them (index of the first dimension). `sketch.0` ... are its sketch (see `sketch.py`).
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.digests.device.digests import DeviceDigests
-from tensonde.adapters.torch.tensors import bytes_of, shape_of, values_of
+from tensonde.adapters.torch.tensors import bytes_of, is_plain, shape_of, values_of
 from tensonde.adapters.torch.tracing.sketch import Sketch
-from tensonde.digest import Block, rows_of
-from tensonde.digest.layout import COUNTS, STATS
+from tensonde.digest import Block
+from tensonde.digest.layout import COUNTS, ROW, STATS
 
 LARGEST = 1 << 26
 """Elements; larger tensors are not measured."""
 BROUGHT = 1 << 20
 """Bytes of a device's tensor that are brought to the host and measured there: one copy, where the device would take dozens of launches."""
 _ROWS = 8
+_NAMES = COUNTS + STATS
+_FIELDS = struct.Struct(f"<{len(COUNTS)}q{len(STATS)}d")
+_OFFSET = ROW.fields[COUNTS[0]][1]
+"""Counts and statistics stand side by side in a row: one call reads them, where numpy takes one for each."""
+assert ROW.fields[STATS[-1]][1] + 8 == _OFFSET + _FIELDS.size
 
 
 class Measure:
     def __init__(self, *, sketch: bool = False) -> None:
         self._block = Block(8)
+        self._row = memoryview(self._block)
         self._sketch = Sketch() if sketch else None
         self._device = DeviceDigests()
 
-    def __call__(self, tensor: Tensor) -> dict[str, float]:
+    def __call__(self, tensor: Tensor, *, sketched: bool = True) -> dict[str, float]:
         """{} for what has no digest. Must be called where no mode of torch's sees it."""
-        plain = values_of(tensor)
-        if plain is None or plain.numel() > LARGEST:
+        ordinary = is_plain(tensor)
+        plain = tensor if ordinary else values_of(tensor)
+        if plain is None or plain.numel() > LARGEST or (not ordinary and plain.device.type != "cpu" and capturing()):
             return {}
         plain = plain.detach()
-        if plain.device.type != "cpu" and bytes_of(plain) <= BROUGHT:
+        if not ordinary and plain.device.type != "cpu" and bytes_of(plain) <= BROUGHT:
             plain = plain.cpu()
-        whole = tensor.layout is torch.strided and plain.shape == shape_of(tensor)
-        found = self._row(plain)
-        if found is None:
+        whole = ordinary or (tensor.layout is torch.strided and plain.shape == shape_of(tensor))
+        stats = self._stats(plain, on_host=ordinary or plain.device.type == "cpu")
+        if not stats:
             return {}
-        stats = {name: float(found[name]) for name in COUNTS + STATS}
         if nonfinite(stats) and whole and not plain.is_complex():
-            stats |= _places(plain)
+            stats |= _places(plain.float() if plain.element_size() == 1 else plain)  # float8 knows no comparison
         elif nonfinite(stats) and tensor.layout is torch.sparse_coo:
             stats |= _stored_places(tensor.detach().coalesce())
-        if self._sketch is not None and whole:
+        if sketched and self._sketch is not None and whole:
             stats |= self._sketch(plain)
         return stats
 
-    def _row(self, plain: Tensor) -> Any:
-        if plain.device.type != "cpu":
+    def _stats(self, plain: Tensor, *, on_host: bool) -> dict[str, float]:
+        if not on_host:
             rows = self._device.at_once(plain)
-            return rows[0] if rows is not None else None
+            return {name: float(rows[0][name]) for name in _NAMES} if rows is not None else {}
         self._block.clear()
-        row = self._block.add(0, plain)
-        return rows_of(self._block)[row] if row >= 0 else None
+        if self._block.add(0, plain) < 0:
+            return {}
+        return dict(zip(_NAMES, map(float, _FIELDS.unpack_from(self._row, _OFFSET)), strict=True))
 
 
 def _stored_places(tensor: Tensor) -> dict[str, float]:

@@ -37,9 +37,11 @@ class TraceMode(Looker):
     ) -> Any:
         tracer = self.tracer
         state = tracer.state
+        if state.phase is not Phase.FORWARD:  # most calls: an optimizer asks every parameter for its attributes
+            return run(*args, **kwargs)
         skipped = not tracer.room() or (tracer.sated and not is_grad_enabled())
         name = None if skipped else _traced_name(func)
-        if name is None or state.phase is not Phase.FORWARD or transforming():
+        if name is None or transforming():
             return run(*args, **kwargs)
         inner = len(tracer.drafts)
         guard = state.session.guard

@@ -41,6 +41,8 @@ class LiveTrace:
         self.staged = False
         """Such a trace is under way. It is of ops alone: weights are weighed in the first step."""
         self._began = 0
+        self.ops = 0
+        """How many the latest trace has."""
 
     @property
     def wanted(self) -> bool:
@@ -95,6 +97,7 @@ class LiveTrace:
             self._twin.flush()
         trace = tracer.finish(step, "first" if step == 0 else "stage" if self.staged else "following")
         self.staged = False
+        self.ops = len(trace.ops)
         if step == 0 and _from_before(trace):
             self.stage_begins()
         seconds = (time.perf_counter_ns() - self._began) * 1e-9

@@ -20,18 +20,29 @@ _CHUNK = 32
 """Pieces that are widened to float64 at once."""
 
 
+_KEYS = tuple(f"sketch.{k}" for k in range(PROJECTIONS))
+
+
 class Sketch:
     def __init__(self) -> None:
         self._signs: dict[torch.device, Tensor] = {}
 
     def __call__(self, tensor: Tensor) -> dict[str, float]:
         """Must be called where no mode of torch's sees it."""
+        found: Sequence[float] | None = None
+        if not tensor.is_complex():
+            found = sketch(tensor, packed_signs())  # None on a device, or for a dtype that the kernel does not know
+        if found is None:
+            found = self._slowly(tensor)
+        return dict(zip(_KEYS, found, strict=True))
+
+    def _slowly(self, tensor: Tensor) -> Sequence[float]:
         with torch.no_grad():
             real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+            if real.device.type == "mps":  # which has no float64
+                real = real.cpu()
             quick = sketch(real, packed_signs()) if real.device.type == "cpu" else None
-            # Else it is on a device, or of a dtype that the kernel does not know.
-            found = quick if quick is not None else self._products(real)
-        return {f"sketch.{k}": value for k, value in enumerate(found)}
+            return quick if quick is not None else self._products(real)
 
     def _products(self, tensor: Tensor) -> Sequence[float]:
         vectors = self._signs.get(tensor.device)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.torch.run.naming import is_made
 from tensonde.adapters.torch.run.outside import makers
 from tensonde.adapters.torch.run.record import ModuleRecord
 from tensonde.adapters.torch.run.state import RunState
@@ -299,7 +300,7 @@ def module_of(frame: FrameType | None) -> nn.Module | None:
     if frame is None or frame.f_code.co_varnames[:1] != ("self",):
         return None
     found = frame.f_locals.get("self")
-    return found if isinstance(found, nn.Module) else None
+    return found if isinstance(found, nn.Module) and is_made(found) else None
 
 
 def autocast_dtype(like: Tensor | None) -> str | None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from tensonde.adapters.torch.seams.function_mode import unseen
-from tensonde.adapters.torch.tensors import dense_of, dtype_name, shape_of, values_of
+from tensonde.adapters.torch.tensors import dense_of, dtype_name, gradient_of, shape_of, values_of
 from tensonde.model.trace import WeightRecord
 
 KEPT_BYTES = 1 << 30
@@ -43,7 +43,7 @@ class Weights:
                 record = self._records.setdefault(name, self._facts(name, parameter))
                 if when == "before" and record["before"]:
                     continue
-                seen = parameter if when in ("before", "after") else parameter.grad
+                seen = parameter if when in ("before", "after") else gradient_of(parameter)
                 if seen is not None:
                     if seen is not parameter:
                         self.gradients[id(seen)] = f"{name}:grad"

@@ -8,7 +8,7 @@ from typing import Any
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
-from tensonde.model.facts import LoaderFact, ValueTargets
+from tensonde.model.facts import LoaderFact, OrdersApart, ValueTargets
 from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, modules
 from tensonde.model.site import SourceLine
@@ -140,16 +140,19 @@ def constant_inputs(case: Case) -> list[Finding]:
 def out_of_step(case: Case) -> list[Finding]:
     """Inputs and labels are put into two different random orders, so that a label no longer belongs to its input:
     two loaders that each shuffle for themselves, one of inputs and one of labels, in one `zip`; or two variables,
-    each indexed by a permutation of its own (or shuffled by itself), that are then used as a pair.
+    each indexed by a permutation of its own (or shuffled by itself), that are then used as a pair. Or one of two is taken from
+    a list in its own order, the other from the same list sorted or reversed.
 
-    Told by what the program does, not by how it learns; but a loss that falls well is reason for silence.
+    Told by what the program does, not by how it learns; but where chance made both orders, a loss that falls well is reason for silence.
     """
+    pair = case.facts.orders_apart
+    if pair and pair.order:
+        return [_ordered_apart(case, pair)]
     losses = [value for _, value in case.series("loss") if isfinite(value)]
     tenth = max(1, len(losses) // 10)
     if len(losses) < 20 or sum(losses[-tenth:]) < 0.75 * tenth * _chance(case, sum(losses[:tenth]) / tenth):
         return []
     evidence = {"first_loss": losses[0], "last_loss": losses[-1]}
-    pair = case.facts.orders_apart
     if pair:
         return [
             _apart(
@@ -185,6 +188,18 @@ def _chance(case: Case, first: float) -> float:
         if op.op == "cross_entropy" and len(op.inputs[0].shape) >= 2:
             return min(first, log(op.inputs[0].shape[1]))
     return first
+
+
+def _ordered_apart(case: Case, pair: OrdersApart) -> Finding:
+    other = pair.other.line if pair.other else None
+    return case.finding(
+        f"{', '.join(pair.names)} are taken from the same samples in two orders ({pair.order}, and as they come): they no longer belong together",
+        "Put the samples into one order first, and take everything from that.",
+        site="data",
+        source=pair.line,
+        evidence={"order": pair.order, "other": other},
+        confidence=0.9,
+    )
 
 
 def _apart(case: Case, what: str, line: SourceLine | None, evidence: dict[str, Any]) -> Finding:

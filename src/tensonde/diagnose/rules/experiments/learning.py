@@ -7,6 +7,7 @@ from math import isfinite, sqrt
 from statistics import mean, stdev
 
 from tensonde.diagnose.analysis.answers import answers, steadily
+from tensonde.diagnose.analysis.divergence import optimizer_line, replaced
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself
@@ -17,6 +18,8 @@ FEWEST = 40
 """Steps before anything is said."""
 HARDLY = 0.01
 """Of the loss: a training that gains more than this in all its steps is slow, and may be meant to be."""
+STRAIGHT = 0.5
+"""Of a hundredfold gain: what a loss gives that is nearly a straight line."""
 NO_BETTER = 0.95
 """Of the loss of the best constant. Healthy programs are at 0.005 to 0.86, mistaken ones at 0.95 to 4.7."""
 APART = 4.0
@@ -219,6 +222,39 @@ def too_far(case: Case) -> list[Finding]:
     ]
 
 
+@rule(
+    "first-update-replaces-weights",
+    severity="error",
+    phase="optimizer",
+    explains=("nan-origin", "nonfinite", "watchpoint", "exception", "value-not-finite"),
+)
+def replaces_weights(case: Case) -> list[Finding]:
+    """A loss that is not finite in one of the first steps, and weights that are nothing but the first update: after one step of Adam, or another optimizer
+    whose step is about the learning rate, most of them have the size of that rate, ten times what such weights begin with or more."""
+    lost = next((step for step, value in case.series("loss") if not isfinite(value)), None)
+    found = replaced(case, lost) if lost else None
+    if found is None:
+        return []
+    rate = dict(case.series("lr/0"))[0]
+    return [
+        case.finding(
+            f"The first step replaces the weights: at a learning rate of {rate:g} it makes {found[0]} about {found[1]:.0f} times as large, and the loss "
+            f"is lost at step {lost}",
+            "Lower the learning rate a hundredfold or more: a step of this optimizer moves every weight by about that rate.",
+            site=f"{found[0]}:value",
+            source=optimizer_line(case),
+            evidence={
+                "lr": rate,
+                "weight": found[0],
+                "growth": found[1],
+                "lost_at_step": lost,
+                "standing": "confirmed",
+            },
+            confidence=0.92,
+        )
+    ]
+
+
 def _higher(answer: AnswerFact) -> bool:
     """Five steps on the batch leave its loss higher than it was; not known: they did not get to the end."""
     return answer.numbers.get("at 1", 1e300) > 1.1 * answer.numbers["before"]
@@ -231,8 +267,9 @@ def _higher(answer: AnswerFact) -> bool:
     unless=("learning-rate-too-small", "learning-rate-collapses", "no-gradient"),
 )
 def far_too_small(case: Case) -> list[Finding]:
-    """The loss hardly falls in the whole training; a clone learns its batch hardly at all at the training's rate, and many
-    times better at a hundredfold one, wherever that was tried at the full rate."""
+    """The loss hardly falls in the whole training, or ends above that of a constant; a clone learns its batch hardly at all at the training's rate, and many
+    times better at a hundredfold one, wherever that was tried at the full rate: by a twentieth of the loss, or nearly a hundred times as much, as where
+    the loss is a straight line all the way."""
     rates = [value for _, value in case.series("lr/0")]
     losses = [value for _, value in case.series("loss") if isfinite(value)]
     told = [a for a in answers(case, "own-batch") if "at 100" in a.numbers and "at 1" in a.numbers]
@@ -241,7 +278,14 @@ def far_too_small(case: Case) -> list[Finding]:
         return []
     part = max(4, len(losses) // 8)
     before, after = mean(losses[:part]), mean(losses[-part:])
-    if before - after > HARDLY * abs(before) or not ended_by_itself(case):
+    late = [a for a in answers(case, "nothing-learnt") if a.step >= case.steps // 5 and "apart" in a.numbers]
+    worse = (
+        bool(late)
+        and not any(a.healthy for a in late)
+        and after > NO_BETTER * mean(_constant(a) for a in late)
+        and _at_rest(losses)
+    )
+    if (before - after > HARDLY * abs(before) and not worse) or not ended_by_itself(case):
         return []
     last = told[-1]
     here, there = last.numbers["at 1"], last.numbers["at 100"]
@@ -265,4 +309,5 @@ def far_too_small(case: Case) -> list[Finding]:
 
 def _slow(answer: AnswerFact) -> bool:
     before, here, there = (answer.numbers[name] for name in ("before", "at 1", "at 100"))
-    return before > 0 and before - there > 0.05 * before and before - here < 0.1 * (before - there)
+    gained = before - there > 0.05 * before or before - there > STRAIGHT * 100 * (before - here) > 0
+    return before > 0 and gained and before - here < 0.1 * (before - there)

@@ -81,3 +81,27 @@ def loaded_over(case: Case) -> list[Finding]:
                 )
             ]
     return []
+
+
+@rule("initial-weights-evaluated", severity="error", phase="forward", unless=("trained-weights-loaded-over",))
+def initial_weights(case: Case) -> list[Finding]:
+    """A model has been trained, is loaded with the very weights that it had before its first step, and is evaluated: all that was
+    learnt is lost. The state that was to be kept (the best one, say) was never taken, or was taken before the training.
+
+    A model that is trained on after that begins anew, as between folds or after a search for a learning rate; that is not meant.
+    """
+    for load in case.facts.loaded_over:
+        if load.set_back and load.steps and load.steps[-1] >= EARLIEST:
+            return [
+                case.finding(
+                    f"The {load.type} is loaded with the weights from before its training, and evaluated: what it learnt in "
+                    f"{load.steps[-1]} steps is lost",
+                    "Keep the state where the model is best, as a copy: copy.deepcopy(model.state_dict()).",
+                    step=load.steps[-1],
+                    site=load.type,
+                    source=load.line,
+                    evidence={"steps": load.steps[-1], "times": load.times},
+                    confidence=0.95,
+                )
+            ]
+    return []

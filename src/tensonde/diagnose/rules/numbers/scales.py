@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import exp, log
 from statistics import fmean, median
 
 from tensonde.diagnose.case import Case
@@ -14,6 +15,11 @@ SHIFT = 3.0
 RATIO = 5.0
 FAR = 50.0
 """So many times is told whatever the training's inputs look like."""
+FACTOR = 1.5
+ALIKE = 0.2
+"""By how much the features' factors may differ, as a part of their common one (in logarithms), and offsets, as a part of the spread."""
+APART = 3.0
+"""So many times the range of the means of the training's batches."""
 SAMPLES = 32
 LOOKS = 3
 
@@ -26,7 +32,8 @@ def another_scale(case: Case) -> list[Finding]:
 
     Where the training's inputs are of no particular scale, the distance must be larger still. The mean has to differ: a
     wider range around the same one is how a sampler starts, or what a plot looks like. Or the features differ by factors of their own, and
-    only one side is standardised: no range that somebody chose looks like that. Single samples, single looks and other
+    only one side is standardised: no range that somebody chose looks like that. Or all features (three or more) are those of the training
+    times one factor plus one offset: other data would differ feature by feature. Single samples, single looks and other
     shapes are not meant.
     """
     found = []
@@ -36,7 +43,8 @@ def another_scale(case: Case) -> list[Finding]:
         evaluated = [row for row in evaluated if trained and _alike(row, trained[0])]
         if len(trained) < LOOKS or not evaluated or sum(row.samples for row in trained) < 2 * SAMPLES:
             continue
-        away = [row for row in evaluated if _away(trained, row)]
+        one_factor = len(evaluated) >= LOOKS and _times_one_factor(trained, _pooled(evaluated))
+        away = evaluated if one_factor else [row for row in evaluated if _away(trained, row)]
         again = len({row.step for row in away}) >= 2 and 4 * len(away) >= len(evaluated)
         if not again and not (len(away) >= LOOKS and 10 * len(away) >= 9 * len(evaluated)):
             continue
@@ -110,6 +118,90 @@ def _by_feature(trained: list[Spread], row: Spread) -> bool:
     alone = _standardised(means, spread) != _standardised(row.mean, row.std)
     apart = [ratio for ratio in ratios if max(ratio, 1 / ratio) > RATIO]
     return alone and 2 * len(apart) > len(ratios) and max(ratios) > RATIO * min(ratios)
+
+
+def _times_one_factor(trained: list[Spread], row: Spread) -> bool:
+    """Each feature is that of the training times one number plus another one, both the same for all: it was not normalised, or twice.
+    The mean has to differ as well: noise that is added in training only makes spreads wider, around the same mean."""
+    means, spread = [fmean(values) for values in zip(*(r.mean for r in trained), strict=True)], _within(trained)
+    if len(means) < 3 or min(spread) <= 0 or min(row.std) <= 0:
+        return False
+    factors = [log(std / width) for std, width in zip(row.std, spread, strict=True)]
+    factor = exp(fmean(factors))
+    offsets = [mean - factor * usual for mean, usual in zip(row.mean, means, strict=True)]
+    one = max(factors) - min(factors) < ALIKE * abs(log(factor)) and max(offsets) - min(offsets) < ALIKE * min(row.std)
+    outside = [k for k in range(len(means)) if _outside(trained, k, row.mean[k])]
+    return one and max(factor, 1 / factor) > FACTOR and 3 * len(outside) >= 2 * len(means)
+
+
+def _pooled(rows: list[Spread]) -> Spread:
+    means = [fmean(values) for values in zip(*(row.mean for row in rows), strict=True)]
+    return Spread(mean=means, std=_within(rows))
+
+
+def _within(trained: list[Spread]) -> list[float]:
+    return [fmean(values) for values in zip(*(row.std for row in trained), strict=True)]
+
+
+def _outside(trained: list[Spread], feature: int, mean: float) -> bool:
+    """Far from the means of all batches of the training, by how these differ from each other."""
+    seen = [row.mean[feature] for row in trained]
+    return abs(mean - fmean(seen)) > APART * max(max(seen) - min(seen), 1e-6 * abs(mean))
+
+
+@rule("evaluated-on-other-channels", severity="error", phase="data", unless=("evaluated-on-another-scale",))
+def other_channels(case: Case) -> list[Finding]:
+    """In evaluation the features (or channels) of the inputs are those of the training in another order: means and spreads of each are far
+    from its own in training, by how batches differ there, and are just those of another one. One side is read as BGR and the other as RGB, or has its
+    columns in another order."""
+    for root, rows in case.facts.scales.items():
+        trained = [row for row in rows.trained if row.samples >= 8]
+        evaluated = [row for row in rows.evaluated if row.samples >= SAMPLES and trained and _alike(row, trained[0])]
+        if len(trained) < LOOKS or not evaluated or not all(_alike(row, trained[0]) for row in trained):
+            continue
+        orders = {_order(trained, row) for row in evaluated}
+        if len(orders) != 1 or () in orders:
+            continue
+        order = next(iter(orders))
+        row = evaluated[0]
+        return [
+            case.finding(
+                f"{root} is evaluated on inputs whose {'channels' if len(row.shape) > 1 else 'columns'} are in another order than in training: "
+                + ", ".join(f"{k} is {other} of the training" for k, other in enumerate(order) if k != other),
+                "Read and prepare both in the same way (RGB or BGR, the same list of columns).",
+                step=row.step,
+                site=f"{root}:in",
+                source=row.line,
+                evidence={
+                    "order": list(order),
+                    "evaluated.mean": _short(row.mean),
+                    "trained.mean": _short(_usual(trained)[0]),
+                    "calls_in_eval_mode": len(evaluated),
+                },
+                confidence=0.9,
+            )
+        ]
+    return []
+
+
+def _order(trained: list[Spread], row: Spread) -> tuple[int, ...]:
+    """Of each feature of the evaluation: which one of the training it is; empty where they are in order, or that cannot be told."""
+    count = len(row.mean)
+    widths = _within(trained)
+    moved = [k for k in range(count) if _outside(trained, k, row.mean[k])]
+    if not 2 <= len(moved) <= 8:
+        return ()
+    order = list(range(count))
+    for k in moved:
+        fits = [
+            other
+            for other in moved
+            if not _outside(trained, other, row.mean[k]) and 0.8 < row.std[k] / max(widths[other], 1e-12) < 1.25
+        ]
+        if len(fits) != 1:
+            return ()
+        order[k] = fits[0]
+    return tuple(order) if sorted(order) == list(range(count)) else ()
 
 
 def _standardised(means: list[float], spread: list[float]) -> bool:

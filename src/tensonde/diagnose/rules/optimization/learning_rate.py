@@ -5,13 +5,11 @@ from __future__ import annotations
 from math import isfinite
 from statistics import median
 
+from tensonde.diagnose.analysis.divergence import NORMALISING
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself
 from tensonde.model.finding import Finding
-
-_NORMALISING = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Lion", "RMSprop", "Adagrad")
-"""Optimizers whose step is about the learning rate, whatever the gradient."""
 
 
 @rule("learning-rate-too-small", severity="warning", phase="optimizer")
@@ -38,7 +36,7 @@ def too_small(case: Case) -> list[Finding]:
         gradients = [row["norm"] for row in case.digests(f"{name}:grad", ("norm",))]
         if not values or not gradients or values[0]["norm"] <= 0 or not any(gradients):
             continue
-        if optimizer.type in _NORMALISING:
+        if optimizer.type in NORMALISING:
             moves.append(sum(rates) / values[0]["absmean"])
         else:
             momentum = float(optimizer.groups[0].get("momentum") or 0)

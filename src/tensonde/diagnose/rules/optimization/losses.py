@@ -70,10 +70,10 @@ def twice_normalised(case: Case) -> list[Finding]:
 
 @rule("log-probabilities-expected", severity="error", phase="forward")
 def not_log_probabilities(case: Case) -> list[Finding]:
-    """nll_loss or kl_div is given values that are no log-probabilities, which are never above 0: softmax without log, raw
+    """nll_loss, ctc_loss or kl_div is given values that are no log-probabilities, which are never above 0: softmax without log, raw
     logits; and for kl_div whatever has not one value below 0."""
     found = []
-    for trace, loss in _trained(case, "nll_loss", "kl_div"):
+    for trace, loss in _trained(case, "nll_loss", "ctc_loss", "kl_div"):
         given = loss.inputs[0]
         op = made_by(trace, given)
         highest = given.stats.get("max", 0.0)
@@ -104,6 +104,63 @@ def not_log_probabilities(case: Case) -> list[Finding]:
             )
         )
     return found[:1]
+
+
+@rule("blank-among-targets", severity="error", phase="forward")
+def blank_among_targets(case: Case) -> list[Finding]:
+    """ctc_loss is given targets that hold its own blank: a class has the index that stands for "nothing here", so it can be neither
+    learnt nor read off. Told where the blank is the lowest or the highest index and targets are joined to one row; in
+    padded ones it may be the padding."""
+    for trace, loss in _trained(case, "ctc_loss"):
+        blank, targets = loss.arguments.get("blank", 0), loss.inputs[1]
+        if not isinstance(blank, int) or len(targets.shape) != 1:
+            continue
+        low, high = targets.stats.get("min", -1.0), targets.stats.get("max", -1.0)
+        if (blank == 0 and low == 0) or (blank == loss.inputs[0].shape[-1] - 1 and high == blank):
+            return [
+                case.finding(
+                    f"The targets of ctc_loss hold {blank}, which is its blank",
+                    "Keep one index free for the blank: number the classes from 1 on (blank=0), or give the model one class more and the "
+                    "last index as blank.",
+                    step=trace.step,
+                    at=loss,
+                    evidence={
+                        "blank": blank,
+                        "targets.min": low,
+                        "targets.max": high,
+                        "classes": loss.inputs[0].shape[-1],
+                    },
+                    confidence=0.95,
+                )
+            ]
+    return []
+
+
+@rule("ctc-inputs-too-short", severity="error", phase="forward")
+def ctc_inputs_too_short(case: Case) -> list[Finding]:
+    """Some targets of ctc_loss are longer than any of the inputs, so that they cannot be aligned: their loss is infinite, or 0 with
+    `zero_infinity`, which hides it. The lengths of the inputs are those that reach the loss, after all strides."""
+    for trace, loss in _trained(case, "ctc_loss"):
+        if len(loss.inputs) < 4:
+            continue
+        longest, needed = loss.inputs[2].stats.get("max"), loss.inputs[3].stats.get("max")
+        if longest is None or needed is None or longest >= needed:
+            continue
+        return [
+            case.finding(
+                f"ctc_loss has inputs of at most {longest:.0f} frames and targets of up to {needed:.0f}: these cannot be aligned",
+                "Give it the lengths of the log-probabilities (frames after the model's strides), and use less stride if they are too short.",
+                step=trace.step,
+                at=loss,
+                evidence={
+                    "input_lengths.max": longest,
+                    "target_lengths.max": needed,
+                    "frames": loss.inputs[0].shape[0],
+                },
+                confidence=0.93,
+            )
+        ]
+    return []
 
 
 @rule("rectified-logits", severity="warning", phase="forward")
@@ -170,12 +227,16 @@ def _mismatch(trace: Trace, op: OpRecord, out: TensorFact, dim: int) -> str:
     dims = len(out.shape)
     if why := summed_elsewhere(trace, op, dim):
         return why
-    for loss in _losses(trace, "nll_loss", "cross_entropy", "kl_div"):
+    for loss in _losses(trace, "nll_loss", "cross_entropy", "kl_div", "ctc_loss"):
         made = made_by(trace, loss.inputs[0], PASSING | {"log", "log_", "add", "clamp", "clamp_min"})
         if made is not op or (loss.op == "kl_div" and dims != 2):
             continue
         shape = loss.inputs[0].shape
         if len(shape) < 2:
+            continue
+        if loss.op == "ctc_loss":
+            if out.shape[dim] != shape[-1]:
+                return "the classes of ctc_loss are its last one"
             continue
         same = shape == out.shape
         if (same and dim != 1) or (not same and out.shape[dim] != shape[1]):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from math import prod
 
 from tensonde.diagnose.analysis.answers import answers
-from tensonde.diagnose.analysis.flow import PASSING, made_by, parameters_behind
+from tensonde.diagnose.analysis.flow import PASSING, made_by, parameters_behind, producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
@@ -209,7 +209,7 @@ def target_is_input(case: Case) -> list[Finding]:
     for loss in trace.ops:
         if loss.op != "cross_entropy" or len(loss.inputs) < 2:
             continue
-        seen = _copied_along(trace, loss) or _directly(trace, loss)
+        seen = _copied_along(trace, loss) or _directly(trace, loss) or _step_by_step(trace, loss)
         if seen is None:
             continue
         return [
@@ -268,7 +268,7 @@ def _directly(trace: Trace, loss: OpRecord) -> OpRecord | None:
     """The embedding whose every position reaches the logits of that position through nothing but layers that work
     position by position, or from the past on."""
     waiting, seen = [loss.inputs[0]], set[int]()
-    found = None
+    found, begun = None, False
     while waiting:
         fact = waiting.pop()
         if fact.producer is None or fact.producer in seen or not fact.requires_grad:
@@ -279,13 +279,49 @@ def _directly(trace: Trace, loss: OpRecord) -> OpRecord | None:
             found = op if prod(op.inputs[0].shape) == prod(loss.inputs[1].shape) else found
             continue
         if op.op in _RECURRENT:
-            states = [given for given in op.inputs[1:] if given.requires_grad and not given.name]
-            if states or op.outputs[0].shape[-1] == 2 * op.outputs[1].shape[-1]:
-                return None  # a state of others, or both directions
+            if op.outputs[0].shape[-1] == 2 * op.outputs[1].shape[-1]:
+                return None  # both directions
+            begun |= any(given.requires_grad and not given.name for given in op.inputs[1:])
             waiting.append(op.inputs[0])
             continue
         causal = op.op == "scaled_dot_product_attention" and op.arguments.get("is_causal") is True
         if not causal and op.op not in _BY_POSITION and op.op not in PASSING:
             return None
         waiting += op.inputs
+    if found is not None and begun and not _same(found.inputs[0], loss.inputs[1]):
+        return None  # a decoder that begins with the state of others: it may well be given the targets one later
     return found
+
+
+def _same(given: TensorFact, target: TensorFact) -> bool:
+    """The very numbers, in the same order, as far as projections tell."""
+    sketch = [name for name in target.stats if name.startswith("sketch")]
+    return _alike(given, target) and bool(sketch) and all(given.stats.get(n) == target.stats[n] for n in sketch)
+
+
+def _step_by_step(trace: Trace, loss: OpRecord) -> OpRecord | None:
+    """The embedding of the first position, where a loop stacks the logits of one position after the other and the first of them is
+    computed from the first of the targets. A decoder that is given its targets one later computes it from a start symbol."""
+    stack = made_by(trace, loss.inputs[0])
+    if stack is None or stack.op != "stack" or len(stack.inputs) < 3:
+        return None
+    waiting, seen = [stack.inputs[0]], set[int]()
+    while waiting:
+        op = producer(trace, waiting.pop())
+        if op is None or op.index in seen:
+            continue
+        seen.add(op.index)
+        if op.op == "embedding":
+            picked = producer(trace, op.inputs[0])
+            if picked is not None and _is_first_column(picked) and _same(picked.inputs[0], loss.inputs[1]):
+                return op
+            continue
+        waiting += op.inputs
+    return None
+
+
+def _is_first_column(op: OpRecord) -> bool:
+    """`tokens[:, 0]`"""
+    if op.op == "select":
+        return (op.arguments.get("dim"), op.arguments.get("index")) == (1, 0)
+    return op.op == "getitem" and op.arguments.get("1") == [":", 0]

@@ -11,8 +11,23 @@ from tensonde.diagnose.told import some
 from tensonde.diagnose.world import UNFINISHED, World, differ, same, same_in_step
 from tensonde.model.facts import ReplicaFact
 from tensonde.model.finding import Finding
-from tensonde.model.site import Kind, Role
+from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import WeightRecord
+from tensonde.program.habits import turned_on
+from tensonde.program.lines import source_line
+
+_UNFROZEN = (
+    "DistributedDataParallel reduces the gradients of the parameters that require one when it is made. Wrap the model while all that is "
+    "ever trained requires a gradient, or wrap it anew after unfreezing."
+)
+
+
+def _unfreezing(replica: ReplicaFact) -> SourceLine | None:
+    """The line that turns gradients on, where the file of the wrapper has one."""
+    if replica.line is None:
+        return None
+    lines = sorted(turned_on(replica.line.file))
+    return source_line(replica.line.file, lines[0]) if lines else None
 
 
 def _replicated(world: World, name: str, records: list[WeightRecord]) -> bool:
@@ -27,12 +42,20 @@ def _replicated(world: World, name: str, records: list[WeightRecord]) -> bool:
         return False
     if same(raw):
         return raw[0].get("norm", 0.0) > 0
-    return _drawn(records[0]) and (_left_out(world, name) or world.same_losses)
+    if not _drawn(records[0]):
+        return _of_norm(world, name) and world.together and world.same_losses
+    return _left_out(world, name) or world.same_losses
 
 
 def _drawn(record: WeightRecord) -> bool:
     """Its values were drawn: equal ones on two ranks are no coincidence, as those of a bias that begins with zeros may be."""
     return record.before.get("min") != record.before.get("max")
+
+
+def _of_norm(world: World, name: str) -> bool:
+    """A norm's parameters begin with ones and zeros, and are as long as what it normalises: no rank holds a part of them."""
+    site = world.first.sites.get(f"{name}:value")
+    return site is not None and site.type.endswith(("LayerNorm", "RMSNorm"))
 
 
 def _left_out(world: World, name: str) -> bool:
@@ -186,6 +209,11 @@ def _not_reduced(replica: ReplicaFact | None, name: str, partial: bool) -> tuple
             "because their gradients are not reduced",
             "Reduce every gradient over all ranks after each backward pass, or wrap the model in DistributedDataParallel.",
         )
+    if name in replica.unfrozen:
+        return (
+            "because they required no gradient when the model was wrapped",
+            _UNFROZEN,
+        )
     if name in replica.later:
         return (
             "because they were made after the model was wrapped",
@@ -222,13 +250,22 @@ def _later(world: World) -> Iterator[Finding]:
         step, name = min(found)
         names = [other for at, other in found if at == step]
         optimizer = next(iter(world.first.stepping), None)
-        yield world.first.finding(
-            f"Replicas drift apart: {some(names, 3)} differ between the ranks from step {step} on",
+        why = ""
+        advice = (
             "Look at what only one rank does before this step: an update by hand, a skipped step, a loaded state, a learning rate "
-            "of its own. `tensonde show --ranks` shows the ranks side by side.",
+            "of its own. `tensonde show --ranks` shows the ranks side by side."
+        )
+        source = optimizer.step_line if optimizer is not None else None
+        replica = next((one for one in world.replicas if set(names) <= set(one.unfrozen)), None)
+        if replica is not None:
+            why, advice = ", because they required no gradient when the model was wrapped", _UNFROZEN
+            source = _unfreezing(replica) or replica.line
+        yield world.first.finding(
+            f"Replicas drift apart: {some(names, 3)} differ between the ranks from step {step} on{why}",
+            advice,
             step=step,
             site=f"{name}:value",
-            source=optimizer.step_line if optimizer is not None else None,
+            source=source,
             evidence={"parameters": names[:8]},
             confidence=0.9,
         )

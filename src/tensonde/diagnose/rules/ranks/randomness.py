@@ -21,7 +21,7 @@ def random_numbers(world: World) -> Iterator[Finding]:
     The ops of the first step are compared one by one. Where an input differs, as inside of a region that is split, the ranks may draw what they like.
     """
     traces = [case.first for case in world.cases]
-    if any(trace is None for trace in traces) or not world.same_inputs or not _together(world):
+    if any(trace is None for trace in traces) or not world.same_inputs or not world.together:
         return
     each = [trace.ops for trace in traces if trace is not None]
     for ops_ in zip(*each, strict=False):
@@ -41,17 +41,6 @@ def random_numbers(world: World) -> Iterator[Finding]:
                 confidence=0.9,
             )
             return
-
-
-def _together(world: World) -> bool:
-    """The model itself communicates: collectives on neither gradients nor parameters in every step."""
-    return any(
-        one.op.startswith(("all_reduce", "all_gather", "reduce_scatter", "all_to_all"))
-        and not one.gradients
-        and not one.parameters
-        for one in world.first.facts.collectives
-        if one.group_size == world.size and one.count >= max(2, world.first.facts.steps)
-    )
 
 
 def _parts(ops_: list[OpRecord]) -> bool:

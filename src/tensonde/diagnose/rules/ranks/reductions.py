@@ -11,6 +11,7 @@ from tensonde.diagnose.world import World
 from tensonde.model.facts import CollectiveFact
 from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, ops
+from tensonde.program.divisions import undivided_mean
 
 _CLOSE = 1e-6
 _LOSSES = ops(Trait.LOSS_FROM_ZERO | Trait.ELEMENTWISE_LOSS)
@@ -24,6 +25,8 @@ def summed(world: World) -> Iterator[Finding]:
     optimizer gets. So the update is that of the global batch times the number of ranks.
     """
     case = world.first
+    if world.together:
+        return  # each rank has a part of the gradient
     for collective in case.facts.collectives:
         if collective.op != "all_reduce" or collective.reduce != "SUM" or collective.group_size != world.size:
             continue
@@ -190,3 +193,24 @@ def _shrunk(case: Case) -> float | None:
     if not found or max(found) - min(found) > 1e-4 * max(found):
         return None
     return found[0]
+
+
+@world_rule("mean-summed-over-ranks", severity="warning")
+def mean_summed(world: World) -> Iterator[Finding]:
+    """A number that is a mean on each rank, such as an accuracy or a loss, is added up over all ranks, and what is printed or compared
+    afterwards is the sum: nothing divides it by the number of ranks."""
+    for collective in world.first.facts.collectives:
+        line = collective.line
+        if collective.op not in ("all_reduce", "reduce") or collective.reduce != "SUM" or not collective.scalar:
+            continue
+        if line is None or collective.group_size != world.size or not undivided_mean(line.file, line.line):
+            continue
+        yield world.first.finding(
+            f"A mean is added up over {world.size} ranks and not divided: it is {world.size} times too large",
+            f"Divide it after the {collective.op} (`x /= dist.get_world_size()`), or reduce with dist.ReduceOp.AVG.",
+            step=collective.first_step,
+            source=line,
+            evidence={"calls": collective.count, "reduce": collective.reduce},
+            confidence=0.85,
+        )
+        return

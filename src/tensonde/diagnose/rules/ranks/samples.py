@@ -21,7 +21,7 @@ def same_samples(world: World) -> Iterator[Finding]:
     The average of equal gradients is the gradient of one rank: the other ranks add nothing.
     """
     case = world.first
-    if not world.replicas and not world.reduced:
+    if (not world.replicas and not world.reduced) or world.together:
         return
     roots = set(case.facts.roots)
     for address, site in case.sites.items():

@@ -89,3 +89,30 @@ def stage(world: World) -> Iterator[Finding]:
             evidence={"steps": optimizer.steps, "step_line": str(optimizer.step_line)},
             confidence=0.9,
         )
+
+
+@world_rule("gradient-of-another-micro-batch", severity="error", phase="backward")
+def crossed(world: World) -> Iterator[Finding]:
+    """A stage of a pipeline goes backward from what it has sent for one micro-batch, with the gradient that the next stage has computed for another.
+
+    The n-th tensor that a rank sends to another is the n-th that the other receives, so it is known which gradient belongs to which tensor.
+    """
+    cases = {case.rank.rank: case for case in world.cases}
+    for case in world.cases:
+        for used in case.facts.stages.used:
+            other = cases.get(used.peer)
+            returned = {
+                one.sent: one.received
+                for one in (other.facts.stages.returned if other is not None else ())
+                if one.peer == case.rank.rank
+            }
+            meant = returned.get(used.received, -1)
+            if meant >= 0 and meant != used.sent:
+                yield case.finding(
+                    f"Rank {case.rank.rank} goes backward from tensor {used.sent} that it sent to rank {used.peer} with the gradient of tensor {meant}",
+                    "Take the gradients in the order in which the next stage sends them: if it goes through its micro-batches backwards, so must this one.",
+                    source=used.line,
+                    evidence={"sent": used.sent, "gradient_of": meant, "received": used.received},
+                    confidence=0.95,
+                )
+                return

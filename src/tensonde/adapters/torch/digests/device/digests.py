@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.digests.device.parcels import Parcel, Room
 from tensonde.adapters.torch.digests.device.staging import Staging
 from tensonde.digest import DTYPES, Block
@@ -30,6 +31,12 @@ WITHOUT = 32
 CODES = {getattr(torch, name): k for k, name in enumerate(DTYPES) if hasattr(torch, name)}
 WITH_TRITON = frozenset({"cuda", "xpu"})
 """Devices that Triton may have kernels for. ROCm's are called cuda."""
+FLOAT8 = {
+    getattr(torch, name): torch.float32 if name == "float8_e8m0fnu" else torch.float16
+    for name in DTYPES
+    if name.startswith("float8") and hasattr(torch, name)
+}
+"""What they are read as: no op computes with them, and few devices have kernels that load them."""
 _WIDE = frozenset({torch.float64, torch.complex128})
 _NOTHING = digest_values(np.zeros(0))
 
@@ -109,7 +116,7 @@ class DeviceDigests:
 
     def add_many(self, block: Block, sites: Sequence[int], tensors: Sequence[Tensor | None], call: int = 0) -> int:
         """The same for all but the None, and how many of them have digests."""
-        if self._without:
+        if self._without or capturing():
             return 0
         try:
             return self._add_many(block, sites, tensors, call)
@@ -159,6 +166,8 @@ class DeviceDigests:
 
     def send(self) -> None:
         """The step is over: what was summed up is sent to the host."""
+        if capturing():
+            return
         if self._without:
             self._without -= 1
             return
@@ -187,7 +196,7 @@ class DeviceDigests:
     def arrived(self, *, wait: bool = False) -> NDArray[Any] | None:
         """The rows that have come meanwhile, in the order of their tensors, or None. `wait`: for all of them."""
         found = []
-        while self._parcels:
+        while self._parcels and not capturing():
             parcel, done, waiting = self._parcels[0]
             if parcel is not None and not parcel.arrived:
                 if not wait and len(self._parcels) <= MOST_AHEAD:
@@ -200,7 +209,7 @@ class DeviceDigests:
     def at_once(self, tensor: Tensor) -> NDArray[Any] | None:
         """The digest of a tensor as an array of one row, which the device is waited for; None if it has none."""
         code = CODES.get(tensor.dtype)
-        if code is None:
+        if code is None or capturing():
             return None
         with torch.no_grad():
             plain = _real(tensor.detach())
@@ -255,7 +264,9 @@ def make_reducer(device: torch.device, *, wide: bool) -> Reducer:
 
 
 def _real(tensor: Tensor) -> Tensor:
-    """Complex numbers as magnitudes; an element is NaN if either part is."""
+    """Complex numbers as magnitudes; an element is NaN if either part is. Of float8 the same numbers in float16, which is exact."""
+    if tensor.dtype in FLOAT8:
+        return tensor.to(FLOAT8[tensor.dtype])
     if not tensor.is_complex():
         return tensor
     parts = torch.view_as_real(tensor.resolve_conj())

@@ -22,7 +22,7 @@ class Parcel:
         self._host = room.take(whole.numel(), whole.dtype)
         self._host[: whole.numel()].copy_(whole, non_blocking=True)
         self._event = torch.Event(device=whole.device)
-        self._event.record()
+        self._event.record(torch.accelerator.current_stream(whole.device))  # which need not be the current device
 
     @property
     def arrived(self) -> bool:

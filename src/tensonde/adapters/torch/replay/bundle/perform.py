@@ -127,6 +127,9 @@ class Performance:
         watcher.session.writer.trace(trace)
         if isinstance(self.document.get("batch"), dict):
             watcher.session.note("batch", step=watcher.state.step, **self.document["batch"])
+        if self.options.experiments and not error:
+            watcher.laboratory.ask_saved(entries, losses, watcher.state.step, self.options.experiments)
+            watcher.facts.write()
         seconds = round((time.perf_counter_ns() - began) * 1e-9, 4)
         watcher.session.note("replayed", step=watcher.state.step, trigger=self.document["trigger"], exact=exact, ops=len(trace.ops), notes=list(trace.notes), seconds=seconds)  # fmt: skip
         if self.attach is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from tensonde.adapters.torch.precision import matmul_precision
 from tensonde.program.frames import is_user
 from tensonde.program.lines import working_directory
 
@@ -75,7 +76,7 @@ def settings() -> dict[str, Any]:
     return {
         "threads": torch.get_num_threads(),
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-        "matmul_precision": torch.get_float32_matmul_precision(),
+        "matmul_precision": matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "machine": platform.machine(),

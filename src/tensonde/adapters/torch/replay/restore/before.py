@@ -12,7 +12,9 @@ from torch import Tensor
 from torch.nn.modules import module as hooks
 
 from tensonde.adapters.restore.holders import Holder, StateHolder
+from tensonde.adapters.torch import precision
 from tensonde.adapters.torch.checksum import memory_sum
+from tensonde.adapters.torch.randomness import device_states, put_device_states
 from tensonde.adapters.torch.replay.restore.reach import Reach, position
 from tensonde.adapters.torch.replay.restore.writes import Writes, header, version_of
 from tensonde.adapters.torch.seams.function_mode import unseen
@@ -135,11 +137,11 @@ def _settings() -> list[Holder]:
         StateHolder(random.getstate, random.setstate),
         StateHolder(torch.get_default_dtype, torch.set_default_dtype),
         StateHolder(torch.get_num_threads, torch.set_num_threads),
-        StateHolder(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        StateHolder(precision.chosen, precision.put),
         StateHolder(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     ]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        found.append(StateHolder(torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all))
+    if device_states():
+        found.append(StateHolder(device_states, put_device_states))
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         found.append(StateHolder(numpy.random.get_state, numpy.random.set_state))

@@ -247,7 +247,8 @@ class Reach:
             self.holders.append(AttributesHolder(value, lambda: _slot_values(value, slots)))
             self._all(_slot_values(value, slots).values(), name, near)
         if module:  # scripted ones keep theirs elsewhere
-            self._all([*value.parameters(recurse=False), *value.buffers(recurse=False)], name, near)
+            for held in ("_parameters", "_buffers"):  # `parameters()` may be a method of the user's
+                self._all(getattr(value, held, {}).values(), name, near)
         self._add(kind, name, near or kind.__module__ == "__main__")
 
 

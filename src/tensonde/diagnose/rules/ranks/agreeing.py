@@ -1,0 +1,97 @@
+"""What the ranks say by themselves and must agree on: numbers of words, tensors that all of them have, names of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensonde.diagnose.rule import world_rule
+from tensonde.diagnose.world import World
+from tensonde.model.finding import Finding
+from tensonde.model.site import SourceLine
+
+_Key = tuple[str, int]
+
+
+def _at(line: SourceLine | None) -> _Key:
+    return (line.file, line.line) if line is not None else ("", 0)
+
+
+@world_rule("numbered-differently", severity="error", phase="data")
+def numbered(world: World) -> Iterator[Finding]:
+    """The ranks hold a model together, and a variable of the program numbers words or classes (`{word: index}`) otherwise on each of them: the
+    same row of an embedding, or the same output, stands for something else on another rank.
+
+    The order of a set of strings differs between processes, and so may that of the files in a folder.
+    """
+    if not world.replicas and not world.reduced and not world.sharded and not world.together:
+        return
+    tables = [{(one.name, _at(one.line)): one for one in case.facts.beginning.numberings} for case in world.cases]
+    for key in tables[0]:
+        found = [table[key] for table in tables if key in table]
+        if len(found) < len(tables):
+            continue
+        for other in found[1:]:
+            apart = [word for word, number in found[0].keys.items() if other.keys.get(word, number) != number]
+            if apart:
+                word = apart[0]
+                yield world.first.finding(
+                    f"{key[0]} has other numbers on each rank: {word!r} is {found[0].keys[word]} on one and {other.keys[word]} on another",
+                    "Make the order the same on all ranks before it is numbered: `sorted(set(words))`, `sorted(os.listdir(folder))`; or number on "
+                    "rank 0 and send the result (dist.broadcast_object_list).",
+                    step=None,
+                    source=found[0].line,
+                    evidence={
+                        "variable": key[0],
+                        "differ": len(apart),
+                        "of": len(found[0].keys),
+                        "size": found[0].size,
+                    },
+                    confidence=0.95,
+                )
+                return
+
+
+@world_rule("declared-the-same", severity="error", phase="forward", explains=("replicas-drift",))
+def declared(world: World) -> Iterator[Finding]:
+    """A tensor is declared to be the same on all ranks (`Replicate()`, as the input of a tensor-parallel layer is by default), and in the first
+    steps each rank has another one. DTensor does not check this: what is computed from it is no longer one model's."""
+    tables = [list(case.facts.beginning.declared) for case in world.cases]
+    if len({len(table) for table in tables}) > 1:
+        return
+    for row in zip(*tables, strict=True):
+        first = row[0]
+        if len({(_at(one.line), one.step, tuple(one.shape)) for one in row}) > 1:
+            return  # the ranks do not go the same way
+        if len({one.digest for one in row}) > 1:
+            yield world.first.finding(
+                f"A tensor {first.shape} is declared to be the same on all ranks (Replicate), and each rank has another one",
+                "If each rank has a part of the batch, declare that: `Shard(0)`. If the ranks compute one model together, they need the same batch: "
+                "seed their data alike, or give the sampler the number of the data-parallel group instead of the rank.",
+                step=first.step,
+                source=first.line,
+                evidence={"digests": [one.digest for one in row], "shape": first.shape},
+                confidence=0.95,
+            )
+            return
+
+
+@world_rule("written-by-every-rank", severity="warning")
+def written(world: World) -> Iterator[Finding]:
+    """Several ranks of one machine write the same file with `torch.save`. They do so at the same time, and the file may be torn."""
+    ranks: dict[tuple[object, str, _Key], list[int]] = {}
+    for case in world.cases:
+        for one in case.facts.beginning.saves:
+            ranks.setdefault((case.rank.session.get("host"), one.path, _at(one.line)), []).append(case.rank.rank)
+    for (_, path, _at_line), who in ranks.items():
+        if len(who) > 1:
+            save = next(one for one in world.first.facts.beginning.saves if one.path == path) if 0 in who else None
+            yield world.first.finding(
+                f"{len(who)} ranks write the same file: {path}",
+                "Let one rank write it (`if dist.get_rank() == 0:`), and let the others wait where they read it (dist.barrier()). With shards, "
+                "torch.distributed.checkpoint writes one file per rank.",
+                step=None,
+                source=save.line if save is not None else None,
+                evidence={"ranks": who, "path": path},
+                confidence=0.95,
+            )
+            return

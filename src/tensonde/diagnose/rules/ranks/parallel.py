@@ -1,0 +1,159 @@
+"""Models that the ranks compute together: the ops of the first step are compared one by one between the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensonde.diagnose.rule import world_rule
+from tensonde.diagnose.world import World, differ, same
+from tensonde.model.finding import Finding
+from tensonde.model.trace import OpRecord, TensorFact
+
+_FEW = 8
+"""Tensors with fewer elements are metrics, not features."""
+
+
+def aligned(world: World) -> list[tuple[OpRecord, ...]]:
+    """The ops of the first step that all ranks have in common, from the first on: the same op at the same place."""
+    traces = [case.first for case in world.cases]
+    found: list[tuple[OpRecord, ...]] = []
+    for ops in zip(*(trace.ops if trace is not None else () for trace in traces), strict=False):
+        if len({(op.op, op.site) for op in ops}) > 1:
+            break
+        found.append(ops)
+    return found
+
+
+def _column(ops: tuple[OpRecord, ...], k: int) -> list[TensorFact]:
+    return [op.inputs[k] for op in ops] if all(len(op.inputs) > k for op in ops) else []
+
+
+def _shared(tensors: list[TensorFact]) -> bool:
+    """Equal on all ranks, and not by chance: its values vary."""
+    stats = [tensor.stats for tensor in tensors]
+    return same(stats) and stats[0].get("min") != stats[0].get("max")
+
+
+@world_rule("partial-results-used", severity="error", phase="forward", explains=("replicas-drift",))
+def partial_results(world: World) -> Iterator[Finding]:
+    """The ranks compute one model together on the same input (tensor parallel), yet each gets another loss: somewhere a rank goes on with its
+    own part of a result, which was to be added up over the ranks.
+
+    That is the first op that brings together a tensor that differs between the ranks and one that all of them share: a residual connection, or a
+    layer whose weights are not split. Not told where gradients are reduced over the ranks: then each may have a part of the data.
+    """
+    rows = aligned(world)
+    loss = world.first.first.loss if world.first.first is not None else None
+    if not world.together or not world.same_inputs or world.replicas or world.reduced or loss is None:
+        return
+    if loss >= len(rows) or not differ([op.outputs[0].stats for op in rows[loss] if op.outputs]):
+        return
+    for ops in rows[: loss + 1]:
+        columns = [_column(ops, k) for k in range(len(ops[0].inputs))]
+        own = [c for c in columns if c and not c[0].name and c[0].requires_grad and differ([t.stats for t in c])]
+        if own and any(_shared(c) and (c[0].name or c[0].requires_grad) for c in columns if c and c is not own[0]):
+            made = own[0][0].producer
+            at = rows[made][0] if made is not None and made < len(rows) else ops[0]
+            yield world.first.finding(
+                f"Each rank goes on with its own part of what {at.module or at.op} gives: it is not added up over the ranks",
+                "The output of a layer whose input features are split (row parallel) is a sum over all ranks: all_reduce it before it meets "
+                f"anything that the ranks share, here at {ops[0].source}.",
+                at=at,
+                evidence={"norms": [tensor.stats.get("norm") for tensor in own[0]], "used_by": ops[0].site},
+                confidence=0.9,
+            )
+            return
+
+
+@world_rule("bias-added-on-every-rank", severity="error", phase="forward")
+def summed_bias(world: World) -> Iterator[Finding]:
+    """A layer is split over the ranks and its bias is not: each rank adds the whole bias to its part of the result, and the sum over the
+    ranks has it as often as there are ranks.
+
+    In the first step, the weight differs between the ranks, the bias and its gradient do not, and the op that follows makes of tensors that differ one that
+    is the same on all ranks.
+    """
+    rows = aligned(world)
+    for ops in rows:
+        op = ops[0]
+        if op.op not in ("linear", "addmm", "conv1d", "conv2d", "conv3d") or len(op.inputs) < 3:
+            continue
+        weights = [t.name for t in op.inputs if t.name and len(t.shape) > 1]
+        biases = [t.name for t in op.inputs if t.name and len(t.shape) == 1]
+        if not weights or not biases or any(name not in world.weights for name in (weights[0], biases[0])):
+            continue
+        weight, bias = world.weights[weights[0]], world.weights[biases[0]]
+        raw = [record.raw for record in bias]
+        split = differ([record.before for record in weight]) and differ([record.raw for record in weight])
+        whole = same([record.before for record in bias]) and same(raw) and raw[0].get("norm", 0.0) > 0
+        if split and whole and _reduced(rows, ops):
+            yield world.first.finding(
+                f"The bias of {op.module or biases[0]} is added on each of the {world.size} ranks before their results are added up",
+                "Add the bias after the reduction, once: `reduce(F.linear(x, weight)) + bias`.",
+                at=op,
+                evidence={"bias": biases[0], "weight": weights[0], "norm_of_gradient": [r.get("norm") for r in raw]},
+                confidence=0.9,
+            )
+            return
+
+
+def _reduced(rows: list[tuple[OpRecord, ...]], ops: tuple[OpRecord, ...]) -> bool:
+    """What this op gives differs between the ranks, and one that takes it gives the same on all of them."""
+    if not differ([op.outputs[0].stats for op in ops if op.outputs]):
+        return False
+    return any(
+        any(tensor.producer == ops[0].index for tensor in later[0].inputs)
+        and all(op.outputs for op in later)
+        and same([op.outputs[0].stats for op in later])
+        for later in rows[ops[0].index + 1 :]
+    )
+
+
+@world_rule("gathered-without-gradient", severity="warning", phase="forward")
+def without_gradient(world: World) -> Iterator[Finding]:
+    """A rank gathers features of all ranks with `all_gather`, which has no gradient, and its own copy among them enters the loss: the features
+    that the rank has just computed get no gradient there.
+
+    In the first step, a tensor that no op has made, and that requires no gradient, has the digest of one that an op has made and that requires one.
+    """
+    case = world.first
+    trace = case.first
+    gathers = [one for one in case.facts.collectives if one.op.startswith("all_gather") and not one.scalar]
+    lines = {(one.line.file, one.line.line) for one in gathers if one.line is not None and not one.parameters}
+    if trace is None or trace.loss is None or not lines:
+        return
+    made: dict[tuple[int, ...], list[TensorFact]] = {}
+    used = _leads_to(trace.ops, trace.loss)
+    for op in trace.ops[: trace.loss + 1]:
+        for tensor in op.inputs:
+            if tensor.requires_grad or tensor.name or op.index not in used or tensor.stats.get("count", 0) < _FEW:
+                continue
+            if tensor.producer is not None and not trace.ops[tensor.producer].op.startswith(("zeros", "empty", "ones")):
+                continue
+            own = next((one for one in made.get(tensor.shape, ()) if same([one.stats, tensor.stats])), None)
+            if own is not None:
+                gather = next(one for one in gathers if one.line is not None)
+                yield case.finding(
+                    f"The rank's own features enter the loss as {gather.op} gave them, without a gradient",
+                    "Put the tensor that has a gradient into its place (`parts[rank] = features`), or gather with "
+                    "torch.distributed.nn.functional.all_gather, whose backward adds up the gradients of all ranks.",
+                    site=op.site + ":in",
+                    source=gather.line,
+                    evidence={"shape": list(tensor.shape), "norm": tensor.stats.get("norm"), "used_at": str(op.source)},
+                    confidence=0.9,
+                )
+                return
+        for tensor in op.outputs:
+            if tensor.requires_grad:
+                made.setdefault(tensor.shape, []).append(tensor)
+
+
+def _leads_to(ops: tuple[OpRecord, ...], loss: int) -> set[int]:
+    """The ops that the loss is made of."""
+    found, todo = set(), [loss]
+    while todo:
+        k = todo.pop()
+        if k not in found and k < len(ops):
+            found.add(k)
+            todo += [tensor.producer for tensor in ops[k].inputs if tensor.producer is not None]
+    return found
