@@ -934,14 +934,6 @@ BUGS: dict[str, tuple[str, str]] = {
         model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1), nn.Tanh())  # HERE
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=F.mse_loss, target=t * 5 + 20)
     """),
-    "bootstrapped target with a gradient": ("target-not-detached", """
-        model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
-        def loss(out, reward):
-            following = model(x[torch.randint(0, 256, (16,))])
-            target = reward + 0.9 * following.max(1, keepdim=True).values  # HERE
-            return F.smooth_l1_loss(out[:, :1], target)
-        train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=loss, target=t)
-    """),
     "parameter times a constant": ("tensor-not-registered", """
         class Prompted(nn.Module):
             def __init__(self):

@@ -289,6 +289,17 @@ class Mixed(Net):
         + "    loss = F.cross_entropy(model(inputs), labels)"
         + STEP,
     ),
+    "a bootstrapped target with a gradient": (
+        "bootstrap-with-gradient",
+        """
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+    def loss(out, reward):
+        following = model(x[torch.randint(0, 256, (16,))])
+        target = reward + 0.9 * following.max(1, keepdim=True).values  # HERE
+        return F.smooth_l1_loss(out[:, :1], target)
+    train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=loss, target=t, steps=16)
+""",
+    ),
     "a subtracted bootstrap": (
         "bootstrap-of-wrong-sign",
         TD + "        goal = rewards - 0.9 * best  # HERE\n    loss = F.mse_loss(values, goal)" + STEP,

@@ -279,7 +279,7 @@ def test_every_example_of_the_language_page_parses():
     patterns = re.findall(r"^\| `([^`]+)` \|", text, re.M)
     watchpoints = re.findall(r"--watch '([^']+)'", text)
     (entry,) = loads(text.split("```toml")[1].split("```")[0])
-    assert (len(conditions), len(patterns), len(watchpoints), entry.action) == (7, 10, 7, "pause")
+    assert (len(conditions), len(patterns), len(watchpoints), entry.action) == (8, 10, 7, "pause")
     for example in conditions:
         condition(example)
     for example in patterns:

@@ -141,7 +141,7 @@ def above_one(case: Case) -> list[Finding]:
     )  # fmt: skip
 
 
-@rule("bootstrap-with-gradient", severity="error", phase="forward", unless=("target-not-detached",))
+@rule("bootstrap-with-gradient", severity="error", phase="forward")
 def with_gradient(case: Case) -> list[Finding]:
     """A target that is partly a model's own estimate carries a gradient: the model also moves its targets to its predictions."""
     return _amiss(

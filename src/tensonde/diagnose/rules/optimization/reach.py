@@ -118,77 +118,6 @@ def _gap(op: OpRecord, target: TensorFact) -> str:
     return f"down to {low:.4g}, below its {least:g}" if low < least - margin else ""
 
 
-@rule("target-not-detached", severity="error", phase="forward")
-def moving_target(case: Case) -> list[Finding]:
-    """A loss compares a network's output with a bootstrapped target, data + factor * output of the same network (as
-    reward + gamma * q(next)), and the target needs a gradient: the network is trained to move its own target. A
-    distance of two plain outputs (two views of one sample) is a method of its own and is not meant."""
-    trace = case.first
-    for loss in trace.ops if trace is not None else ():
-        if trace is None or loss.op not in _DISTANCES or len(loss.inputs) < 2:
-            continue
-        pair = loss.inputs[:2]
-        if not all(fact.requires_grad for fact in pair):
-            continue
-        for target, output in ((pair[1], pair[0]), (pair[0], pair[1])):
-            op = _bootstrap(trace, target)
-            if op is None or _bootstrap(trace, output) is not None:
-                continue
-            shared = parameters_behind(trace, [target]) & parameters_behind(trace, [output])
-            if not shared:
-                continue
-            return [
-                case.finding(
-                    "The target is computed by the network that is trained on it, and its gradient is not stopped",
-                    (
-                        "Compute the target under torch.no_grad() or detach() it; a target network that lags behind is "
-                        "steadier still."
-                    ),
-                    at=op,
-                    evidence={
-                        "loss": f"{loss.op} {loss.source or ''}".strip(),
-                        "shared_parameters": sorted(shared)[:8],
-                    },
-                    confidence=0.85,
-                )
-            ]
-    return []
-
-
-_ADDING = ops(Trait.ADDS)
-_SCALING = ops(Trait.MULTIPLIES)
-
-
-def _bootstrap(trace: Trace, fact: TensorFact) -> OpRecord | None:
-    """The sum of data and a scaled value that needs a gradient, where this is what a tensor is."""
-    op = made_by(trace, fact)
-    if op is None or op.op not in _ADDING or len(op.inputs) != 2:
-        return None
-    held = [given for given in op.inputs if not given.requires_grad]
-    live = [given for given in op.inputs if given.requires_grad]
-    if len(held) != 1 or len(live) != 1 or held[0].name or _elements(held[0]) < 2:
-        return None
-    scaled = made_by(trace, live[0], PASSING)
-    for _ in range(2):  # gamma * (1 - done) * value
-        if scaled is None or scaled.op not in _SCALING:
-            return None
-        factor = scaled.arguments.get("other", scaled.arguments.get("1"))
-        if isinstance(factor, float) and 0 < factor <= 1:
-            return op
-        within = [given for given in scaled.inputs if given.requires_grad]
-        alone = [given for given in scaled.inputs if not given.requires_grad]
-        if len(within) != 1 or not all(
-            0 <= (given.stats.get("min") or 0) <= (given.stats.get("max") or 0) <= 1 for given in alone
-        ):
-            return None
-        scaled = made_by(trace, within[0], PASSING)
-    return None
-
-
-def _elements(fact: TensorFact) -> int:
-    return prod(fact.shape)
-
-
 @rule("constant-output-is-best", severity="warning", phase="forward")
 def constant_is_best(case: Case) -> list[Finding]:
     """Every term of the loss is a distance of two outputs that are both trained (two views of one sample), and no term
@@ -221,6 +150,7 @@ def constant_is_best(case: Case) -> list[Finding]:
     ]
 
 
+_ADDING = ops(Trait.ADDS)
 _COMBINING = ops(Trait.COMBINES)
 _POWERS = ops(Trait.SQUARES | Trait.MAGNITUDES)
 
@@ -235,7 +165,8 @@ def _terms(trace: Trace, loss: OpRecord) -> list[OpRecord]:
         op = waiting.pop(0)
         live = [fact for fact in op.inputs if fact.requires_grad]
         if op.op in (*_DISTANCES, "cosine_similarity"):
-            if len(op.inputs) < 2 or not all(fact.requires_grad for fact in op.inputs[:2]):
+            pair = op.inputs[:2]
+            if len(pair) < 2 or not all(fact.requires_grad and not _with_data(trace, fact) for fact in pair):
                 return []
             found.append(op)
             continue
@@ -253,6 +184,14 @@ def _terms(trace: Trace, loss: OpRecord) -> list[OpRecord]:
                 continue
         return []
     return []
+
+
+def _with_data(trace: Trace, fact: TensorFact) -> bool:
+    """Whether data was added to it, as a reward is to the value of the next state."""
+    op = made_by(trace, fact)
+    return (
+        op is not None and op.op in _ADDING and any(prod(one.shape) > 1 and not one.requires_grad for one in op.inputs)
+    )
 
 
 @rule("target-is-input", severity="error", phase="forward")
