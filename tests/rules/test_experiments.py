@@ -570,3 +570,30 @@ def test_tokens_that_are_copied_are_told_from_those_that_pass_one_state(foundry:
             experiments=2.0,
         )
         assert [a["healthy"] for a in ran.rank.facts["answers"] if a["part"] == "copied"] == [healthy]
+
+
+TRIED = {
+    "weights that decay to nothing": (
+        "weight-decay-dominates",
+        LOOP.replace("torch.optim.Adam(model.parameters(), lr=1e-2)", "torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=30.0)")
+        + "    loss = F.cross_entropy(model(inputs), labels)"
+        + STEP,
+    ),
+    "gradients that pile up": (
+        "gradients-never-cleared",
+        LOOP.replace("torch.optim.Adam(model.parameters(), lr=1e-2)", "torch.optim.SGD(model.parameters(), lr=0.5)")
+        + "    loss = F.cross_entropy(model(inputs), labels)"
+        + STEP.replace("    optimizer.zero_grad()\n", ""),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_finding_says_what_its_change_did_to_a_clone(foundry: Foundry, tmp_path: Path, name: str) -> None:
+    rule, body = TRIED[name]
+    found = findings(foundry.watched(training(body), tmp_path, experiments=2.0))
+    finding = next(finding for finding in found if finding.rule == rule)
+    tried = finding.evidence["tried"]
+    assert min(tried.values()) < tried["as_it_is"] - 0.05 * tried["before"]
+    assert finding.evidence["standing"] == "confirmed"
+    assert "Tried on a clone: with" in finding.advice
