@@ -201,7 +201,68 @@ FROZEN = (
     + STEP
 )
 
+LOADED = """
+from torch.utils.data import DataLoader, TensorDataset
+class Finder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.time = nn.Embedding(10, 8)
+        self.layers = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+
+    def forward(self, x, time):
+        return self.layers(torch.cat([x, self.time(time)], 1))
+
+
+levels = torch.linspace(0.1, 0.9, 10)
+model = Finder()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for epoch in range(15):
+    for (clean,) in DataLoader(TensorDataset(x.sin()), batch_size=32):
+        time = torch.randint(0, 10, (32,))
+        noise = torch.randn(32, 8)
+        level = levels[time][:, None]
+        noisy = (1 - level) * clean + level * noise
+        loss = F.mse_loss(model(noisy, time), noise)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+ACTIONS = """
+class Policy(Net):
+    def forward(self, x):
+        return torch.distributions.Categorical(logits=super().forward(x))
+
+
+policy = Policy()
+optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+for step in range(30):
+    index = torch.randint(0, 256, (32,))
+    chances = policy(x[index])
+    action = chances.sample()
+    rewards = (action == y[index]).float() - 0.3
+    log_probs = chances.log_prob(action)
+    loss = -(log_probs * rewards).mean()
+"""
+
 BUGS = {
+    "a time that the model does not look at": (
+        "input-without-influence",
+        LOADED.replace("x, self.time(time)], 1))", "x, self.time(torch.zeros_like(time))], 1))  # HERE"),
+    ),
+    "noise that is not in the inputs": (
+        "nothing-learnt",
+        LOADED.replace(
+            "loss = F.mse_loss(model(noisy, time), noise)", "loss = F.mse_loss(model(clean, time), noise)  # HERE"
+        ),
+    ),
+    "rewards with the wrong sign": (
+        "rewarded-actions-unlearnt",
+        ACTIONS.replace("loss = -(log_probs * rewards).mean()", "loss = (log_probs * rewards).mean()  # HERE") + STEP,
+    ),
+    "an action that is drawn anew": (
+        "action-drawn-twice",
+        ACTIONS.replace("chances.log_prob(action)", "chances.log_prob(chances.sample())  # HERE") + STEP,
+    ),
     "a layer that is frozen as it was drawn": ("frozen-at-random-values", FROZEN),
     "a first step that replaces the weights": (
         "first-update-replaces-weights",
@@ -316,6 +377,15 @@ class Mixed(Net):
 }
 
 NEAR_MISSES = {
+    "noise that is to be found": LOADED,
+    "actions that are rewarded": ACTIONS + STEP,
+    "actions that cost something": ACTIONS.replace(
+        "rewards = (action == y[index]).float() - 0.3", "costs = (action != y[index]).float() - 0.3"
+    ).replace("loss = -(log_probs * rewards).mean()", "loss = (log_probs * costs).mean()")
+    + STEP,
+    "a benchmark on random inputs": LOOP.replace("inputs, labels = x[index], y[index]", "inputs = torch.randn(32, 8)")
+    + "    labels = torch.randint(0, 3, (32,))\n    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP,
     "a frozen layer that the optimizer is not given": FROZEN.replace(
         "model.parameters(), lr", "[p for p in model.parameters() if p.requires_grad], lr"
     ),

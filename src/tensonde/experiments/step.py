@@ -154,9 +154,11 @@ class Step(Protocol):
     def array(self, value: int) -> Array:
         """As it was made, or given."""
 
-    def effects(self, changes: Sequence[Changes], *, still_norms: bool = False) -> list[dict[int, Effect]]:
+    def effects(
+        self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
+    ) -> list[dict[int, Effect]]:
         """For each set of changes: what became of each value. `still_norms`: batch norms use what they have gathered, so that
-        they do not mix samples."""
+        they do not mix samples. `inside`: ops outside of modules still get what is not changed."""
 
     def array_with(self, value: int, changes: Changes) -> Array:
         """A value, with others in the place of those that were made or given."""

@@ -119,7 +119,9 @@ class StepGraph:
             found = self._arrays[value] = _array(tensor)
         return found
 
-    def effects(self, changes: Sequence[Changes], *, still_norms: bool = False) -> list[dict[int, Effect]]:
+    def effects(
+        self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
+    ) -> list[dict[int, Effect]]:
         self._in_time()
         envs = [self._start({})] + [self._start(self._tensors_of(change)) for change in changes]
         found: list[dict[int, Effect]] = [{} for _ in changes]
@@ -130,7 +132,10 @@ class StepGraph:
         with torch.no_grad():
             for node in self._order([self.loss], whole=True):
                 for k, env in enumerate(envs):
+                    changed = {ref: env[ref] for ref in changes[k - 1]} if k and inside and not node.module else {}
+                    env |= {ref: self._tensors[ref].detach() for ref in changed}
                     self._run(node, env, changes[k - 1] if k else {}, still_norms=still_norms)
+                    env |= changed
                 for made in node.outputs:
                     if made is None or not all(_comparable(env.get(int(made))) for env in envs):
                         continue
