@@ -245,6 +245,14 @@ for step in range(30):
 """
 
 BUGS = {
+    "an evaluation on inputs that are not scaled": (
+        "evaluated-many-times-larger",
+        NORMED.replace("  # HERE", "")
+        .replace("range(110)", "range(45)")
+        .replace(
+            "with torch.no_grad():\n            model(x)", "with torch.no_grad():  # HERE\n            model(x * 255)"
+        ),
+    ),
     "a time that the model does not look at": (
         "input-without-influence",
         LOADED.replace("x, self.time(time)], 1))", "x, self.time(torch.zeros_like(time))], 1))  # HERE"),
@@ -377,6 +385,9 @@ class Mixed(Net):
 }
 
 NEAR_MISSES = {
+    "an evaluation on a wider range": NORMED.replace("range(110)", "range(45)").replace(
+        "            model(x)", "            model(x * 4)"
+    ),
     "noise that is to be found": LOADED,
     "actions that are rewarded": ACTIONS + STEP,
     "actions that cost something": ACTIONS.replace(

@@ -52,26 +52,19 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         with suppress(NotPossible):  # it took longer than it seemed
             numbers[f"at {rate:g}"] = _last(step.trial(steps, rate=rate), steps)
     numbers["cosine"], numbers["scale"] = trial.cosine, trial.scale
-    for name, changes in _others(step, trial).items():
-        with suppress(NotPossible):
-            numbers[name] = _last(step.trial(steps, **changes), steps)
+    with suppress(NotPossible):
+        if trial.cosine < SAME or not 1 / FAR < trial.scale < FAR:  # left of earlier steps, or clipped to nothing
+            numbers["with its own gradients"] = step.trial(1, own=True).losses[
+                -1
+            ]  # one step: later ones have their own in any case
+        if step.decay >= DECAY:
+            numbers["without decay"] = _last(step.trial(steps, decay=False), steps)
     yield Answer(
         after <= before or numbers["at 1"] <= before,
         f"from {before:.4g} to {after:.4g}",
         {name: number for name, number in numbers.items() if number == number and abs(number) < 1e300},
         source=step.optimizer_source,
     )
-
-
-def _others(step: Step, trial: Trial) -> dict[str, dict[str, bool]]:
-    """What else is tried where there is reason to: gradients of this batch alone, where the optimizer steps with others (some are left of earlier steps, or
-    they are clipped to nothing); weights that do not decay."""
-    found = {}
-    if trial.cosine < SAME or not 1 / FAR < trial.scale < FAR:
-        found["with its own gradients"] = {"own": True}
-    if step.decay >= DECAY:
-        found["without decay"] = {"decay": False}
-    return found
 
 
 def _last(trial: Trial, steps: int) -> float:

@@ -8,9 +8,10 @@ from tensonde.diagnose.analysis.answers import answers
 from tensonde.diagnose.case import Case
 from tensonde.model.finding import Finding
 
+OWN = "with its own gradients"
 CHANGES = {
-    "gradients-never-cleared": ("with its own gradients", "with gradients of its own batch alone"),
-    "clip-limit-tiny": ("with its own gradients", "with gradients that are not clipped"),
+    "gradients-never-cleared": (OWN, "with gradients of its own batch alone"),
+    "clip-limit-tiny": (OWN, "with gradients that are not clipped"),
     "weight-decay-dominates": ("without decay", "without weight decay"),
     "learning-rate-too-large": ("at 0.01", "at a hundredth of the learning rate"),
     "divergence": ("at 0.01", "at a hundredth of the learning rate"),
@@ -29,12 +30,14 @@ def tried(case: Case, finding: Finding) -> Finding:
     for answer in answers(case, "own-batch"):
         numbers = answer.numbers
         before, changed = numbers.get("before", 0.0), numbers.get(change[0])
-        if changed is None or before <= 0 or "steps" not in numbers:
+        if changed is None or before <= 0 or "steps" not in numbers or "after" not in numbers:
             continue
-        now = numbers.get("at 1", numbers.get("after", float("inf")))
+        once = change[0] == OWN
+        now = numbers["after"] if once else numbers.get("at 1", numbers.get("after", float("inf")))
         if changed < before and changed < now - BETTER * before:
+            steps = "one step" if once else f"{numbers['steps']:.0f} steps"
             said = (
-                f"Tried on a clone: {change[1]}, {numbers['steps']:.0f} steps on the batch of step {answer.step} take its loss from "
+                f"Tried on a clone: {change[1]}, {steps} on the batch of step {answer.step} {'takes' if once else 'take'} its loss from "
                 f"{before:.3g} to {changed:.3g}; as it is, to {now:.3g}."
             )
             evidence = {
