@@ -201,7 +201,76 @@ FROZEN = (
     + STEP
 )
 
+LOADED = """
+from torch.utils.data import DataLoader, TensorDataset
+class Finder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.time = nn.Embedding(10, 8)
+        self.layers = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+
+    def forward(self, x, time):
+        return self.layers(torch.cat([x, self.time(time)], 1))
+
+
+levels = torch.linspace(0.1, 0.9, 10)
+model = Finder()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for epoch in range(15):
+    for (clean,) in DataLoader(TensorDataset(x.sin()), batch_size=32):
+        time = torch.randint(0, 10, (32,))
+        noise = torch.randn(32, 8)
+        level = levels[time][:, None]
+        noisy = (1 - level) * clean + level * noise
+        loss = F.mse_loss(model(noisy, time), noise)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+ACTIONS = """
+class Policy(Net):
+    def forward(self, x):
+        return torch.distributions.Categorical(logits=super().forward(x))
+
+
+policy = Policy()
+optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+for step in range(30):
+    index = torch.randint(0, 256, (32,))
+    chances = policy(x[index])
+    action = chances.sample()
+    rewards = (action == y[index]).float() - 0.3
+    log_probs = chances.log_prob(action)
+    loss = -(log_probs * rewards).mean()
+"""
+
 BUGS = {
+    "an evaluation on inputs that are not scaled": (
+        "evaluated-many-times-larger",
+        NORMED.replace("  # HERE", "")
+        .replace("range(110)", "range(45)")
+        .replace(
+            "with torch.no_grad():\n            model(x)", "with torch.no_grad():  # HERE\n            model(x * 255)"
+        ),
+    ),
+    "a time that the model does not look at": (
+        "input-without-influence",
+        LOADED.replace("x, self.time(time)], 1))", "x, self.time(torch.zeros_like(time))], 1))  # HERE"),
+    ),
+    "noise that is not in the inputs": (
+        "nothing-learnt",
+        LOADED.replace(
+            "loss = F.mse_loss(model(noisy, time), noise)", "loss = F.mse_loss(model(clean, time), noise)  # HERE"
+        ),
+    ),
+    "rewards with the wrong sign": (
+        "rewarded-actions-unlearnt",
+        ACTIONS.replace("loss = -(log_probs * rewards).mean()", "loss = (log_probs * rewards).mean()  # HERE") + STEP,
+    ),
+    "an action that is drawn anew": (
+        "action-drawn-twice",
+        ACTIONS.replace("chances.log_prob(action)", "chances.log_prob(chances.sample())  # HERE") + STEP,
+    ),
     "a layer that is frozen as it was drawn": ("frozen-at-random-values", FROZEN),
     "a first step that replaces the weights": (
         "first-update-replaces-weights",
@@ -327,6 +396,18 @@ class Mixed(Net):
 }
 
 NEAR_MISSES = {
+    "an evaluation on a wider range": NORMED.replace("range(110)", "range(45)").replace(
+        "            model(x)", "            model(x * 4)"
+    ),
+    "noise that is to be found": LOADED,
+    "actions that are rewarded": ACTIONS + STEP,
+    "actions that cost something": ACTIONS.replace(
+        "rewards = (action == y[index]).float() - 0.3", "costs = (action != y[index]).float() - 0.3"
+    ).replace("loss = -(log_probs * rewards).mean()", "loss = (log_probs * costs).mean()")
+    + STEP,
+    "a benchmark on random inputs": LOOP.replace("inputs, labels = x[index], y[index]", "inputs = torch.randn(32, 8)")
+    + "    labels = torch.randint(0, 3, (32,))\n    loss = F.cross_entropy(model(inputs), labels)"
+    + STEP,
     "a frozen layer that the optimizer is not given": FROZEN.replace(
         "model.parameters(), lr", "[p for p in model.parameters() if p.requires_grad], lr"
     ),
@@ -516,15 +597,49 @@ class Slow(Net):
     assert ran.session["overhead"]["experiments_seconds"] < 0.1
 
 
-def test_a_plain_run_asks_and_leaves_the_weights_alone(tmp_path: Path) -> None:
+EVERYTHING = (
+    OWN[: OWN.index("class Gated")]
+    .replace("FORWARD", "(x @ w).tanh()")
+    .replace("BACKWARD", "g * (1 - (x @ w).tanh() ** 2)")
+    + """
+class Policy(Net):
+    def __init__(self):
+        super().__init__()
+        self.w, self.norm, self.drop = nn.Parameter(0.3 * torch.randn(16, 16)), nn.BatchNorm1d(16), nn.Dropout(0.2)
+
+    def forward(self, x):
+        return torch.distributions.Categorical(logits=self.head(self.drop(self.norm(Own.apply(self.encoder(x), self.w)))))
+
+
+model = Policy()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
+for step in range(60):
+    index = torch.randint(0, 256, (32,))
+    chances = model(x[index])
+    action = chances.sample()
+    rewards = (action == y[index]).float() - 0.3
+    loss = -(chances.log_prob(action) * rewards).mean() - 0.01 * chances.entropy().mean()
+"""
+    + STEP
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "asked_of"),
+    [
+        (NEAR_MISSES["a plain training"], {"fields", "nothing-learnt", "own-batch"}),
+        (EVERYTHING, {"truth", "reward", "own-batch"}),
+    ],
+    ids=["plain", "everything"],
+)
+def test_a_plain_run_asks_and_leaves_the_weights_alone(tmp_path: Path, body: str, asked_of: set[str]) -> None:
     script = tmp_path / "train.py"
-    script.write_text(
-        training(NEAR_MISSES["a plain training"] + "print([p.sum().item() for p in model.parameters()])\n")
-    )
+    script.write_text(training(body + "print([p.sum().item() for p in [*model.parameters(), *model.buffers()]])\n"))
     asked = cli("run", "--record", tmp_path / "asked", script, cwd=tmp_path, folder=tmp_path / "asked")
     bare = cli("run", "--no-experiments", "--record", tmp_path / "not", script, cwd=tmp_path, folder=tmp_path / "not")
     assert asked.out == bare.out
-    assert {answer["experiment"] for answer in asked.rank.facts["answers"]} >= {"fields", "nothing-learnt", "own-batch"}
+    told = {answer["experiment"] for answer in asked.rank.facts["answers"] if answer["healthy"] is not None}
+    assert told >= asked_of, asked.rank.facts["answers"]
     assert asked.session["overhead"]["experiments_seconds"] > 0
     assert not bare.rank.facts["answers"]
     assert bare.session["overhead"]["experiments_seconds"] == 0
@@ -581,3 +696,30 @@ def test_tokens_that_are_copied_are_told_from_those_that_pass_one_state(foundry:
             experiments=2.0,
         )
         assert [a["healthy"] for a in ran.rank.facts["answers"] if a["part"] == "copied"] == [healthy]
+
+
+TRIED = {
+    "weights that decay to nothing": (
+        "weight-decay-dominates",
+        LOOP.replace("torch.optim.Adam(model.parameters(), lr=1e-2)", "torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=30.0)")
+        + "    loss = F.cross_entropy(model(inputs), labels)"
+        + STEP,
+    ),
+    "gradients that pile up": (
+        "gradients-never-cleared",
+        LOOP.replace("torch.optim.Adam(model.parameters(), lr=1e-2)", "torch.optim.SGD(model.parameters(), lr=0.5)")
+        + "    loss = F.cross_entropy(model(inputs), labels)"
+        + STEP.replace("    optimizer.zero_grad()\n", ""),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_finding_says_what_its_change_did_to_a_clone(foundry: Foundry, tmp_path: Path, name: str) -> None:
+    rule, body = TRIED[name]
+    found = findings(foundry.watched(training(body), tmp_path, experiments=2.0))
+    finding = next(finding for finding in found if finding.rule == rule)
+    tried = finding.evidence["tried"]
+    assert min(tried.values()) < tried["as_it_is"] - 0.05 * tried["before"]
+    assert finding.evidence["standing"] == "confirmed"
+    assert "Tried on a clone: with" in finding.advice

@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 
 import tensonde.diagnose.rules  # noqa: F401  registers them
+from tensonde.diagnose.analysis.trials import tried
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.exceptions import LAUNCHERS
 from tensonde.diagnose.places import gathered
@@ -39,7 +40,8 @@ def diagnose(recording: Recording) -> list[Finding]:
         examination = Examination(subject)
         for known in rules:
             own = examination.findings(known)
-            own = with_unseen_steps(own, subject.rank) if isinstance(subject, Case) else own
+            if isinstance(subject, Case):
+                own = [tried(subject, finding) for finding in with_unseen_steps(own, subject.rank)]
             base = len(findings)
             findings += [f if f.caused_by is None else replace(f, caused_by=base + f.caused_by) for f in own]
             makers += [known] * len(own)

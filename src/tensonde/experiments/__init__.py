@@ -17,6 +17,7 @@ from tensonde.experiments.modes import MODES
 from tensonde.experiments.nothing_learnt import NOTHING_LEARNT
 from tensonde.experiments.own_batch import OWN_BATCH
 from tensonde.experiments.reach import REACH
+from tensonde.experiments.reward import REWARD
 from tensonde.experiments.sameness import SAMENESS
 from tensonde.experiments.terms import TERMS
 from tensonde.experiments.truth import TRUTH
@@ -28,6 +29,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     LEAK,
     REACH,
     BOOTSTRAP,
+    REWARD,
     SAMENESS,
     INDEPENDENCE,
     INFLUENCE,

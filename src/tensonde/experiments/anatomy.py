@@ -204,7 +204,7 @@ class Anatomy:
     @cached_property
     def random_targets(self) -> bool:
         """The targets are random numbers by the program's text, and the model's outputs do not depend on them, as they do where noise is
-        added to inputs and is to be found: a benchmark, of which nothing can be learnt."""
+        added to inputs and is to be found; and so are the inputs: a benchmark, of which nothing can be learnt."""
         behind = self.ancestors(list(self.outputs))
         targets = [
             v
@@ -215,7 +215,15 @@ class Anatomy:
             and v.number in self.before_loss
             and v.number not in behind
         ]
-        return bool(targets) and all(v.drawn for v in targets)
+        return bool(targets) and all(v.drawn for v in targets) and self._random_inputs
+
+    @cached_property
+    def _random_inputs(self) -> bool:
+        """What models are handed is drawn as well, as in a benchmark. Noise that is to be found in data is no benchmark."""
+        handed = [v.number for v in self.inputs if v.kind == "float"] or [v.number for v in self.inputs]
+        given = [self.step.values[n] for n in self.ancestors(handed) if self.step.values[n].origin == "given"]
+        floats = [v for v in given if v.kind == "float" and v.shape] or given
+        return not floats or any(v.drawn or not v.name for v in floats)
 
 
 def _size(shape: tuple[int, ...]) -> int:

@@ -7,6 +7,8 @@ depend on it: a time step, a mask, a side of the edges, a label without influenc
 Of sequences that are filled up to one length, the entries that are no padding are also drawn anew by themselves: where only the padding
 has an influence, a mask hides the wrong side.
 
+What is handed to a model and also used beside it (a time step) is changed for the model alone.
+
 Not asked of what Python code has read (a length that became a number), of what is the same for all samples, and of what has only
 one value.
 """
@@ -38,17 +40,18 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         for part, changed in _changed(value, step.array(value.number)):
             asked += 1
             name = value.name + part
+            apart = _used_beside(step, anatomy, value)
             try:
-                effects = step.effects([{value.number: changed}])[0]
+                effects = step.effects([{value.number: changed}], inside=apart)[0]
             except Exception:  # not every order of values is one that the ops take: then they depend on it
                 continue
             if effects[step.loss].changed:
                 yield Answer(True, f"{name or 'an input'} matters", names=(name,))
             else:
-                last = _last(step, anatomy, value, effects)
+                last = _last(step, anatomy, value, effects, inside=apart)
                 yield Answer(
                     False,
-                    f"the loss is the same whatever {name or 'an input'} holds",
+                    f"the loss is the same whatever {name or 'an input'} holds" + (" for the model" if apart else ""),
                     names=(name,),
                     source=last.source if last is not None else value.made or step.loss_source,
                     module=last.module if last is not None else "",
@@ -56,6 +59,14 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
                     part="handed to the model" if value.into_model else "compared with",
                 )
                 break
+
+
+def _used_beside(step: Step, anatomy: Anatomy, value: Value) -> bool:
+    """It is handed to a model, and also used outside of models, as a time step is that noise is chosen by: then the model is asked by itself."""
+    if not value.into_model or step.values[value.number].op is not None:
+        return False
+    users = [op for op in anatomy.users.get(value.number, []) if op.name not in SHAPES]
+    return any(not op.module for op in users)
 
 
 def _is_candidate(value: Value, anatomy: Anatomy) -> bool:
@@ -100,11 +111,14 @@ def _not_padding(value: Value, array: Array) -> Array | None:
     return np.asarray(~tail)
 
 
-def _last(step: Step, anatomy: Anatomy, value: Value, effects: dict[int, Effect]) -> Op | None:
-    """The last op that the change got to."""
+def _last(step: Step, anatomy: Anatomy, value: Value, effects: dict[int, Effect], *, inside: bool) -> Op | None:
+    """The last op that the change got to; where it got to none, the first of a model that looks at its shape."""
     found = None
     for op in step.ops:
+        if inside and not op.module:
+            continue
         if op.name in SHAPES:
+            found = op if found is None and value.number in op.inputs else found
             continue
         touched = any(number == value.number or (number in effects and effects[number].changed) for number in op.inputs)
         if touched:

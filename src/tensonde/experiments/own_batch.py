@@ -4,6 +4,8 @@ The optimizer's step is made on a clone, and the loss of the same batch is compu
 falls, by about what the gradient predicts. A rise is a step too far. Then the clone makes some more steps on this batch, at the learning
 rate of the training and at another: a hundredth where these steps end above where they began, a hundredfold where they do not. A training
 whose batch is learnt many times better at a hundredfold rate has one that is too small. Where there is time for one step only, one is made.
+
+Where the optimizer is about to step with other gradients than those of the batch, or weights decay much, the clone also makes the steps without that.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from tensonde.experiments.step import NotPossible, Step, Trial
 STEPS, FEWEST = 5, 2
 SHARE = 0.8
 """Of the time that is left, for two trials."""
+SAME, FAR, DECAY = 0.9, 8.0, 0.05
+"""Cosine and ratio of sizes beyond which gradients are not those of the batch; a weight decay that is worth a trial."""
 BACKWARD = 3.0
 """Computations of the step that one with its gradients takes as long as."""
 
@@ -47,6 +51,14 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if rate < 1 or not Anatomy.of(step).random_targets:  # a batch of those can only be learnt by heart
         with suppress(NotPossible):  # it took longer than it seemed
             numbers[f"at {rate:g}"] = _last(step.trial(steps, rate=rate), steps)
+    numbers["cosine"], numbers["scale"] = trial.cosine, trial.scale
+    with suppress(NotPossible):
+        if trial.cosine < SAME or not 1 / FAR < trial.scale < FAR:  # left of earlier steps, or clipped to nothing
+            numbers["with its own gradients"] = step.trial(1, own=True).losses[
+                -1
+            ]  # one step: later ones have their own in any case
+        if step.decay >= DECAY:
+            numbers["without decay"] = _last(step.trial(steps, decay=False), steps)
     yield Answer(
         after <= before or numbers["at 1"] <= before,
         f"from {before:.4g} to {after:.4g}",

@@ -98,6 +98,10 @@ class Trial:
     """By how much the first step would change the loss if the loss were linear."""
     moved: float
     """The largest change of a parameter by the first step, as a part of its size."""
+    cosine: float = 1.0
+    """Between the gradients that the optimizer is about to step with and those of this batch, over all parameters."""
+    scale: float = 1.0
+    """How many times larger the former are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,8 @@ class Step(Protocol):
     optimizer_source: SourceLine | None
     rates: tuple[float, ...]
     """Learning rates of the optimizer's groups."""
+    decay: float
+    """The largest weight decay of the groups."""
     several: bool
     """Several optimizers or losses take turns."""
     batch: int
@@ -148,9 +154,11 @@ class Step(Protocol):
     def array(self, value: int) -> Array:
         """As it was made, or given."""
 
-    def effects(self, changes: Sequence[Changes], *, still_norms: bool = False) -> list[dict[int, Effect]]:
+    def effects(
+        self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
+    ) -> list[dict[int, Effect]]:
         """For each set of changes: what became of each value. `still_norms`: batch norms use what they have gathered, so that
-        they do not mix samples."""
+        they do not mix samples. `inside`: ops outside of modules still get what is not changed."""
 
     def array_with(self, value: int, changes: Changes) -> Array:
         """A value, with others in the place of those that were made or given."""
@@ -183,9 +191,12 @@ class Step(Protocol):
     def weighed(self, factors: Mapping[int, float]) -> AbstractContextManager[None]:
         """While inside, these values are so many times what they are, in all that is computed."""
 
-    def trial(self, steps: int, *, rate: float = 1.0, fresh: bool = False) -> Trial:
+    def trial(
+        self, steps: int, *, rate: float = 1.0, fresh: bool = False, own: bool = False, decay: bool = True
+    ) -> Trial:
         """Steps of a copy of the optimizer on copies of the parameters; `rate` times its learning rates. `fresh`: random numbers
-        are drawn anew at each step, else they are those of the step."""
+        are drawn anew at each step, else they are those of the step. `own`: also the first step has the gradients of this batch, and the copy has no memory
+        of earlier ones; else it has what the training is about to step with. `decay`: whether weights decay."""
 
     def seconds_left(self) -> float:
         """Of the time that may be spent on this step."""

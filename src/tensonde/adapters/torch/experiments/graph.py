@@ -41,6 +41,7 @@ class StepGraph:
         self.optimizer = ""
         self.optimizer_source: SourceLine | None = None
         self.rates: tuple[float, ...] = ()
+        self.decay = 0.0
         self.several = False
         self.batch = 0
         self.seconds_each = 0.0
@@ -118,7 +119,9 @@ class StepGraph:
             found = self._arrays[value] = _array(tensor)
         return found
 
-    def effects(self, changes: Sequence[Changes], *, still_norms: bool = False) -> list[dict[int, Effect]]:
+    def effects(
+        self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
+    ) -> list[dict[int, Effect]]:
         self._in_time()
         envs = [self._start({})] + [self._start(self._tensors_of(change)) for change in changes]
         found: list[dict[int, Effect]] = [{} for _ in changes]
@@ -129,7 +132,10 @@ class StepGraph:
         with torch.no_grad():
             for node in self._order([self.loss], whole=True):
                 for k, env in enumerate(envs):
+                    changed = {ref: env[ref] for ref in changes[k - 1]} if k and inside and not node.module else {}
+                    env |= {ref: self._tensors[ref].detach() for ref in changed}
                     self._run(node, env, changes[k - 1] if k else {}, still_norms=still_norms)
+                    env |= changed
                 for made in node.outputs:
                     if made is None or not all(_comparable(env.get(int(made))) for env in envs):
                         continue
@@ -202,22 +208,28 @@ class StepGraph:
         finally:
             self._factors = before
 
-    def trial(self, steps: int, *, rate: float = 1.0, fresh: bool = False) -> Trial:
+    def trial(
+        self, steps: int, *, rate: float = 1.0, fresh: bool = False, own: bool = False, decay: bool = True
+    ) -> Trial:
         if fresh:
             seed(1)
         self._fresh = fresh
         try:
-            return self._trial(steps, rate)
+            return self._trial(steps, rate, own, decay)
         finally:
             self._fresh = False
 
-    def _trial(self, steps: int, rate: float) -> Trial:
+    def _trial(self, steps: int, rate: float, own: bool, decay: bool) -> Trial:
         if self.holder is None:
             raise NotPossible("there is no optimizer to copy")
         memo: dict[int, Any] = {}
         clone = copy.deepcopy(self.holder, memo)
         for group in clone.param_groups:
             group["lr"] = group["lr"] * rate
+            if not decay and "weight_decay" in group:
+                group["weight_decay"] = 0.0
+        if own:
+            clone.state.clear()
         originals = [p for group in self.holder.param_groups for p in group["params"]]
         places = {id(self._tensors[ref]): ref for ref in range(len(self._tensors))}
         pairs = [(places.get(id(p)), p, memo[id(p)]) for p in originals if id(p) in memo]
@@ -227,6 +239,7 @@ class StepGraph:
         step = _bare_step(type(clone))
         losses = []
         predicted = moved = 0.0
+        cosine = scale = 1.0
         leaves = [leaf for leaf in env.values() if leaf.requires_grad]
         if not leaves:
             raise NotPossible("no parameter of the optimizer wants a gradient")
@@ -236,24 +249,25 @@ class StepGraph:
             losses.append(float(loss.detach()))
             if k == steps or not np.isfinite(losses[-1]) or (k > 1 and self.seconds_left() < 0):
                 break
-            if k == 0:  # what the training has, clipped and scaled as it is
+            if k and not loss.requires_grad:
+                raise NotPossible("the loss does not lead back to a parameter")
+            slopes = torch.autograd.grad(loss, leaves, allow_unused=True) if loss.requires_grad else ()
+            if k == 0 and not own:  # what the training has, clipped and scaled as it is
                 for _, original, copied in pairs:
                     copied.grad = original.grad.detach().clone() if original.grad is not None else None
-            elif not loss.requires_grad:
-                raise NotPossible("the loss does not lead back to a parameter")
             else:
-                made = torch.autograd.grad(loss, leaves, allow_unused=True)
-                for leaf, gradient in zip(leaves, made, strict=True):
-                    leaf.grad = gradient
-            slopes = torch.autograd.grad(loss, leaves, allow_unused=True) if k == 0 and loss.requires_grad else ()
+                for leaf, gradient in zip(leaves, slopes, strict=False):
+                    leaf.grad = gradient.clone() if gradient is not None else None
             before = [leaf.detach().clone() for leaf in leaves] if k == 0 else []
+            if k == 0:
+                cosine, scale = _compared([leaf.grad for leaf in leaves], slopes)
             with torch.no_grad():
                 step(clone)
-            for leaf, was, slope in zip(leaves, before, slopes, strict=False):
+            for leaf, was, slope in zip(leaves, before, slopes, strict=False):  # none after the first step
                 change = leaf.detach() - was
                 moved = max(moved, float(change.norm() / was.norm().clamp(min=1e-12)))
                 predicted += float((change * slope).sum()) if slope is not None else 0.0
-        return Trial(tuple(losses), predicted, moved)
+        return Trial(tuple(losses), predicted, moved, cosine, scale)
 
     # -- computing -------------------------------------------------------------------------------
 
@@ -429,6 +443,19 @@ def _made_quietly(optimizer: Any, leaves: list[Tensor]) -> None:
     optimizer.defaults, optimizer.state, optimizer.param_groups = {}, defaultdict(dict), [group]
     optimizer._params = leaves
     optimizer._numel_cache = None
+
+
+def _compared(had: Sequence[Tensor | None], made: Sequence[Tensor | None]) -> tuple[float, float]:
+    """The cosine between two sets of gradients, and how many times larger the first are."""
+    product = first = second = 0.0
+    for a, b in zip(had, made, strict=False):
+        if a is not None and b is not None and a.layout is b.layout is torch.strided:
+            product += float((a.double() * b.double()).sum())
+            first += float(a.double().square().sum())
+            second += float(b.double().square().sum())
+    if not first or not second:
+        return 1.0, 1.0
+    return product / (first * second) ** 0.5, (first / second) ** 0.5
 
 
 def _bare_step(kind: type) -> Any:

@@ -151,6 +151,7 @@ class Laboratory:
         graph.optimizer = type(optimizer).__name__
         graph.optimizer_source = from_json(KNOWN.made.line(optimizer))
         graph.rates = tuple(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
+        graph.decay = max((float(group.get("weight_decay") or 0) for group in optimizer.param_groups), default=0.0)
         stepping = [known for known in KNOWN.mine() if KNOWN.number(known) in KNOWN.stepped]
         graph.several = len(tape.losses) > 1 or len(stepping) > 1
         return graph

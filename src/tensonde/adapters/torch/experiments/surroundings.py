@@ -63,7 +63,7 @@ class Surroundings:
             handed = id(tensor) in self._handed
             if origin == "given" or handed:
                 name, bound, frame = self._variable(tensor)
-                drawn = not handed and frame is not None and is_drawn(frame.f_code.co_filename, name, frame.f_lineno)
+                drawn = frame is not None and is_drawn(frame.f_code.co_filename, name, frame.f_lineno)
                 if looked_up < MOST_LINES and self.frames and name:
                     looked_up += 1
                     made = from_json(made_line(tensor, self.frames[0])) or from_json(_handed_out(name, frame))

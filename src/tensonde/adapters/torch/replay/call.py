@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from tensonde.adapters.torch.randomness import device_states
+from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.tracing.tracer import module_of
 from tensonde.model.site import SourceLine
 from tensonde.program.frames import owner_of
@@ -28,8 +30,21 @@ class Slot(int):
     """Stands for a tensor that the tape can make again: the number of the value."""
 
 
+def given_by(out: Any) -> list[Tensor]:
+    """The tensors in what a call gave, those that a distribution holds among them: a policy gives one, and its ops go on from there."""
+    return tensors_in(_opened(out, 3))
+
+
+def _opened(value: Any, depth: int) -> Any:
+    if isinstance(value, Distribution):
+        return [_opened(part, depth - 1) for part in vars(value).values()] if depth else []
+    if type(value) in (tuple, list) and depth:
+        return [_opened(part, depth - 1) for part in value]
+    return value
+
+
 class TapedCall:
-    """`call` is a module or a function. `outputs` are the slots of what it gave, in the order of `tensors_in`.
+    """`call` is a module or a function. `outputs` are the slots of what it gave, in the order of `given_by`.
 
     `code` and `instruction` tell the user's line, which is worked out only when it is wanted.
     """

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.randomness import put_device_states
-from tensonde.adapters.torch.replay.call import Slot, TapedCall
+from tensonde.adapters.torch.replay.call import Slot, TapedCall, given_by
 from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.tensors import tensors_in, values_of
 from tensonde.adapters.torch.tracing.tracer import Tracer
@@ -115,7 +115,7 @@ def execute(
         for device, dtype in entry.autocast:
             stack.enter_context(torch.autocast(device, dtype=dtype))
         out = through(call, args, kwargs)
-    return dict(zip(entry.outputs, tensors_in(out), strict=False))
+    return dict(zip(entry.outputs, given_by(out) if isinstance(call, nn.Module) else tensors_in(out), strict=False))
 
 
 def put(value: Any, values: dict[Slot, Tensor]) -> Any:

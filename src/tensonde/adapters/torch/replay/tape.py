@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tensonde.adapters.torch.replay.call import Slot, TapedCall
+from tensonde.adapters.torch.replay.call import Slot, TapedCall, given_by
 from tensonde.adapters.torch.replay.memory import TapedMemory, in_place, leaves
 from tensonde.adapters.torch.replay.record import MOST_UNLEARNED, TapeMode, look_for_nan
 from tensonde.adapters.torch.replay.restore.writes import version_of
@@ -222,7 +222,7 @@ class Tape:
                 with unseen():
                     self.after_root(module)
                     self._entries.append(entry)
-                    entry.outputs = [self._make(tensor) for tensor in tensors_in(out)]
+                    entry.outputs = [self._make(tensor) for tensor in given_by(out)]
             except Exception as problem:
                 self.state.session.guard.contain("taping a module", problem)
             self.cost_ns += perf_counter_ns() - began

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from tensonde.diagnose.analysis.answers import steadily
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+
+FEWEST = 32
+"""Samples whose spread tells something."""
+FAR, ALIKE = 30.0, 3.0
+"""Times that inputs vary more; how far the factors of features may be apart."""
 
 
 @rule(
@@ -35,3 +42,49 @@ def lost_in_eval_mode(case: Case) -> list[Finding]:
         )
         for answer in steadily(case, "modes")[:1]
     ]
+
+
+@rule("evaluated-many-times-larger", severity="error", phase="data", unless=("evaluated-on-another-scale",))
+def many_times_larger(case: Case) -> list[Finding]:
+    """Every feature (or channel) that a model is evaluated on varies dozens of times more, or less, than what it was trained on, all of them by about the same
+    factor: inputs were scaled on one side only, by 255 for one. One evaluation is enough. Smaller factors may be a range that somebody chose, and are
+    another rule's matter."""
+    for root, rows in case.facts.scales.items():
+        evaluated = [row for row in rows.evaluated if row.samples >= FEWEST]
+        trained = [
+            row
+            for row in rows.trained
+            if evaluated and len(row.std) == len(evaluated[0].std) and row.shape == evaluated[0].shape
+        ]
+        if len(trained) < 2 or sum(row.samples for row in trained) < 2 * FEWEST:
+            continue
+        usual = [median(values) for values in zip(*(row.std for row in trained), strict=True)]
+        most = [max(values) for values in zip(*(row.std for row in trained), strict=True)]
+        factors = [
+            [a / b for a, b in zip(row.std, usual, strict=True) if b > 0]
+            for row in evaluated
+            if len(row.std) == len(usual)
+        ]
+        steady = all(b < 3 * a for a, b in zip(usual, most, strict=True) if a > 0)
+        if not steady or not factors or not all(_scaled(row) for row in factors):
+            continue
+        factor = median(factors[0])
+        return [
+            case.finding(
+                f"{root} is evaluated on inputs that vary {factor:.3g} times as much as those that it was trained on, in every feature",
+                "Prepare both in the same way: one of them is scaled, and the other is not.",
+                step=evaluated[0].step,
+                site=f"{root}:in",
+                source=evaluated[0].line,
+                evidence={"factor": factor, "least": min(factors[0]), "most": max(factors[0]), "calls_in_eval_mode": len(evaluated), "standing": "suspected"},
+                confidence=0.85,
+            )
+        ]  # fmt: skip
+    return []
+
+
+def _scaled(factors: list[float]) -> bool:
+    """All by about the same, and by far."""
+    if len(factors) < 2 or min(factors) <= 0 or max(factors) > ALIKE * min(factors):
+        return False
+    return min(factors) > FAR or max(factors) < 1 / FAR

@@ -161,3 +161,24 @@ def never_renewed(case: Case) -> list[Finding]:
         case, "never renewed", "The copy of the model that makes the targets never changes: {why}",
         "Copy the trained weights into it every so many steps, or let it follow them as an average.", "bootstrap",
     )  # fmt: skip
+
+
+@rule("rewarded-actions-unlearnt", severity="error", phase="forward")
+def unlearnt(case: Case) -> list[Finding]:
+    """The log-probability of each action is multiplied with its return or advantage, and the loss rises when the actions with the higher ones become more
+    likely: the sign is wrong, and the policy learns to avoid what is rewarded. The line has a variable that is named as a return, a reward or an
+    advantage; costs are not meant."""
+    return _amiss(
+        case, "sign", "The policy unlearns what is rewarded: {why}",
+        "Put a minus before it: the loss is -(log_prob * advantage).mean().", "reward",
+    )  # fmt: skip
+
+
+@rule("action-drawn-twice", severity="error", phase="forward")
+def drawn_twice(case: Case) -> list[Finding]:
+    """Actions are drawn twice by the same probabilities, and only one of the draws gets to the log-probability that is trained: the other one acts, and
+    what it brings is credited to an action that was not taken."""
+    return _amiss(
+        case, "drawn twice", "The action whose probability is trained is not the one that acts: it is drawn anew by the same probabilities",
+        "Draw it once, and give log_prob() the action that acts.", "reward",
+    )  # fmt: skip

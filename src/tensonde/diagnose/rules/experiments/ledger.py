@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from math import isclose, prod, sqrt
 
+from tensonde.diagnose.analysis.answers import answers
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
 from tensonde.model.facts import ParameterFact
 from tensonde.model.finding import Finding
 
+LITTLE = 0.55
+"""Of the loss of the best constant: random features can be good enough, and a training that gets below this has no complaint."""
 PART = 0.2
 """Of all weights: what is frozen must be worth mentioning."""
 FEWEST_VALUES = 256
@@ -24,14 +27,21 @@ _ON_PURPOSE = re.compile(
 @rule("frozen-at-random-values", severity="warning", phase="optimizer", unless=("last-layer-frozen",))
 def frozen_at_random_values(case: Case) -> list[Finding]:
     """Layers of the framework that an optimizer holds want no gradient, never got one, and still have the spread that their random initialisation
-    gives: nothing was loaded into them, nothing is learnt by them, and what they pass on is random. Frozen weights are weights that were learnt
-    before. Silent where anything was loaded or trained before, where layers are in eval mode beside others that train, where the optimizer was
+    gives: nothing was loaded into them, nothing is learnt by them, and what they pass on is random; and the training learns little. Frozen weights are weights
+    that were learnt before. Silent where anything was loaded or trained before, where layers are in eval mode beside others that train, where the optimizer was
     given only what is trained, and where a name says that it is meant (a reservoir, a random projection, adapters)."""
     facts = case.facts
     weights = {n: f for n, f in facts.parameters.items() if len(f.shape) >= 2 and f.registered}
     trained = [n for n, f in weights.items() if f.requires_grad and f.optimizers]
     frozen = {n: f for n, f in weights.items() if _is_frozen(case, n, f)}
-    if not trained or not frozen or case.steps < 3 or any(f.loaded for f in facts.parameters.values()):
+    learnt = [
+        a.numbers["loss"] / a.numbers["constant"]
+        for a in answers(case, "nothing-learnt")
+        if a.step >= max(10, case.steps // 5) and a.numbers.get("constant", 0) > 0
+    ]
+    if not learnt or min(learnt) < LITTLE:
+        return []
+    if not trained or not frozen or any(f.loaded for f in facts.parameters.values()):
         return []
     if any(_ON_PURPOSE.search(f"{n} {f.owner_type}") for n, f in weights.items()) or len(case.stepping) != 1:
         return []
@@ -48,7 +58,7 @@ def frozen_at_random_values(case: Case) -> list[Finding]:
             "Set requires_grad to True, or load the weights that are to be kept.",
             site=f"{largest}:value",
             source=facts.freezes or frozen[largest].made,
-            evidence={"frozen": list(frozen)[:8], "trained": trained[:8], "part_of_weights": held / sum(prod(f.shape) for f in weights.values()), "standing": "suspected"},
+            evidence={"frozen": list(frozen)[:8], "trained": trained[:8], "part_of_weights": held / sum(prod(f.shape) for f in weights.values()), "loss_by_constant": learnt[-1], "standing": "suspected"},
             confidence=0.75,
         )
     ]  # fmt: skip
