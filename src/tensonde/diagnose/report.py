@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tensonde.diagnose.analysis.health import health_of
 from tensonde.model.finding import Finding
 from tensonde.program.lines import to_json
 from tensonde.store.codec import finding_out
@@ -42,9 +41,17 @@ def report(recording: Recording, findings: Sequence[Finding], *, exit_code: int 
             "experiments_seconds": overhead.get("experiments_seconds"),
         },
         "coverage": first.get("coverage"),
-        "health": [asdict(row) for row in health_of(recording)],
+        "health": _health(recording) if ranks else [],
         "findings": [finding_out(finding) for finding in findings],
     }
+
+
+def _health(recording: Recording) -> list[dict[str, Any]]:
+    from tensonde.diagnose.analysis.health import (
+        health_of,
+    )  # with all that is known of facts, which a run without a training has none of
+
+    return [asdict(row) for row in health_of(recording)]
 
 
 def ended_by(ranks: Sequence[Rank]) -> dict[str, Any] | None:

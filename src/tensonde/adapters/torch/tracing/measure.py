@@ -9,7 +9,8 @@ throughout, and the first of them (index of the first dimension). `sketch.0` ...
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,9 +29,10 @@ BROUGHT = 1 << 20
 _ROWS = 8
 _NAMES = COUNTS + STATS
 _FIELDS = struct.Struct(f"<{len(COUNTS)}q{len(STATS)}d")
-_OFFSET = ROW.fields[COUNTS[0]][1]
+_PLACES: Mapping[str, Any] = ROW.fields or {}
+_OFFSET = _PLACES[COUNTS[0]][1]
 """Counts and statistics stand side by side in a row: one call reads them, where numpy takes one for each."""
-assert ROW.fields[STATS[-1]][1] + 8 == _OFFSET + _FIELDS.size
+assert _PLACES[STATS[-1]][1] + 8 == _OFFSET + _FIELDS.size
 
 
 class Measure:
