@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from tensonde.program.syntax import covers, is_name, targets, walk
+from tensonde.program.syntax import called, covers, is_name, targets, walk
 
 _MAKING = frozenset(
     ("div", "true_divide", "divide", "pow", "power", "float_power", "log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "exp")
@@ -128,6 +128,38 @@ def _is_part_of(node: ast.expr, name: str) -> bool:
     while isinstance(node, ast.Subscript):
         node = node.value
     return is_name(node, name)
+
+
+_MIRRORS = frozenset(("flip", "fliplr", "flipud", "hflip", "vflip", "rot90", "mirror"))
+_CHANCE = frozenset(
+    ("random", "rand", "randint", "rand_like", "uniform", "bernoulli", "choice", "binomial", "integers")
+)
+
+
+def mirrored_alone(path: str) -> Iterator[tuple[int, str]]:
+    """Lines that mirror or turn one variable by chance (`if rand() < 0.5: x = x.flip(-1)`), in a function in which nothing else is
+    mirrored, and the variable."""
+    for function in walk(path):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        mirrored = [(call, given) for call in ast.walk(function) if (given := _mirrored(call)) is not None]
+        chance = [part for part in ast.walk(function) if isinstance(part, ast.If) and _by_chance(part.test)]
+        inside = {id(node) for part in chance for statement in part.body for node in ast.walk(statement)}
+        if mirrored and len({given for _, given in mirrored}) == 1 and all(id(call) in inside for call, _ in mirrored):
+            yield mirrored[0][0].lineno, mirrored[0][1]
+
+
+def _mirrored(node: ast.AST) -> str | None:
+    """What is mirrored: `x.flip(-1)`, `torch.flip(x, [2])`, `hflip(x)`."""
+    if not isinstance(node, ast.Call) or called(node) not in _MIRRORS:
+        return None
+    given = node.args[0] if node.args and isinstance(node.args[0], ast.Name) else None
+    own = node.func.value if isinstance(node.func, ast.Attribute) and given is None else given
+    return own.id if isinstance(own, ast.Name) else "?"
+
+
+def _by_chance(test: ast.expr) -> bool:
+    return any(isinstance(part, ast.Call) and called(part) in _CHANCE for part in ast.walk(test))
 
 
 def rates_set(path: str) -> Iterator[tuple[int, Any]]:
