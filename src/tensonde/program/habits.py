@@ -72,6 +72,10 @@ def averaging_updates(path: str, at_once: tuple[str, ...] = (), *, inside: bool 
             lines = [part.lineno for part in parts if _averages(part)]  # type: ignore[attr-defined]
             if lines:
                 yield lines[0] if inside else node.lineno
+        elif isinstance(node, ast.For) and _states(node.iter):
+            lines = [line for statement in node.body for line in _averages_by_key(statement, node.target)]
+            if lines:
+                yield lines[0] if inside else node.lineno
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -79,6 +83,39 @@ def averaging_updates(path: str, at_once: tuple[str, ...] = (), *, inside: bool 
             and _parameters(node)
         ):
             yield node.lineno
+
+
+def _states(node: ast.expr) -> bool:
+    """`model.state_dict().items()`, `model.named_parameters()`"""
+    return any(
+        isinstance(part, ast.Attribute) and part.attr in ("state_dict", "named_parameters") for part in ast.walk(node)
+    )
+
+
+def _averages_by_key(statement: ast.stmt, target: ast.expr) -> Iterator[int]:
+    """`shadow[name].mul_(decay).add_(...)`, `shadow[name] = decay * shadow[name] + ...`, for a name that the loop goes through."""
+    names = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+    for part in ast.walk(statement):
+        parts: list[ast.expr] = []
+        if isinstance(part, ast.Attribute) and part.attr in ("mul_", "lerp_", "mul", "lerp"):
+            parts = [part.value]
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult):
+            parts = [part.left, part.right]
+        if any(isinstance(p, ast.Subscript) and isinstance(p.slice, ast.Name) and p.slice.id in names for p in parts):
+            yield part.lineno  # type: ignore[attr-defined]
+
+
+def gives_away(code: str) -> bool:
+    """Whether a line is a statement such as `shadow.mul(decay).add_(...)`: its first method makes a new tensor, which nothing keeps."""
+    try:
+        statement = ast.parse(code.strip()).body[0]
+    except (SyntaxError, IndexError):
+        return False
+    node = statement.value if isinstance(statement, ast.Expr) else None
+    first = ""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        first, node = node.func.attr, node.func.value
+    return first in ("mul", "add", "sub", "div", "lerp", "clone", "detach")
 
 
 def _averages(node: ast.AST) -> bool:
