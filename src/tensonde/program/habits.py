@@ -179,16 +179,17 @@ def mirrored_alone(path: str) -> Iterator[tuple[int, str]]:
     for function in walk(path):
         if not isinstance(function, ast.FunctionDef):
             continue
-        mirrored = [(call, given) for call in ast.walk(function) if (given := _mirrored(call)) is not None]
+        calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+        mirrored = [(call, given) for call in calls if (given := _mirrored(call)) is not None]
         chance = [part for part in ast.walk(function) if isinstance(part, ast.If) and _by_chance(part.test)]
         inside = {id(node) for part in chance for statement in part.body for node in ast.walk(statement)}
         if mirrored and len({given for _, given in mirrored}) == 1 and all(id(call) in inside for call, _ in mirrored):
             yield mirrored[0][0].lineno, mirrored[0][1]
 
 
-def _mirrored(node: ast.AST) -> str | None:
+def _mirrored(node: ast.Call) -> str | None:
     """What is mirrored: `x.flip(-1)`, `torch.flip(x, [2])`, `hflip(x)`."""
-    if not isinstance(node, ast.Call) or called(node) not in _MIRRORS:
+    if called(node) not in _MIRRORS:
         return None
     given = node.args[0] if node.args and isinstance(node.args[0], ast.Name) else None
     own = node.func.value if isinstance(node.func, ast.Attribute) and given is None else given
