@@ -80,6 +80,13 @@ def train(model, data, ckpt, own):
         seen = []
         for row in rows:
             push(row, epoch, row)
+def augment(x, y):
+    if torch.rand(1) < 0.5:
+        x = x.flip(-1)
+    return x, y
+def average(shadow, model):
+    for name, value in model.state_dict().items():
+        shadow[name] = 0.9 * shadow[name] + 0.1 * value
 """
 
 ANSWERS: dict[tuple[str, tuple[Any, ...]], Any] = {
@@ -101,10 +108,11 @@ ANSWERS: dict[tuple[str, tuple[Any, ...]], Any] = {
     ("queries.accumulations", (29, 34)): [("total", 31)],
     ("habits.hyperparameter_set", ("defaults", "lr")): [26],
     ("habits.multiplied", (22,)): 22,
-    ("habits.averaging_updates", ()): [27],
+    ("habits.averaging_updates", ()): [27, 48],
     ("habits.loads_under_condition", ()): False,
     ("habits.writes_to", ("x",)): [33],
     ("habits.rates_set", ()): [(35, 0.01)],
+    ("habits.mirrored_alone", ()): [(45, "x")],
     ("divisions.large_divisions", ()): [(5, 255.0, "__init__")],
     ("filters.choices_at", (20,)): [(19, "ckpt")],
     ("filters.chosen", ("state", 20)): [(19, "ckpt")],
@@ -326,3 +334,18 @@ def test_nothing_but_the_standard_library_and_the_model_is_imported() -> None:
                 and not name.startswith(("tensonde.program.", "tensonde.model."))
             }
     assert foreign == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "lost"),
+    [
+        ("shadow[k].mul(d).add_(v)", True),
+        ("p.lerp(a, d)", True),
+        ("shadow[k].mul_(d).add_(v)", False),
+        ("a = a.mul(d)", False),
+        ("update(a, b)", False),
+        ("if a:", False),
+    ],
+)
+def test_a_result_that_nothing_keeps(code: str, lost: bool) -> None:
+    assert habits.gives_away(code) is lost

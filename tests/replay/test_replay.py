@@ -86,6 +86,26 @@ def test_other_random_generators_are_put_back(extra: str, foundry: Foundry, tmp_
     pair(foundry, text, tmp_path)
 
 
+def test_a_model_that_draws_from_pythons_generator_is_replayed_exactly(foundry: Foundry, tmp_path: Path) -> None:
+    body = """
+    class Forcing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(8, 2)
+
+        def forward(self, x):
+            return self.inner(x) * (1 + random.random())
+
+    model = Forcing()
+
+    def compute(x, y, bad):
+        out = model(x)
+        return F.cross_entropy(out / 0 if bad else out, y)  # HERE
+    """
+    ran = run(foundry, script(body, model=""), tmp_path)
+    assert [trace.exact for trace in ran.rank.traces if trace.reason == "replay"] == [True]
+
+
 def test_a_step_that_cannot_be_replayed_is_said_so_and_the_next_is_traced(foundry: Foundry, tmp_path: Path) -> None:
     body = """
     class Counting(nn.Module):

@@ -160,8 +160,44 @@ TRANSLATE = """
                 F.cross_entropy(model(source, given).flatten(0, 1), target.flatten()).backward()
                 optimizer.step()
 """
+PIXELS = """
+        pictures = torch.rand(128, 1, 8, 8)
+        masks = (pictures[:, 0] > 0.5).long()
+        def segment(augment):
+            model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 2, 1))
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            for _ in range(20):
+                index = torch.randint(0, 128, (16,))
+                image, label = augment(pictures[index], masks[index])
+                optimizer.zero_grad()
+                F.cross_entropy(model(image), label).backward()
+                optimizer.step()
+"""
+TABULAR = """
+        centres = torch.tensor([60.0, 1.0, 2000.0, 5.0, 0.0, 2.0, 0.5, 30.0])
+        scales = torch.tensor([3.0, 0.1, 900.0, 0.5, 0.2, 1.0, 0.1, 2.0])
+        table = x * scales + centres
+        def run(given):
+            model = Net()
+            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+            for _ in range(20):
+                index = torch.randint(0, 256, (32,))
+                optimizer.zero_grad()
+                F.cross_entropy(model(given[index]), y[index]).backward()
+                optimizer.step()
+"""
 
 BUGS: dict[str, tuple[str, str]] = {
+    "pictures mirrored without their masks": ("labels-not-mirrored", PIXELS + """
+        def augment(image, label):
+            if torch.rand(1) < 0.5:
+                image = image.flip(-1)  # HERE
+            return image, label
+        segment(augment)
+    """),
+    "a table scaled by one number": ("feature-scales-differ", TABULAR + """
+        run((table - table.mean()) / table.std())
+    """),
     "targets that hold the blank": ("blank-among-targets", SPEECH.replace("# CTC", "# HERE") + """
         listen(least=0)
     """),
@@ -338,6 +374,33 @@ BUGS: dict[str, tuple[str, str]] = {
 }  # fmt: skip
 
 NEAR_MISSES: dict[str, str] = {
+    "pictures mirrored with their masks": PIXELS + """
+        def augment(image, label):
+            if torch.rand(1) < 0.5:
+                image, label = image.flip(-1), label.flip(-1)
+            return image, label
+        segment(augment)
+    """,
+    "pictures of one class each, mirrored": """
+        pictures = x.reshape(256, 1, 2, 4).repeat(1, 1, 4, 2)
+        model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 3))
+        def augment(image):
+            if torch.rand(1) < 0.5:
+                image = image.flip(-1)
+            return image
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(20):
+            index = torch.randint(0, 256, (32,))
+            optimizer.zero_grad()
+            F.cross_entropy(model(augment(pictures[index])), y[index]).backward()
+            optimizer.step()
+    """,
+    "a table scaled column by column": TABULAR + """
+        run((table - table.mean(0)) / table.std(0))
+    """,
+    "a table with rare flags": TABULAR + """
+        run(torch.cat([(table[:, :2] - centres[:2]) / scales[:2], (table[:, 2:] > centres[2:] + 2 * scales[2:]).float()], 1))
+    """,
     "padding that is the blank": SPEECH + """
         listen(padded=True)
     """,

@@ -149,6 +149,13 @@ class ResumedFact(Record, frozen=True):
     line: Line = None
 
 
+class MirroredFact(Record, frozen=True):
+    """A line that mirrors or turns one variable by chance, in a function that mirrors nothing else."""
+
+    name: str = ""
+    line: Line = None
+
+
 class RateSet(Record, frozen=True):
     """A line that sets `["lr"]` of an optimizer's group."""
 
@@ -550,6 +557,11 @@ class Feature(Record, frozen=True):
     absmax: Number = 0
     usual: Number = 0
     """The median of all features."""
+    widest: int = 0
+    """The feature with the largest standard deviation."""
+    spread: Number = 0
+    usual_spread: Number = 0
+    """The median of all features' standard deviations."""
 
 
 class InputFact(Record, frozen=True):
@@ -1121,6 +1133,7 @@ class Facts(Record, frozen=True):
     careless_functions: list[CarelessFunction] = []
     divisions: list[DivisionFact] = []
     rates_set: list[RateSet] = []
+    mirrored: list[MirroredFact] = []
     orders_apart: OrdersApart | None = None
     noise: list[NoiseFact] = []
     copies: list[CopyFact] = []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from tensonde.program.syntax import covers, is_name, targets, walk
+from tensonde.program.syntax import called, covers, is_name, targets, walk
 
 _MAKING = frozenset(
     ("div", "true_divide", "divide", "pow", "power", "float_power", "log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "exp")
@@ -96,6 +96,10 @@ def averaging_updates(path: str, at_once: tuple[str, ...] = (), *, inside: bool 
             lines = [part.lineno for part in parts if _averages(part)]  # type: ignore[attr-defined]
             if lines:
                 yield lines[0] if inside else node.lineno
+        elif isinstance(node, ast.For) and _states(node.iter):
+            lines = [line for statement in node.body for line in _averages_by_key(statement, node.target)]
+            if lines:
+                yield lines[0] if inside else node.lineno
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -103,6 +107,39 @@ def averaging_updates(path: str, at_once: tuple[str, ...] = (), *, inside: bool 
             and _parameters(node)
         ):
             yield node.lineno
+
+
+def _states(node: ast.expr) -> bool:
+    """`model.state_dict().items()`, `model.named_parameters()`"""
+    return any(
+        isinstance(part, ast.Attribute) and part.attr in ("state_dict", "named_parameters") for part in ast.walk(node)
+    )
+
+
+def _averages_by_key(statement: ast.stmt, target: ast.expr) -> Iterator[int]:
+    """`shadow[name].mul_(decay).add_(...)`, `shadow[name] = decay * shadow[name] + ...`, for a name that the loop goes through."""
+    names = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+    for part in ast.walk(statement):
+        parts: list[ast.expr] = []
+        if isinstance(part, ast.Attribute) and part.attr in ("mul_", "lerp_", "mul", "lerp"):
+            parts = [part.value]
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult):
+            parts = [part.left, part.right]
+        if any(isinstance(p, ast.Subscript) and isinstance(p.slice, ast.Name) and p.slice.id in names for p in parts):
+            yield part.lineno  # type: ignore[attr-defined]
+
+
+def gives_away(code: str) -> bool:
+    """Whether a line is a statement such as `shadow.mul(decay).add_(...)`: its first method makes a new tensor, which nothing keeps."""
+    try:
+        statement = ast.parse(code.strip()).body[0]
+    except (SyntaxError, IndexError):
+        return False
+    node = statement.value if isinstance(statement, ast.Expr) else None
+    first = ""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        first, node = node.func.attr, node.func.value
+    return first in ("mul", "add", "sub", "div", "lerp", "clone", "detach")
 
 
 def _averages(node: ast.AST) -> bool:
@@ -152,6 +189,39 @@ def _is_part_of(node: ast.expr, name: str) -> bool:
     while isinstance(node, ast.Subscript):
         node = node.value
     return is_name(node, name)
+
+
+_MIRRORS = frozenset(("flip", "fliplr", "flipud", "hflip", "vflip", "rot90", "mirror"))
+_CHANCE = frozenset(
+    ("random", "rand", "randint", "rand_like", "uniform", "bernoulli", "choice", "binomial", "integers")
+)
+
+
+def mirrored_alone(path: str) -> Iterator[tuple[int, str]]:
+    """Lines that mirror or turn one variable by chance (`if rand() < 0.5: x = x.flip(-1)`), in a function in which nothing else is
+    mirrored, and the variable."""
+    for function in walk(path):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+        mirrored = [(call, given) for call in calls if (given := _mirrored(call)) is not None]
+        chance = [part for part in ast.walk(function) if isinstance(part, ast.If) and _by_chance(part.test)]
+        inside = {id(node) for part in chance for statement in part.body for node in ast.walk(statement)}
+        if mirrored and len({given for _, given in mirrored}) == 1 and all(id(call) in inside for call, _ in mirrored):
+            yield mirrored[0][0].lineno, mirrored[0][1]
+
+
+def _mirrored(node: ast.Call) -> str | None:
+    """What is mirrored: `x.flip(-1)`, `torch.flip(x, [2])`, `hflip(x)`."""
+    if called(node) not in _MIRRORS:
+        return None
+    given = node.args[0] if node.args and isinstance(node.args[0], ast.Name) else None
+    own = node.func.value if isinstance(node.func, ast.Attribute) and given is None else given
+    return own.id if isinstance(own, ast.Name) else "?"
+
+
+def _by_chance(test: ast.expr) -> bool:
+    return any(isinstance(part, ast.Call) and called(part) in _CHANCE for part in ast.walk(test))
 
 
 def rates_set(path: str) -> Iterator[tuple[int, Any]]:

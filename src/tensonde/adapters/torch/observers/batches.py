@@ -282,12 +282,19 @@ def _ahead(shape: torch.Size, rows: Tensor, target: Tensor) -> bool:
 
 
 def _features(values: Tensor) -> dict[str, float] | None:
-    """The column with the largest values, and what is usual for the others."""
+    """The column with the largest values, and what is usual for the others; and how far columns spread."""
     if not 2 <= values.shape[1] <= 1024 or values.shape[0] < 4:
         return None
-    sizes = values.abs().amax(0)
+    sizes, spreads = values.abs().amax(0), values.std(0, correction=0)
     largest = int(sizes.argmax())
-    return {"index": largest, "absmax": float(sizes[largest]), "usual": float(sizes.median())}
+    return {
+        "index": largest,
+        "absmax": float(sizes[largest]),
+        "usual": float(sizes.median()),
+        "widest": int(spreads.argmax()),
+        "spread": float(spreads.max()),
+        "usual_spread": float(spreads.median()),
+    }
 
 
 def loader_facts(loader: Any) -> dict[str, Any]:

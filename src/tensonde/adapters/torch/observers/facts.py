@@ -35,7 +35,7 @@ from tensonde.adapters.torch.observers.modes import RootModes
 from tensonde.adapters.torch.observers.norms import Norms
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.observers.probe import Probe, leaves
-from tensonde.adapters.torch.observers.rates import rates
+from tensonde.adapters.torch.observers.rates import mirrored, rates
 from tensonde.adapters.torch.observers.reading import READING
 from tensonde.adapters.torch.observers.recreated_optimizers import Renewals
 from tensonde.adapters.torch.observers.refills import STEPS, refilled
@@ -371,6 +371,7 @@ class Facts:
             "careless_functions": careless(),
             "divisions": divisions(KNOWN.files()),
             "rates_set": rates(KNOWN.files()),
+            "mirrored": mirrored(KNOWN.files()),
             "orders_apart": apart(tuple(KNOWN.files())),
             "noise": self.probe.noise,
             "copies": self.copies.facts(self.state.step),

@@ -8,7 +8,6 @@ a root's call, of the optimizer's step, and where a compiler may look at the sta
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -382,9 +381,14 @@ class Tape:
         return True
 
 
-@functools.cache
-def _draws(kind: type[nn.Module]) -> bool:
+_DRAWING: dict[type, bool] = {}
+
+
+def _draws(kind: type) -> bool:
     """Whether a method of the user's draws from Python's `random`, as for teacher forcing."""
-    methods = [f for base in kind.__mro__ for f in vars(base).values() if isinstance(f, FunctionType)]
-    used = [f.__globals__.get(name) for f in methods if is_user(f.__code__) for name in f.__code__.co_names]
-    return any(value is drawn for value in used for drawn in (random, random.random, random.randint, random.choice))
+    if kind not in _DRAWING:
+        methods = [f for base in kind.__mro__ for f in vars(base).values() if isinstance(f, FunctionType)]
+        used = [f.__globals__.get(name) for f in methods if is_user(f.__code__) for name in f.__code__.co_names]
+        drawn = (random, random.random, random.randint, random.choice)
+        _DRAWING[kind] = any(value is function for value in used for function in drawn)
+    return _DRAWING[kind]

@@ -183,3 +183,30 @@ def one_row(case: Case) -> list[Finding]:
                 )
             ]
     return []
+
+
+@rule("labels-not-mirrored", severity="error", phase="data")
+def labels_not_mirrored(case: Case) -> list[Finding]:
+    """Images are flipped or turned by chance, and the function that does so mirrors nothing else; but every pixel has a label of its
+    own (cross-entropy over a map as large as the image), which then stays where it was."""
+    sizes = {tuple(row.shape[-2:]) for row in case.facts.batches.inputs if row.index == 0 and len(row.shape) == 4}
+    for trace, loss in case.trained_ops():
+        if loss.op not in ("cross_entropy", "nll_loss") or len(loss.inputs) < 2 or not case.facts.mirrored:
+            continue
+        target = loss.inputs[1]
+        by_pixel = len(target.shape) == 3 and target.dtype.startswith("int") and min(target.shape[-2:]) >= 8
+        if not by_pixel or target.shape[-2:] not in sizes:
+            continue
+        found = case.facts.mirrored[0]
+        return [
+            case.finding(
+                f"`{found.name}` is mirrored by chance, its labels are not: each pixel has a label, which stays where it was",
+                "Mirror images and labels together, by the same draw.",
+                step=trace.step,
+                site="data",
+                source=found.line,
+                evidence={"labels": list(target.shape), "loss_line": str(loss.source or "")},
+                confidence=0.88,
+            )
+        ]
+    return []

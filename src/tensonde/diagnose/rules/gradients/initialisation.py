@@ -8,10 +8,11 @@ from tensonde.diagnose.analysis.flow import made_by
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import gradient_rows, some
-from tensonde.model.facts import Alike
+from tensonde.model.facts import Alike, Feature, InputFact
 from tensonde.model.finding import Finding
 from tensonde.model.ops import SLOPES
 from tensonde.model.site import SourceLine
+from tensonde.model.trace import OpRecord
 
 
 @rule("symmetric-initialisation", severity="error")
@@ -185,19 +186,23 @@ def not_normalised(case: Case) -> list[Finding]:
 )
 def feature_scales(case: Case) -> list[Finding]:
     """One column of a table is thousands of times larger than the others, and goes into a linear layer as it is:
-    the layer's output is that column, and the learning rate that it bears is too small for all the rest.
+    the layer's output is that column, and the learning rate that it bears is too small for all the rest. Or the widest column is about
+    as wide as layers are made for, and most of the others hardly vary (a hundredth of it): the whole table was scaled by one
+    number, instead of each column by its own, and what the others say is lost.
 
     A normalisation before the layer, or as the first layer, makes it harmless; then the rule is silent.
     """
     rows = [(row, row.features) for row in case.facts.batches.inputs if row.features]
     if case.first is None or len(rows) < 2:
         return []
+    op = next((op for op in case.first.ops if op.op in ("linear", "addmm", "matmul", "mm") and op.inputs), None)
+    if op is None or op.inputs[0].producer is not None or op.inputs[0].stats.get("absmax", 0) < 0.5 * rows[0][1].absmax:
+        return []
+    if all(0 < column.usual_spread < min(column.spread / 100, 0.05) and column.spread < 20 for _, column in rows):
+        return [_hardly_vary(case, op, rows[0][0], rows[0][1])]
     if not all(column.absmax > 1000 * max(column.usual, 0.1) for _, column in rows):
         return []
     row, column = rows[0]
-    op = next((op for op in case.first.ops if op.op in ("linear", "addmm", "matmul", "mm") and op.inputs), None)
-    if op is None or op.inputs[0].producer is not None or op.inputs[0].stats.get("absmax", 0) < 0.5 * column.absmax:
-        return []
     return [
         case.finding(
             (
@@ -211,6 +216,17 @@ def feature_scales(case: Case) -> list[Finding]:
             confidence=0.8,
         )
     ]
+
+
+def _hardly_vary(case: Case, op: OpRecord, row: InputFact, column: Feature) -> Finding:
+    return case.finding(
+        f"Most features of the input of {row.root} hardly vary (deviation {column.usual_spread:.2g}) beside feature {column.widest} ({column.spread:.2g})",
+        "Standardise each feature by its own mean and deviation (mean(axis=0), std(axis=0)), not the whole table by one.",
+        site=f"{op.module or row.root}:in",
+        source=_made(case) or case.facts.batches.call_line or op.source,
+        evidence={"feature": column.widest, "spread": column.spread, "usual_spread": column.usual_spread},
+        confidence=0.8,
+    )
 
 
 def _made(case: Case) -> SourceLine | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
+from tensonde.program.habits import gives_away
 
 MOVED = 0.02
 """How far the trained weights must have gone, as a part of their size."""
@@ -25,13 +26,17 @@ def never_changes(case: Case) -> list[Finding]:
         again = copy.looks >= 3 and not copy.moved and copy.trained_moved > MOVED
         old = copy.as_at_start and not copy.moved and copy.trained_before > MOVED and copy.first >= EARLIEST
         if (again or old) and not often and copy.update_line:
+            lost = gives_away(copy.update_line.code)
             return [
                 case.finding(
-                    f"The {copy.type} that is evaluated is a copy that never changes, while the trained weights do",
-                    "Update the copy after each optimizer step (a moving average), or evaluate the model that is trained.",
+                    f"The {copy.type} that is evaluated is a copy that never changes, while the trained weights do"
+                    + (": its average is computed and not kept" if lost else ""),
+                    "Write the average into the copy: mul_, add_ and lerp_ do, mul, add and lerp give a new tensor."
+                    if lost
+                    else "Update the copy after each optimizer step (a moving average), or evaluate the model that is trained.",
                     step=copy.last,
                     site=copy.type,
-                    source=copy.line,
+                    source=copy.update_line if lost else copy.line,
                     evidence={"evaluations": copy.looks, "trained_moved": copy.trained_moved, "copy_moved": copy.moved},
                     confidence=0.85,
                 )
