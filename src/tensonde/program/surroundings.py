@@ -106,9 +106,9 @@ def skips(path: str, line: int) -> list[int]:
             found += [one.lineno for one in _own(node) if isinstance(one, ast.Continue) and one.lineno < line]
     if found:
         return sorted(set(found))
-    for node in walk(path):
-        if isinstance(node, ast.FunctionDef) and node.name == "training_step":
-            returns = [one for one in statements(node) if isinstance(one, ast.Return) and one not in node.body]
+    for part in walk(path):
+        if isinstance(part, ast.FunctionDef) and part.name == "training_step":
+            returns = [one for one in statements(part) if isinstance(one, ast.Return) and one not in part.body]
             found += [one.lineno for one in returns if one.value is None or is_none(one.value)]
     return sorted(set(found))
 
