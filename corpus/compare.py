@@ -61,16 +61,19 @@ def names(verdict: dict[str, Any], wanted: dict[str, Any]) -> bool:
         return False
     site = verdict["first"]["site"].rpartition(":")[0]
     parts = {site, site.partition("/")[0], re.sub(r"#\d+$", "", site.partition("/")[2])}
-    module = site.partition("/")[0]
-    while "." in module:
-        module = module.rpartition(".")[0]
-        parts.add(module)
-    by_module = wanted["module"] is not None and any(
+    outer = site.partition("/")[0]
+    while "." in outer:
+        outer = outer.rpartition(".")[0]
+        parts.add(outer)
+    module, setting = wanted.get("module"), wanted.get("setting")
+    if module is None and setting is None:  # the judgement is all there is to say
+        return True
+    by_module = module is not None and any(
         alternative in parts or any(part.endswith(f".{alternative}") for part in parts)
-        for alternative in wanted["module"].split("|")
+        for alternative in module.split("|")
     )
     first = verdict["settings"][0]["what"] if verdict["settings"] else ""
-    by_setting = wanted["setting"] is not None and any(word in first for word in wanted["setting"].split("|"))
+    by_setting = setting is not None and any(word in first for word in setting.split("|"))
     return by_module or by_setting
 
 

@@ -20,6 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "images"
 LARGEST = 240_000
+MINDSPORE = ROOT / ".venv-mindspore" / "bin" / "python"
 STARTED: list[subprocess.Popen[str]] = []
 ARGUMENTS = [
     "--no-sandbox",
@@ -45,6 +46,8 @@ def main() -> None:
             live(browser, folder, url)
             finished(browser, url)
             compared(browser, folder, url)
+            if MINDSPORE.exists():
+                compiled(browser, folder, url)
         finally:
             browser.close()
             for process in reversed(STARTED):
@@ -53,13 +56,15 @@ def main() -> None:
                     process.wait(60)
 
 
-def start(folder: str, *arguments: str, hub: str = "") -> tuple[subprocess.Popen[str], str]:
+def start(
+    folder: str, *arguments: str, hub: str = "", python: str = sys.executable
+) -> tuple[subprocess.Popen[str], str]:
     """A process of Tensonde, and the address of the UI that it says."""
     log = Path(folder) / f"{arguments[0]}.log"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_RUNTIME_DIR": folder, "PYTHONUNBUFFERED": "1"}
     with log.open("w") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tensonde", *arguments], cwd=folder, env={**environment, **({"TENSONDE_HUB": hub} if hub else {})},
+            [python, "-m", "tensonde", *arguments], cwd=folder, env={**environment, **({"TENSONDE_HUB": hub} if hub else {})},
             stdout=out, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
     STARTED.append(process)
@@ -75,14 +80,14 @@ def wait(what: Callable[[], Any], seconds: float = 120) -> Any:
     raise TimeoutError("it did not happen in time")
 
 
-def open_page(browser: Any, url: str, theme: str, width: int = 1366, height: int = 768) -> Any:
+def open_page(browser: Any, url: str, theme: str, width: int = 1366, height: int = 768, run: str = "") -> Any:
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
     )
     context.set_default_timeout(90_000)
     page = context.new_page()
     page.goto(url)
-    page.get_by_test_id("run").first.click()
+    page.get_by_test_id("run").filter(has_text=run).first.click()
     page.get_by_test_id("state").wait_for()
     return page
 
@@ -149,6 +154,29 @@ def live(browser: Any, folder: str, url: str) -> None:
             page.get_by_test_id("continue").click()
         time.sleep(1)
     page.context.close()
+
+
+def compiled(browser: Any, folder: str, url: str) -> None:
+    """A MindSpore training in GRAPH_MODE, stopped inside of its compiled step, with the graph that MindSpore compiled."""
+    shutil.copy(ROOT / "examples" / "mindspore" / "compiled.py", folder)
+    training, _ = start(folder, "debug", "--ui", "compiled.py", hub=url, python=str(MINDSPORE))
+    page = browser.new_page()
+    page.goto(url)
+    page.get_by_test_id("run").filter(has_text="compiled").first.wait_for(timeout=120_000)
+    page.close()
+    page = open_page(browser, url, "light", run="compiled")
+    page.wait_for_selector("[data-testid=state][data-state=stopped]")
+    page.get_by_test_id("step").click()
+    wait(lambda: page.evaluate("(window.__tensonde.app.place.outline?.edges ?? 0) > 10"))
+    for _ in range(9):  # to the cells of the second step
+        page.wait_for_selector("[data-testid=state][data-state=stopped]")
+        page.get_by_test_id("next").click()
+        time.sleep(1)
+    page.wait_for_selector("[data-testid=state][data-state=stopped]")
+    page.get_by_test_id("tab-tensor").click()
+    keep(page, "ui-mindspore")
+    training.terminate()
+    training.wait(60)
 
 
 def finished(browser: Any, url: str) -> None:

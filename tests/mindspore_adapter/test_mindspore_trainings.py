@@ -230,3 +230,16 @@ def test_compiled_code_takes_a_tensor_whose_gradient_is_watched(
     bare, ran = foundry.bare(SCALED, tmp_path), foundry.watched(SCALED, tmp_path, budget=budget)
     assert ran.code == 0, ran.err
     assert ran.out == bare.out
+
+
+def test_what_cannot_be_compiled_is_named_by_its_own_line(foundry: Foundry, tmp_path: Path) -> None:
+    """The Python stack ends at the call of the compiled step."""
+    program = PROGRAMS["graph"].replace(
+        "        return self.fc2(", "        x = ops.cat((x, x[:2]), axis=1)  # HERE\n        return self.fc2("
+    )
+    ran = foundry.watched(program, tmp_path, budget=0.05)
+    line = next(k for k, text in enumerate(program.splitlines(), 1) if "# HERE" in text)
+    assert ran.code == 1
+    source = diagnose(ran.recording)[0].source
+    assert source is not None
+    assert source.line == line

@@ -88,8 +88,8 @@ class MindSporeInspector:
         address = resolved(address, self.addresses)
         tensor, _, _ = self._find(address, before=False)
         taps = self.training.graphs.taps
-        if taps.inside and tensor is taps.given:
-            put(address, tensor, index, value)
+        if taps.inside and taps.given is not None and tensor is taps.given:
+            put(address, taps.given, index, value)
             return changed(self.session, address, index, value, self.training.step)
         if taps.inside:
             raise UsageError(f"{address} cannot be changed inside of a compiled step: only what it stops at can.")

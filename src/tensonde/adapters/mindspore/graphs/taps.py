@@ -64,6 +64,8 @@ class Taps:
         self._handles: list[Any] = []
         self._tapped: set[int] = set()
         self._problem: BaseException | None = None
+        self._made = 0
+        """Cells that there were when taps were put in."""
         self._expected = False
         """A compiled call is under way."""
         self.inside = False
@@ -85,6 +87,20 @@ class Taps:
         if not whole and not training.session.has_user_watchpoints:
             return
         self._expected = True
+        made = sum(1 for _ in KNOWN.made)
+        if made != self._made:  # what is compiled already stays as it is
+            self._made = made
+            self._put(whole=whole)
+        if training.stops.debugging:
+            from tensonde.adapters.mindspore.debugging.inspector import MindSporeInspector
+
+            inspector = MindSporeInspector(training)
+            if training.stops.kept.empty:
+                training.stops.kept.snapshot(training.parameters)
+            self.standing = Standing(inspector.modules(), inspector.addresses(), inspector.optimizers())
+
+    def _put(self, *, whole: bool) -> None:
+        training = self._training
         for root in _roots():
             if id(root) not in training.roster.entries:
                 training.roster.meet_root(root)
@@ -107,14 +123,6 @@ class Taps:
                 site = training.parameters.sites(name, parameter, trainable=True)[Role.GRAD]
                 self._handles.append(parameter.register_hook(_gradient_hook(_tap(self._gradient_tap(site)))))
 
-        if training.stops.debugging:
-            from tensonde.adapters.mindspore.debugging.inspector import MindSporeInspector
-
-            inspector = MindSporeInspector(training)
-            if training.stops.kept.empty:
-                training.stops.kept.snapshot(training.parameters)
-            self.standing = Standing(inspector.modules(), inspector.addresses(), inspector.optimizers())
-
     def _asked(self, name: str, kind: Kind, roles: tuple[Role, ...], type: str) -> bool:
         session, trainable = self._training.session, True if kind is Kind.PARAMETER else None
         return any(
@@ -126,6 +134,10 @@ class Taps:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    def abandon(self) -> None:
+        """The compiled call failed."""
+        self._expected = False
 
     def settle(self, out: Any) -> None:
         """After a compiled call that gave `out`, in the training thread: what a tap had to raise is raised here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Sized
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,7 @@ def _described(dataset: Any) -> dict[str, Any]:
         batch = size if batch is None and isinstance(size, int) else batch
         source, depth = source.children[0], depth + 1
     held = getattr(source, "source", None)
-    length = len(held) if hasattr(held, "__len__") else getattr(source, "source_len", None)
+    length = len(held) if isinstance(held, Sized) else getattr(source, "source_len", None)
     return {
         "made": KNOWN.made.line(dataset),
         "batch_size": batch,

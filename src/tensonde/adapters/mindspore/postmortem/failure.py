@@ -19,9 +19,10 @@ from tensonde.adapters.mindspore.run.naming import is_optimizer, own_parameters
 from tensonde.adapters.mindspore.run.pynative import PyNative
 from tensonde.adapters.mindspore.tensors import dtype_name, is_tensor, shape_of
 from tensonde.adapters.mindspore.tracing.names import CELLS, function, primitive
+from tensonde.model.site import SourceLine
 from tensonde.program import queries
-from tensonde.program.frames import is_ours
-from tensonde.program.lines import line_at, to_json
+from tensonde.program.frames import is_ours, is_user_file
+from tensonde.program.lines import line_at, source_line, to_json
 from tensonde.program.values import FrameState, evaluate, op_of, operands, plain
 
 _SETTINGS = (
@@ -36,6 +37,7 @@ _SETTINGS = (
     "normalized_shape",
 )
 _MOST = 16
+_IN_FILE = re.compile(r"^# \d+ In file (.+?):(\d+)", re.MULTILINE)
 
 
 class Call:
@@ -55,6 +57,8 @@ class Failure:
         self.places = places_of(trace)
         self.user = [place for place in self.places if place.is_user]
         self.calls = [call for place in self.places if (call := self._call(place)) is not None]
+        self.compiled = _compiled_line(self.message)
+        """The line that MindSpore could not compile: the frames end at the call of what it compiles."""
 
     def _call(self, place: FrameState) -> Call | None:
         held = place.frame.f_locals
@@ -92,12 +96,18 @@ def describe(problem: BaseException, trace: TracebackType | None, training: PyNa
     return {
         "type": type(problem).__name__,
         "message": _message(problem),
-        "source": to_json(failure.user[-1].source) if failure.user else None,
+        "source": to_json(failure.compiled or (failure.user[-1].source if failure.user else None)),
         "module": failure.calls[-1].name if failure.calls else None,
         "step": training.step,
         "phase": phase,
         **({} if isinstance(problem, KeyboardInterrupt) else _facts(failure, kind)),
     }
+
+
+def _compiled_line(message: str) -> SourceLine | None:
+    """The innermost line of the program in the stack that MindSpore's compiler writes under its message."""
+    users = [(file, int(line)) for file, line in _IN_FILE.findall(message) if is_user_file(file)]
+    return source_line(*users[-1]) if users else None
 
 
 def _message(problem: BaseException) -> str:
@@ -121,7 +131,8 @@ def _facts(failure: Failure, kind: str) -> dict[str, Any]:
             fact[name] = found
 
     take("op", lambda: failing_op(failure))
-    take("inputs", lambda: _inputs(failure))
+    if failure.compiled is None:
+        take("inputs", lambda: _inputs(failure))
     take("modules", lambda: [_module(call, failure) for call in failure.calls[-12:]])
     take("frames", lambda: [_frame(place) for place in failure.user[-8:]])
     if re.search(r"out of (range|bounds)|in the range|range \[", failure.message):

@@ -63,6 +63,7 @@ def _run(training: PyNative, run: Callable[[], Any]) -> Any:
         return run()
     except Exception as problem:
         if not taps.there or taps.arrived:
+            taps.abandon()
             raise
         taps.remove()
         training.unsupported["taps"] = f"the graph cannot be compiled with them: {type(problem).__name__}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 
-from tensonde.diagnose.analysis.flow import made_by, parameters_behind
+from tensonde.diagnose.analysis.flow import ancestors, made_by, parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import gradient_rows, some
@@ -148,6 +148,15 @@ def _start(case: Case, found: Block) -> SourceLine | None:
 
 
 def _ends(case: Case, zero: list[str], trained: list[str]) -> Finding:
+    op = _cut(case.first)
+    if op is not None:
+        return case.finding(
+            f"{op.op} passes no gradient, and the loss is computed from it alone: nothing is trained",
+            f"Train on the value before {op.op}, and use {op.op} for predictions only.",
+            at=op,
+            evidence={"parameters": len(zero), "of": len(trained), "steps": case.steps},
+            confidence=0.95,
+        )
     module, share = _last_alive(case)
     fact = case.module(module or "")
     return case.finding(
@@ -169,6 +178,15 @@ def _ends(case: Case, zero: list[str], trained: list[str]) -> Finding:
         evidence={"parameters": len(zero), "of": len(trained), "zero_share_of_output": share, "steps": case.steps},
         confidence=0.93 if module else 0.8,
     )
+
+
+def _cut(trace: Trace | None) -> OpRecord | None:
+    """On the way to a loss that depends on no parameter: the last op that was given one that did."""
+    if trace is None or trace.loss is None or any(fact.requires_grad for fact in trace.ops[trace.loss].outputs):
+        return None
+    way = ancestors(trace, trace.ops[trace.loss]) | {trace.loss}
+    ends = [op for op in trace.ops if op.index in way and any(fact.requires_grad for fact in op.inputs)]
+    return ends[-1] if ends else None
 
 
 def _last_alive(case: Case) -> tuple[str | None, float | None]:
