@@ -19,7 +19,6 @@ BUGS = [
     "sil_clip_norm_far_too_small",
     "sil_constant_init_symmetry",
     "sil_log_softmax_over_batch_dim",
-    "sil_one_feature_unnormalised",
     "sil_padding_idx_hits_real_word",
     "sil_same_batch_every_step",
     "sil_targets_not_shifted",
@@ -47,10 +46,4 @@ def test_a_bug_is_named(foundry: Foundry, tmp_path: Path, name: str) -> None:
         meta.get("manifest_line"),
         *(culprit.get("all_defect_lines") or ()),
     }
-    module = str(culprit.get("module") or "")
-    named = [
-        one.rule
-        for one in serious[:3]
-        if (one.source and one.source.line in wanted) or (module and one.site and one.site.startswith(module))
-    ]
-    assert named, [(one.rule, one.source, one.site) for one in serious]
+    assert any(one.source and one.source.line in wanted for one in serious[:3]), [(o.rule, o.source) for o in serious]
