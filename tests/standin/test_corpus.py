@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,19 @@ from tensonde.diagnose.diagnose import diagnose
 pytestmark = [pytest.mark.usefixtures("standin"), pytest.mark.slow, pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parent.parent.parent
-sys.path.append(str(ROOT / "corpus"))
 
-BUGS: list[str] = []
+BUGS = [
+    "sil_all_weights_zero_init",
+    "sil_clip_norm_far_too_small",
+    "sil_constant_init_symmetry",
+    "sil_log_softmax_over_batch_dim",
+    "sil_padding_idx_hits_real_word",
+    "sil_same_batch_every_step",
+    "sil_targets_not_shifted",
+    "sil_validation_not_normalised",
+    "sil_zero_grad_missing",
+]
+"""Of those that the stand-in has the ops for."""
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -37,10 +46,4 @@ def test_a_bug_is_named(foundry: Foundry, tmp_path: Path, name: str) -> None:
         meta.get("manifest_line"),
         *(culprit.get("all_defect_lines") or ()),
     }
-    module = str(culprit.get("module") or "")
-    named = [
-        one.rule
-        for one in serious[:3]
-        if (one.source and one.source.line in wanted) or (module and one.site and one.site.startswith(module))
-    ]
-    assert named, [(one.rule, one.source, one.site) for one in serious]
+    assert any(one.source and one.source.line in wanted for one in serious[:3]), [(o.rule, o.source) for o in serious]

@@ -198,6 +198,8 @@ class StateHolder(Holder):
 
 
 def _bytes(state: Any) -> bytes:
+    if isinstance(state, list):  # of several devices
+        return b"".join(map(_bytes, state))
     return pickle.dumps(state.tolist() if hasattr(state, "tolist") else state)
 
 
