@@ -132,10 +132,7 @@ def live(browser: Any, folder: str, url: str) -> None:
     select(page, "places.weight")
     page.get_by_test_id("tensor-address").select_option("places.weight:value")
     page.get_by_test_id("compare").select_option("previous")
-    either = page.get_by_test_id("no-comparison").or_(page.get_by_test_id("difference"))
-    while either.get_attribute("data-testid") != "difference":
-        page.get_by_role("button", name="Run a step").click()
-        time.sleep(4)
+    page.get_by_test_id("difference").wait_for()
     keep(page, "ui-compare")
     page = open_page(browser, url, "dark")
     page.get_by_test_id("continue").click()

@@ -80,6 +80,8 @@ def test_who_leaves_first_does_not_resume(there: HubProcess, foundry: Foundry, t
         timeline.type("stop")
         left = cli("attach", "--run", "run", there.address.link, cwd=tmp_path, stdin="where\n")
         assert "stays stopped" in left.err
+        left = cli("attach", "--run", "run", there.address.link, cwd=tmp_path, stdin="detach\n")
+        assert "stays stopped" in left.err
         assert place.state()["state"] == "stopped"
         live.send(f'{{"unsubscribe": {{"run": "{place.run}", "rank": "{place.rank}"}}}}')
         left = cli("attach", "--run", "run", there.address.link, cwd=tmp_path, stdin="where\n")

@@ -54,6 +54,12 @@ def test_a_compiled_graph_is_shown_forward_and_backward(foundry: Foundry, tmp_pa
         assert all(0 <= node < count for end in ("from", "to") for node in graph["edges"][end])
         assert all(-1 <= scope < scopes for scope in graph["nodes"]["scope"])
 
+    # What is only saved for the backward pass is not drawn as an output of the program.
+    names, ends = forward["nodes"]["name"], zip(forward["edges"]["from"], forward["edges"]["to"], strict=True)
+    returned = [names[origin] for origin, target in ends if forward["nodes"]["kind"][target] == "output"]
+    assert len(returned) == 1, returned
+    assert "2" in returned[0].partition("/")[0].split("."), returned
+
     relu = forward["nodes"]["name"][forward["nodes"]["op"].index("relu")]
     answer = web.get(f"{base}/node?name={quote(relu, safe='')}")
     assert answer.status_code == 200, answer.text

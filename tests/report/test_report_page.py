@@ -14,13 +14,14 @@ import tensonde
 from tensonde.cli.commands.show import show
 from tensonde.errors import UsageError
 from tensonde.model.finding import Finding
-from tensonde.model.moment import Phase
+from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
+from tensonde.model.watchpoint import Hit
 from tensonde.page.chart import chart, thin
 from tensonde.page.markup import number
 from tensonde.page.notebook import View
-from tensonde.page.page import _finding, report
+from tensonde.page.page import _finding, _hits_together, group_hits, report
 from tensonde.store.reader import Recording
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
@@ -70,6 +71,19 @@ def test_the_page_has_everything_of_the_run() -> None:
     assert all(hit.site in words for hit in recording.hits)
     assert "fc1" in words
     assert "Linear" in words
+
+
+def test_hits_of_one_watchpoint_in_a_row_are_one_row() -> None:
+    hits = [
+        Hit(1, f"blocks.{k}:out", Moment(k // 10, Phase.FORWARD), "nan", {"nan": 0.0}, {"nan": 3.0}) for k in range(65)
+    ]
+    hits.append(Hit(2, "loss:value", Moment(7, Phase.FORWARD), "nan", {}, {}))
+    assert [len(group) for group in group_hits(hits)] == [65, 1]
+    step, _, site, *_, seen = _hits_together(hits[:65])
+    assert step == "0–6"
+    assert "blocks.0:out</code> and 64 more" in site
+    assert "65 hits" in seen
+    assert "nan = 3" in seen
 
 
 def test_show_writes_it(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from tensonde.model.graph import GraphRecord
 from tensonde.server.place import Place
 
 Json = dict[str, Any]
+SAVED = " (saved)"
+"""What the name of a tensor ends with that the forward graph keeps for the backward graph."""
 _COLUMNS = ("name", "kind", "type", "scope", "source", "phase", "op", "site")
 
 
@@ -61,9 +63,30 @@ def columns(graphs: list[GraphRecord], phase: str) -> Json:
             nodes[name] += names(graph) if name == "name" else graph.nodes[name]
         nodes["scope"][base:] = [scope_of[scope] if scope >= 0 else -1 for scope in graph.nodes["scope"]]
         nodes["health"] += ["none"] * len(graph.nodes["name"])
-        for end in ("from", "to"):
-            edges[end] += [base + node for node in graph.edges[end]]
+        for origin, target in flow(graph, graphs):
+            edges["from"].append(base + origin)
+            edges["to"].append(base + target)
     return {"nodes": nodes, "edges": edges, "scopes": scopes}
+
+
+def flow(graph: GraphRecord, graphs: list[GraphRecord]) -> list[tuple[int, int]]:
+    """The edges, without those to the output that only save a tensor for the backward graph of the region: the program does not get it."""
+    pairs = list(zip(graph.edges["from"], graph.edges["to"], strict=True))
+    if graph.phase == "backward":
+        return pairs
+    saved = {
+        name.removesuffix(SAVED)
+        for other in graphs if other.phase == "backward"
+        for name, kind in zip(names(other), other.nodes["kind"], strict=True) if kind != "op"
+    }  # fmt: skip
+    known, kinds = names(graph), graph.nodes["kind"]
+    given = [(origin, target) for origin, target in pairs if kinds[target] == "output"]
+    inner = [(origin, target) for origin, target in pairs if kinds[target] != "output"]
+    used = {origin for origin, _ in inner}
+    # Something is given back. Where all of it is saved as well, it is what nothing else takes.
+    plain = [pair for pair in given if known[pair[0]] not in saved]
+    last = [pair for pair in given if pair[0] not in used and kinds[pair[0]] == "op"]
+    return [*inner, *(plain or last or given)]
 
 
 def _scopes(graph: GraphRecord, into: dict[str, list[Any]], places: dict[str, int]) -> list[int]:
@@ -89,9 +112,9 @@ def find(place: Place, name: str) -> tuple[GraphRecord, int] | None:
     return None
 
 
-def neighbours(graph: GraphRecord, node: int) -> tuple[list[str], list[str]]:
+def neighbours(place: Place, graph: GraphRecord, node: int) -> tuple[list[str], list[str]]:
     known = names(graph)
-    pairs = list(zip(graph.edges["from"], graph.edges["to"], strict=True))
+    pairs = flow(graph, regions(place).get(f"compiled:{graph.region}", []))
     before = dict.fromkeys(known[origin] for origin, target in pairs if target == node)
     after = dict.fromkeys(known[target] for origin, target in pairs if origin == node)
     return list(before), list(after)

@@ -45,7 +45,7 @@ def node(place: Place, name: str, step: int | None) -> Json:
 def _of_compiled(place: Place, graph: GraphRecord, node: int, sites: list[Site], step: int | None) -> Json:
     """A node of a compiled graph: its digests are there where the graph computes them by itself."""
     column = graph.nodes
-    before, after = compiled.neighbours(graph, node)
+    before, after = compiled.neighbours(place, graph, node)
     scope = column["scope"][node]
     name = compiled.names(graph)[node]
     shown = _of_sites(place, name, sites, step) if sites else {}

@@ -169,12 +169,12 @@ class Conversation:
             for pieces in answer["output"]:
                 self.terminal.line(*((piece["text"], piece["style"]) for piece in pieces))
             if answer["resumed"]:
-                return True
+                return line != "detach"
             prompt = answer["prompt"]
             read = self._read(prompt)
             while read is not None and prompt is None and self._about_ranks(read):
                 read = self._read(prompt)
-            if read is None:
+            if read is None or (prompt is None and read == "detach" and self._others()):
                 self._leave()
                 return False
             line = read
@@ -225,11 +225,15 @@ class Conversation:
 
     def _leave(self) -> None:
         """The last one who leaves lets the training go on."""
-        if self.place.state()["onlookers"] > 1:
+        if self._others():
             self.terminal.text("left; the training stays stopped, as somebody else looks at it")
         else:
             self.place.control("continue")
             self.terminal.text("left; the training goes on")
+
+    def _others(self) -> bool:
+        """Somebody else looks at this stop, in a browser or a terminal: breakpoints and going on are theirs."""
+        return int(self.place.state()["onlookers"]) > 1
 
     def _read(self, prompt: str | None) -> str | None:
         """The next line; the last one again for an empty one at Tensonde's own prompt; None at the end of input."""

@@ -102,12 +102,12 @@ def tile(
 ) -> Any:  # fmt: skip
     """A part of a tensor, and how it differs from the same part of another one."""
     found = find(at, address, step)
-    other, note, steps = None, "", list[int]()
-    name = against_address or address
+    other: tuple[str, Tensor] | None = None
+    note, steps = "", list[int]()
     if against:
         try:
             label, compared, there = second(hub, at, found, against, against_address)
-            other, steps = (label, compared), tensor.steps_of(there, name)
+            other, steps = (label, compared), tensor.steps_of(there, against_address or address)
         except Refusal as problem:
             note = str(problem)  # the tensor itself can be shown all the same
     shown = tensor.tile(at, found, index=index, rows=rows, cols=cols, overview=overview, stride=stride, other=other)
