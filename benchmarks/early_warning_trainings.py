@@ -1,6 +1,6 @@
 """Small trainings that diverge and healthy ones that look like them: `python early_warning_trainings.py NAME [SEED]` runs one.
 
-All three sets were used to choose the condition `weight_runaway` (docs/adr/0023-early-warning.md); `early_warning_held_out.py` was not.
+All three sets were used to choose the condition `weight_runaway` (docs/adr/0021-early-warning.md); `early_warning_held_out.py` was not.
 Those that diverge learn first: the trouble develops while the loss looks well.
 """
 

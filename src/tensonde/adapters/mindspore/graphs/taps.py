@@ -1,4 +1,4 @@
-"""Callbacks inside of compiled graphs: what a cell gives, and its gradient, at every step (docs/adr/0026).
+"""Callbacks inside of compiled graphs: what a cell gives, and its gradient, at every step (docs/adr/0022).
 
 MindSpore compiles forward hooks along with the cell. A hook that applies `ops.Custom` with a Python function leaves a node in the graph, which
 hands the values to Python while the step runs, and may wait. The taps go in before the first compiled call, and only where
