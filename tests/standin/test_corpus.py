@@ -15,6 +15,9 @@ pytestmark = [pytest.mark.usefixtures("standin"), pytest.mark.slow, pytest.mark.
 ROOT = Path(__file__).parent.parent.parent
 
 BUGS = [
+    "amp_clip_before_unscale",
+    "nan_division_by_zero_count",
+    "nan_log_of_zero_probability",
     "sil_all_weights_zero_init",
     "sil_clip_norm_far_too_small",
     "sil_constant_init_symmetry",
