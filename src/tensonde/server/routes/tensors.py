@@ -87,7 +87,8 @@ def previous(place: Place, first: Tensor, name: str) -> tuple[str, Tensor]:
         return f"step {steps[-1]}, the step before", find(place, name, steps[-1])
     try:
         found = find(place, name, None if first.step is None else first.step - 1, before=True)
-        return "the step before" if found.step is None else f"step {found.step}, the step before", found
+        named = found.step is not None and found.step != first.step  # a parameter's last value has no step of its own
+        return f"step {found.step}, the step before" if named else "the step before", found
     except Refusal:
         if not steps:
             raise
