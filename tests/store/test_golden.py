@@ -75,3 +75,13 @@ def test_format_1_answers_sql(v1: Recording) -> None:
     assert query(v1, sql).to_pylist() == [{"rank": 0, "step": 12, "n": 48}]
     sites = query(v1, "SELECT DISTINCT site FROM digests WHERE phase = 'backward' ORDER BY site")
     assert sites["site"].to_pylist() == ["fc1.weight:grad", "fc2.weight:grad"]
+
+
+def test_a_large_trace_of_format_2_is_compressed() -> None:
+    v2 = Recording.open(GOLDEN / "v2")
+    (rank,) = v2.ranks
+    assert (v2.manifest["format"], rank.session["steps"], v2.problems) == (2, 2, [])
+    assert [path.name for path in rank.folder.joinpath("traces").iterdir()] == ["000000.json.gz"]
+    (trace,) = rank.traces
+    assert trace.step == 0
+    assert (len(trace.ops), trace.ops[-1].op) == (56, "cross_entropy")

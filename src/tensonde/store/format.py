@@ -10,7 +10,8 @@ column; another type or meaning for one; another order of rows. A reader refuses
 
 from __future__ import annotations
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""2: large traces and graphs are compressed, `000000.json.gz`."""
 
 MANIFEST = "run.json"
 SESSION = "session.json"
