@@ -5,24 +5,28 @@ While it does, nothing may wait for the device or read a value of it, and what i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import torch
 
-
-def _asked() -> Callable[[], bool]:
-    """How the device of this process is asked. It costs a few hundred nanoseconds, and nothing where there is no such device."""
-    kind = torch.accelerator.current_accelerator()
-    module = torch.get_device_module(kind.type) if kind is not None else None
-    ask = getattr(module, "is_current_stream_capturing", None)
-    return ask if ask is not None else lambda: False
+_module: Any = None
+_known = False
 
 
-_ask: Callable[[], bool] | None = None
+def device_module() -> Any | None:
+    """`torch.cuda` and the like, once this process has used its device. Before that a question could start the driver, or fail: a build for
+    CUDA has the module on machines without a GPU as well."""
+    global _module, _known
+    if not _known:
+        kind = torch.accelerator.current_accelerator()
+        _module, _known = torch.get_device_module(kind.type) if kind is not None else None, True
+    if _module is None:
+        return None
+    used = getattr(_module, "is_initialized", None)
+    return _module if used is None or used() else None
 
 
 def capturing() -> bool:
-    global _ask
-    if _ask is None:
-        _ask = _asked()
-    return _ask()
+    """Costs a few hundred nanoseconds where there is a device."""
+    ask = getattr(device_module(), "is_current_stream_capturing", None)
+    return ask is not None and bool(ask())

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.capture import capturing
+from tensonde.adapters.torch.capture import capturing, device_module
 
 
 class Drawn:
@@ -41,30 +41,27 @@ def put_device_states(states: list[Any]) -> None:
 def seed(number: int) -> None:
     """All of them alike, for draws of our own."""
     torch.default_generator.manual_seed(number)
-    if _devices():
-        module = torch.get_device_module(_kind)
+    module = device_module()
+    if module is not None and _devices():
         (getattr(module, "manual_seed_all", None) or module.manual_seed)(number)
 
 
 _found: list[tuple[Callable[[], Any], Callable[[Any], None]]] | None = None
-_kind = ""
 
 
 def _devices() -> list[tuple[Callable[[], Any], Callable[[Any], None]]]:
     """How to get and to put the state of each device's generator."""
-    global _found, _kind
+    global _found
     if _found is None:
-        kind = torch.accelerator.current_accelerator()
-        module: Any = torch.get_device_module(kind.type) if kind is not None else None
-        if kind is None or not hasattr(module, "get_rng_state"):
-            _found = []
-        elif getattr(module, "is_initialized", lambda: True)():
-            _kind = kind.type
-            _found = [_of(module, index) for index in range(module.device_count())] if kind.type != "mps" else [
-                (module.get_rng_state, module.set_rng_state)
-            ]  # fmt: skip
-        else:
+        module = device_module()
+        if module is None:
             return []  # nothing has been computed there yet
+        if not hasattr(module, "get_rng_state"):
+            _found = []
+        elif module.__name__ == "torch.mps":  # there is one, and it takes no index
+            _found = [(module.get_rng_state, module.set_rng_state)]
+        else:
+            _found = [_of(module, index) for index in range(module.device_count())]
     return _found
 
 
