@@ -68,10 +68,6 @@ APART = {
             labels = [label for _, _, label in first]
             return texts, lengths, labels
     """,
-    "one of two indices is reversed": """
-        def draw(self):
-            return self.x[rows], self.y[rows[::-1]]
-    """,
     "one of two indices is sorted": """
         batch = Batch(images[rows], labels[np.sort(rows)])
     """,
@@ -100,6 +96,10 @@ TOGETHER = {
     "the next row": """
         def draw(self):
             return self.states[rows], self.following[rows + 1]
+    """,
+    "negatives by turning a batch around": """
+        def negatives(rows):
+            return images[rows], texts[rows.flip(0)], loss(images[rows], texts[rows.roll(1)])
     """,
     "two looks at one thing": """
         pair = scores(z[rows], z[np.sort(rows)])

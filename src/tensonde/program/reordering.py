@@ -5,7 +5,7 @@ doubt: both are reordered once, in the same function, by two draws without a see
 gives the same order), and are then used as a pair. Or both at once: `return x[one], y[another]`.
 
 Also without chance: of one list of samples, inputs are taken in sorted order and labels in the list's own; or two
-things stand side by side, one indexed by `rows`, the other by `rows` sorted, flipped or rolled.
+things stand side by side, one indexed by `rows`, the other by `rows` sorted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tensonde.program.syntax import called, is_name, parse, statements
 
 _DRAWS = ("randperm", "permutation")
 _ORDERS = ("sorted", "reversed")
-_REORDERS = ("sort", "argsort", "sorted", "reversed", "flip", "flipud", "roll", "permutation")
+_SORTS = ("sort", "argsort", "sorted")
+"""Not `flip` and `roll`, which also make pairs that do not belong together on purpose (negatives)."""
 _ORDERLESS = (
     "max",
     "min",
@@ -71,7 +72,7 @@ def apart(paths: tuple[str, ...]) -> dict[str, Any] | None:
     return None
 
 
-# -- one of two is sorted, flipped or rolled ---------------------------------------------------------
+# -- one of two is sorted --------------------------------------------------------------------------
 
 Certain = tuple[list[str], str, int, int]
 """The names, how one of them is ordered, its line, and that of the other."""
@@ -188,11 +189,7 @@ def _reorders(index: ast.expr, name: str) -> bool:
     """The rows of `name`, in another order."""
     if isinstance(index, ast.Name) or not any(is_name(part, name) for part in ast.walk(index)):
         return False
-    match index:
-        case ast.Subscript(value=ast.Name(), slice=ast.Slice() as part) if _backwards(part):
-            return True
-    calls = [part for part in ast.walk(index) if isinstance(part, ast.Call)]
-    return any(called(call) in _REORDERS for call in calls)
+    return any(isinstance(part, ast.Call) and called(part) in _SORTS for part in ast.walk(index))
 
 
 # -- two random orders -------------------------------------------------------------------------------
