@@ -87,6 +87,11 @@ def augment(x, y):
 def average(shadow, model):
     for name, value in model.state_dict().items():
         shadow[name] = 0.9 * shadow[name] + 0.1 * value
+def report(model, correct):
+    model.head.requires_grad_(True)
+    accuracy = correct.float().mean()
+    all_reduce(accuracy)
+    print(accuracy)
 """
 
 ANSWERS: dict[tuple[str, tuple[Any, ...]], Any] = {
@@ -113,6 +118,8 @@ ANSWERS: dict[tuple[str, tuple[Any, ...]], Any] = {
     ("habits.writes_to", ("x",)): [33],
     ("habits.rates_set", ()): [(35, 0.01)],
     ("habits.mirrored_alone", ()): [(45, "x")],
+    ("habits.turned_on", ()): [51],
+    ("divisions.undivided_mean", (53,)): True,
     ("divisions.large_divisions", ()): [(5, 255.0, "__init__")],
     ("filters.choices_at", (20,)): [(19, "ckpt")],
     ("filters.chosen", ("state", 20)): [(19, "ckpt")],

@@ -381,6 +381,14 @@ NEAR_MISSES: dict[str, str] = {
             return image, label
         segment(augment)
     """,
+    "pictures mirrored as one with their masks": PIXELS + """
+        def augment(image, label):
+            both = torch.cat([image, label[:, None].to(image.dtype)], 1)
+            if torch.rand(1) < 0.5:
+                both = both.flip(-1)
+            return both[:, :-1], both[:, -1].long()
+        segment(augment)
+    """,
     "pictures of one class each, mirrored": """
         pictures = x.reshape(256, 1, 2, 4).repeat(1, 1, 4, 2)
         model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 3))

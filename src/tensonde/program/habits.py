@@ -198,8 +198,8 @@ _CHANCE = frozenset(
 
 
 def mirrored_alone(path: str) -> Iterator[tuple[int, str]]:
-    """Lines that mirror or turn one variable by chance (`if rand() < 0.5: x = x.flip(-1)`), in a function in which nothing else is
-    mirrored, and the variable."""
+    """Lines that mirror or turn one variable by chance (`if rand() < 0.5: x = x.flip(-1)`), and the variable: in a function that mirrors
+    nothing else, and returns it beside something that is not made of it. An image and its mask may also be mirrored as one, or by two calls."""
     for function in walk(path):
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -207,8 +207,24 @@ def mirrored_alone(path: str) -> Iterator[tuple[int, str]]:
         mirrored = [(call, given) for call in calls if (given := _mirrored(call)) is not None]
         chance = [part for part in ast.walk(function) if isinstance(part, ast.If) and _by_chance(part.test)]
         inside = {id(node) for part in chance for statement in part.body for node in ast.walk(statement)}
-        if mirrored and len({given for _, given in mirrored}) == 1 and all(id(call) in inside for call, _ in mirrored):
+        names = {given for _, given in mirrored}
+        if len(names) == 1 and all(id(call) in inside for call, _ in mirrored) and _beside(function, *names):
             yield mirrored[0][0].lineno, mirrored[0][1]
+
+
+def _beside(function: ast.FunctionDef, name: str) -> bool:
+    """The function gives a tuple: `name` in one part, and in another part only what is not made of it."""
+    made = {name}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and _uses(node.value, made):
+            made |= {part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+    given = [node.value for node in ast.walk(function) if isinstance(node, ast.Return | ast.Yield)]
+    tuples = [value.elts for value in given if isinstance(value, ast.Tuple)]
+    return bool(tuples) and all(len({_uses(part, made) for part in parts}) == 2 for parts in tuples)
+
+
+def _uses(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(node))
 
 
 def _mirrored(node: ast.Call) -> str | None:
