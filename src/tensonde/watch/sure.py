@@ -20,7 +20,7 @@ def _running_away(values: Values) -> list[tuple[fit.Fit, str]]:
     text = (
         f"norm > {factor} * {past} and count >= 16 and (norm / {past}) ** 5 > {past} / {before} and seen() >= {6 * n} "
         f"and step - prev(step, {6 * n}) <= {6 * n} and 3 * lowest(norm, 500) > {past} "
-        f"and med(loss, {2 * n}) >= med(loss, {6 * n})"
+        f"and med(loss, {2 * n}) >= med(loss, {6 * n}) and highest(loss, {2 * n}) < 5 * med(loss, {6 * n})"
     )
     return [(fit.MATRIX, text)]
 
@@ -83,7 +83,7 @@ SURE = (
         _running_away,
         (Parameter("factor", 1.12, "growth of the norm over n steps"), count(10)),
         note="Faster than on average over the 5 n steps before. Not where the weight was a third as large in the last 500, as one that starts "
-        "near zero is. Where steps were not looked at, nothing is said.",
+        "near zero is; nor after a loss that jumped to five times its median, as where the data change. Where steps were not looked at, nothing is said.",
     ),
     Condition(
         "loss_stuck",

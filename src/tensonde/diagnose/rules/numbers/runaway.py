@@ -25,7 +25,7 @@ _ROSE = 1.5
 def runs_away(case: Case) -> list[Finding]:
     """A weight grew by 12 % in ten steps, faster than before, while the loss no longer fell (`weight_runaway`; a line on standard
     error said so at once), and the loss left its range afterwards: it exceeds the best thirty losses in a row by more than they differ
-    among themselves, and stays there. The finding names the weight that began. It is silent where the loss came back."""
+    among themselves, and stays there. The finding names the weight that began. It is silent where the loss came back, or left its range before the weight grew."""
     hits = [hit for hit in case.rank.hits if hit.condition == RUNAWAY]
     series = case.series("loss")
     left = left_range([value for _, value in series]) if hits else None
@@ -33,20 +33,17 @@ def runs_away(case: Case) -> list[Finding]:
         return []
     first = min(hits, key=lambda hit: hit.moment.step)
     begun, shown = first.moment.step, series[left.step][0]
-    if begun > shown + _LAST:
-        return []
+    if begun >= shown:
+        return []  # the weight answers to what the loss shows: other data, say
     name = first.site.rpartition(":")[0]
     sites = {hit.site for hit in hits}
     rates = [(step, rate) for step, rate in case.series("lr/0") if step <= begun]
     usual = median(rate for _, rate in rates[: len(rates) // 2 + 1]) if rates else 0.0
     rose = bool(rates) and 0 < usual * _ROSE < rates[-1][1]
-    when = (
-        f"{shown - begun} steps later the loss left its range" if shown > begun else "the loss had just left its range"
-    )
     return [
         case.finding(
             f"The training diverges from step {begun} on: {name} grew by {grown(first):.0%} in 10 steps while the loss no longer "
-            f"fell; {when}",
+            f"fell; {shown - begun} steps later the loss left its range",
             (
                 f"The learning rate had grown from {usual:g} to {rates[-1][1]:g} by then: keep it at what the training was calm with."
                 if rose
