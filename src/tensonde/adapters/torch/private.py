@@ -140,6 +140,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "torch._higher_order_ops.effects._register_effectful_op": ("prints stay in the order of the program", "prints from compiled code may change places"),
     "torch._higher_order_ops.effects._EffectType": ("as _register_effectful_op", "prints from compiled code may change places"),
     "torch._tensor_str.PRINT_OPTS": ("printing a tensor as torch does", CONTAINED),
+    "torch.nn.parallel.DistributedDataParallel._get_ddp_logging_data": ("the parts in which gradients are reduced", "the parts are not known"),
     "torch._tensor_str._tensor_str": ("printing a tensor as torch does", CONTAINED),
 }  # fmt: skip
 

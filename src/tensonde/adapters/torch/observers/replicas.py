@@ -133,7 +133,8 @@ class Replicas:
 
 def _buckets(module: Any) -> list[dict[str, Any]]:
     """In which parts the gradients are reduced, first to last, as DistributedDataParallel says itself; [] before its first backward pass."""
-    said = module._get_ddp_logging_data()
+    ask = getattr(module, "_get_ddp_logging_data", None)
+    said = ask() if ask is not None else {}
     sizes, members = (
         str(said.get(name) or "") for name in ("rebuilt_bucket_sizes", "rebuilt_per_bucket_param_indices")
     )
