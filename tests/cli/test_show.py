@@ -138,8 +138,8 @@ def test_wrong_recordings(demo: Path) -> None:
     with pytest.raises(UsageError, match="nothing does not exist"):
         run("nothing")
     manifest = json.loads((demo / "run.json").read_text())
-    (demo / "run.json").write_text(json.dumps({**manifest, "format": 2}))
-    with pytest.raises(UsageError, match="format 2, and this Tensonde reads up to 1; upgrade Tensonde"):
+    (demo / "run.json").write_text(json.dumps({**manifest, "format": 99}))
+    with pytest.raises(UsageError, match="format 99, and this Tensonde reads up to 2; upgrade Tensonde"):
         run("demo")
 
 

@@ -353,6 +353,8 @@ class Session:
         self._step_began, self._cpu_began = now, cpu
         try:
             self.writer.scalars(step, {"step_seconds": wall * 1e-9, **(scalars or {})})
+            if step == 0:
+                self.writer.flush()  # a process that is killed early leaves what its model is
         except Exception as problem:  # the step counts, whatever becomes of its numbers
             self.guard.contain("writing the recording", problem)
         self.steps.advance()

@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
 
-from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in, values_of
 from tensonde.model.moment import Phase
 from tensonde.program.frames import foreign_frames, is_user, user_place
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
 from tensonde.program.surroundings import statement_after, surroundings
 from tensonde.store.collectives import Kind
+
+if TYPE_CHECKING:
+    from tensonde.adapters.torch.run.state import RunState
 
 MOST_LINES = 256
 MOST_NORMS = 16
