@@ -193,7 +193,10 @@ def device_mismatch(event: Event) -> Cause | None:
         advice = f"The model is not moved: call .to('{fact['device']}') on it before its optimizer is made."
         line = (moves.get(stayed) or {}).get("model") or line
     apart = [f"{name} is on {fact['device']}{_came(moves.get(name), line, _line(fact))}"]
-    apart += [f"{n} on {f['device']}{_came(moves.get(n), line)}" for n, f in others.items()]
+    ways: dict[str, list[str]] = {}
+    for n, f in others.items():
+        ways.setdefault(f" on {f['device']}{_came(moves.get(n), line)}", []).append(n)
+    apart += [" and ".join(names) + way for way, names in ways.items()]
     return Cause(
         title=f"`{event.get('op')}` of tensors on different devices: {', '.join(apart[:3])}",
         advice=advice,
