@@ -241,7 +241,7 @@ class Laboratory:
             room = MOST_BYTES // 8
         roots = {id(entry.call): entry.call for entry in entries if isinstance(entry.call, nn.Module)}
         parts = {id(p): p for root in roots.values() for p in root.parameters() if p.device.type != "cpu"}
-        copies = COPIES * sum(p.numel() * p.element_size() for p in parts.values())
+        copies: int = COPIES * sum(p.numel() * p.element_size() for p in parts.values())
         if copies >= room:
             raise NotPossible(
                 f"the device has too little free memory: experiments would need {copies >> 20} MiB and more, and take at most a quarter "
