@@ -92,6 +92,10 @@ def test_the_questions_of_experiments_come_with_their_answers(recording: Recordi
     assert (causal.state, causal.answer) == ("unknown", "not asked: no sequence")
 
 
+def test_memory_is_null_where_nobody_looked(ask: Ask) -> None:
+    assert ask("memory", models.Memory | None) is None
+
+
 def test_runs(web: TestClient, recording: Recording) -> None:
     (run,) = web.get("/api/runs").json()
     assert run["id"] == recording.manifest["id"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry
+from tensonde.diagnose.case import Case
 from tensonde.diagnose.diagnose import diagnose
 
 LIMIT = 16 << 20
@@ -62,3 +63,36 @@ def test_a_batch_that_is_too_large(foundry: Foundry, tmp_path: Path) -> None:
         assert foundry.bare(script.replace("BATCH", str(batch)), folder).code == code, batch
     assert finding.evidence["parameters"] == "326.0 KiB"
     assert finding.evidence["optimizer"] == "652.0 KiB"
+
+
+@pytest.mark.parametrize(("free", "asked"), [(8, True), (1, False)])
+def test_experiments_leave_memory_to_the_training(foundry: Foundry, tmp_path: Path, free: int, asked: bool) -> None:
+    """A model of about 64 kB; `free`: megabytes that the device has left."""
+    ran = foundry.watched(
+        f"""
+import sys; sys.path.append({str(Path(__file__).parent)!r})
+import torch
+from torch import nn
+import standin
+net = nn.Sequential(nn.Linear(16, 240), nn.ReLU(), nn.Linear(240, 40), nn.ReLU(), nn.Linear(40, 40)).to("standin")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.randn(16, 16).to("standin")
+for step in range(3):
+    out = net(x).square().mean()
+    optimizer.zero_grad()
+    out.backward()
+    with standin.limited(standin.memory()[0] + ({free} << 20)):
+        optimizer.step()
+""",
+        tmp_path,
+        budget=0.05,
+        experiments=60.0,
+    )
+    assert ran.code == 0, ran.err
+    answers = Case(ran.rank).facts.answers
+    declined = [answer.why for answer in answers if not answer.experiment]
+    if asked:
+        assert not any("free memory" in why for why in declined), declined
+        assert any(answer.experiment for answer in answers), answers
+    else:
+        assert "the device has too little free memory" in " ".join(declined), answers

@@ -89,7 +89,7 @@ _COMMANDS: dict[Kind, Document] = {
     "memory": Document(
         1, "tensonde check --memory --json",
         {"schema": "whole", "device": "text", "others": "object", "peak": "whole", "step": "whole", "phase": "text", "op": "text",
-         "module": "text", "line": "object?", "uses": "object", "parts": "list", "lines": "list", "steps": "list", "growth": "whole",
+         "module": "text", "line": "object?", "uses": "object", "parts": "list", "lines": "list", "steps": "list", "course": "object?", "growth": "whole",
          "keepers": "list", "batch": "whole", "envelope": "list", "why": "text", "limit": "whole?", "fits": "yes/no?",
          "largest_batch": "whole?"},
     ),

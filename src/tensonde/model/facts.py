@@ -1037,6 +1037,35 @@ class MemoryStep(Record, frozen=True):
     """In use when it has ended."""
 
 
+class MemoryPlace(Record, frozen=True):
+    """What the training does at a point of a step: the op that took memory last."""
+
+    phase: str = ""
+    op: str = ""
+    module: str = ""
+    line: Line = None
+
+
+class MemoryCourse(Record, frozen=True):
+    """Memory over the step that has the peak. Lists have one entry per point, at most 400; points in between are left out, but never the
+    lowest or the highest of their stretch."""
+
+    step: int = 0
+    length: int = 0
+    """How many times the step takes memory or gives it back."""
+    at: list[int] = []
+    """Which of these times a point is, from 0 on."""
+    peak: int = 0
+    """The point that is the peak."""
+    places: list[MemoryPlace] = []
+    place: list[int] = []
+    """Which of `places` a point is at."""
+    uses: dict[str, list[int]] = {}
+    """Bytes in use, by what they are for."""
+    modules: dict[str, list[int]] = {}
+    """Activations and workspace by the module that computed them, the largest at the peak first. `""`: other modules, and code outside of modules."""
+
+
 class KeeperFact(Record, frozen=True):
     """A variable of the program that keeps tensors from step to step."""
 
@@ -1070,6 +1099,7 @@ class MemoryFact(Record, frozen=True):
     lines: list[MemoryPart] = []
     """Activations and workspace by line, the largest first."""
     steps: list[MemoryStep] = []
+    course: MemoryCourse | None = None
     growth: int = 0
     """Bytes that every step leaves behind; 0: none."""
     keepers: list[KeeperFact] = []

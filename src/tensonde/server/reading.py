@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tensonde.digest.layout import COUNTS, EXPONENT_BINS, STATS
 from tensonde.errors import UsageError
+from tensonde.model.facts import MemoryFact
+from tensonde.model.memory import NAMES
 from tensonde.model.moment import Phase
 from tensonde.model.site import Site
 from tensonde.model.watchpoint import Hit
@@ -206,6 +209,14 @@ def events(place: Place, after: int, limit: int) -> Json:
 
 def findings(place: Place) -> list[Json]:
     return [plain(finding_out(finding)) for finding in place.findings]
+
+
+def memory(place: Place) -> Json | None:
+    """None where nothing was seen."""
+    if not (told := place.facts.get("memory")):
+        return None
+    fact = msgspec.convert(told, MemoryFact)
+    return {**msgspec.to_builtins(fact), "names": NAMES} if fact.peak else None
 
 
 def settings(place: Place) -> Json:

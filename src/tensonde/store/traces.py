@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tensonde.model.trace import CallRecord, OpRecord, Trace, WeightRecord
+from tensonde.model.trace import CallRecord, OpRecord, TensorFact, Trace, WeightRecord
 from tensonde.store.damage import read_file
 from tensonde.store.files import dump_json, numbered, plain, write_numbered
 
@@ -82,4 +83,19 @@ def read_trace(path: Path) -> Trace:
     tensors = (fact for op in trace.ops for fact in (*op.inputs, *op.outputs))
     if any(fact.producer is not None and not 0 <= fact.producer < len(trace.ops) for fact in tensors):
         raise ValueError("an op takes a tensor from an op that is not there")
-    return trace
+    return _mended(trace)
+
+
+def _mended(trace: Trace) -> Trace:
+    """A trace that broke off in the middle of an op: its loss, and what calls took and gave, may come from the op that is missing."""
+    count = len(trace.ops)
+
+    def known(facts: tuple[TensorFact, ...]) -> tuple[TensorFact, ...]:
+        return tuple(
+            fact if fact.producer is None or 0 <= fact.producer < count else replace(fact, producer=None)
+            for fact in facts
+        )
+
+    loss = trace.loss if trace.loss is not None and 0 <= trace.loss < count and trace.ops[trace.loss].outputs else None
+    calls = tuple(replace(call, inputs=known(call.inputs), outputs=known(call.outputs)) for call in trace.calls)
+    return replace(trace, loss=loss, calls=calls)

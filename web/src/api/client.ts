@@ -93,6 +93,7 @@ export class Place {
   hits = (after: number, limit = 5000) => take(client.GET('/api/runs/{run}/{rank}/hits', this.with({ after, limit })));
   findings = () => take(client.GET('/api/runs/{run}/{rank}/findings', this.here));
   questions = () => take(client.GET('/api/runs/{run}/{rank}/questions', this.here));
+  memory = () => take(client.GET('/api/runs/{run}/{rank}/memory', this.here));
   events = (after: number, limit = 2000) =>
     take(client.GET('/api/runs/{run}/{rank}/events', this.with({ after, limit })));
   source = (file: string, line: number, around: number) =>

@@ -404,6 +404,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run}/{rank}/memory": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The Memory
+         * @description What a step takes of memory, and when; null where `tensonde check --memory` did not look.
+         */
+        get: operations["the_memory_api_runs__run___rank__memory_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run}/{rank}/node": {
         parameters: {
             query?: never;
@@ -1399,6 +1419,92 @@ export interface components {
         MatchRequest: {
             /** Pattern */
             pattern: string;
+        };
+        /**
+         * Memory
+         * @description What `tensonde check --memory` has seen. `names` has words for the uses.
+         */
+        Memory: {
+            /** Batch */
+            batch: number;
+            course?: components["schemas"]["MemoryCourse"] | null;
+            /** Device */
+            device: string;
+            /** Growth */
+            growth: number;
+            /** Lines */
+            lines: components["schemas"]["MemoryPart"][];
+            /** Names */
+            names: {
+                [key: string]: string;
+            };
+            /** Peak */
+            peak: number;
+            /** Uses */
+            uses: {
+                [key: string]: number;
+            };
+        };
+        /**
+         * MemoryCourse
+         * @description Memory over one step. Lists have one entry per point; `place` counts in `places`, and `at` in the `length` times at which
+         *     the step takes memory or gives it back.
+         */
+        MemoryCourse: {
+            /** At */
+            at: number[];
+            /** Length */
+            length: number;
+            /** Modules */
+            modules: {
+                [key: string]: number[];
+            };
+            /** Peak */
+            peak: number;
+            /** Place */
+            place: number[];
+            /** Places */
+            places: components["schemas"]["MemoryPlace"][];
+            /** Step */
+            step: number;
+            /** Uses */
+            uses: {
+                [key: string]: number[];
+            };
+        };
+        /**
+         * MemoryPart
+         * @description What a module holds at the peak, of one use.
+         */
+        MemoryPart: {
+            /** Bytes */
+            bytes: number;
+            line?: components["schemas"]["SourceLine"] | null;
+            /**
+             * Module
+             * @default
+             */
+            module: string;
+            /** Tensors */
+            tensors: number;
+            /** Use */
+            use: string;
+        };
+        /**
+         * MemoryPlace
+         * @description The op that took memory last.
+         */
+        MemoryPlace: {
+            line?: components["schemas"]["SourceLine"] | null;
+            /**
+             * Module
+             * @default
+             */
+            module: string;
+            /** Op */
+            op: string;
+            /** Phase */
+            phase: string;
         };
         /** Message */
         Message: {
@@ -3944,6 +4050,83 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Match"];
+                };
+            };
+            /** @description no token */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description wrong Host or Origin */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description there is no such run, rank, site or file */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description not now: the sentence says when or how */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description wrong use */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    the_memory_api_runs__run___rank__memory_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                run: string;
+                rank: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Memory"] | null;
                 };
             };
             /** @description no token */

@@ -10,6 +10,7 @@ export type Site = Schemas['Site'];
 export type Hit = Schemas['Hit'];
 export type Finding = Schemas['Finding'];
 export type Question = Schemas['Question'];
+export type Memory = Schemas['Memory'];
 export type Event = Schemas['Event'];
 export type Node = Schemas['Node'];
 export type Port = Schemas['Port'];

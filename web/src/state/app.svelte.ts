@@ -153,6 +153,7 @@ class App {
         // A run in which something was found opens with what was found.
         const untouched = this.place === opened && !this.touched && !this.route.sel && this.route.tab === 'tensor';
         if (untouched && opened.findings.length) this.go({ tab: 'findings' });
+        else if (untouched && opened.memory) this.go({ tab: 'memory' });
       });
     }
   }

@@ -1,7 +1,7 @@
 // What was read of a place, one rank of one run: its sites, hits, findings, numbers and watchpoints. Read again when there is more.
 
 import { Place } from '../api/client';
-import type { Breakpoint, Event, Finding, Hit, LiveMessage, Question, Watchpoint } from '../api/types';
+import type { Breakpoint, Event, Finding, Hit, LiveMessage, Memory, Question, Watchpoint } from '../api/types';
 import { Coalesced } from '../lib/coalesced';
 import { toNumber } from '../lib/format';
 import { SiteBook } from './sites.svelte';
@@ -14,6 +14,8 @@ export abstract class ReadPlace {
   findings = $state.raw<Finding[]>([]);
   /** What experiments asked, with their answers. */
   questions = $state.raw<Question[]>([]);
+  /** What `tensonde check --memory` has seen; null where it did not look. */
+  memory = $state.raw<Memory | null>(null);
   events = $state.raw<Event[]>([]);
   watchpoints = $state.raw<Watchpoint[]>([]);
   breakpoints = $state.raw<Breakpoint[]>([]);
@@ -56,7 +58,11 @@ export abstract class ReadPlace {
   }
 
   protected async loadFindings(): Promise<void> {
-    await Promise.all([this.quiet(this.at.findings(), (found) => (this.findings = found)), this.quiet(this.at.questions(), (found) => (this.questions = found))]);
+    await Promise.all([
+      this.quiet(this.at.findings(), (found) => (this.findings = found)),
+      this.quiet(this.at.questions(), (found) => (this.questions = found)),
+      this.quiet(this.at.memory(), (found) => (this.memory = found)),
+    ]);
   }
 
   async loadSites(): Promise<void> {

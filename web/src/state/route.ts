@@ -1,7 +1,7 @@
 // The state of the screen that a link can carry: #/run/<id>/<rank>?step=128&sel=blocks.3.attn:out&tab=tensor&idx=0,2,:,:
 // A comparison: #/compare/<run>/<rank>/<other run>/<its rank>?sel=blocks.3.attn:out
 
-export const TABS = ['tensor', 'hits', 'findings', 'health', 'charts', 'ranks', 'log'] as const;
+export const TABS = ['tensor', 'hits', 'findings', 'health', 'charts', 'ranks', 'log', 'memory'] as const;
 export type Tab = (typeof TABS)[number];
 
 export interface Route {

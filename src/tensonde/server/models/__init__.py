@@ -14,7 +14,7 @@ from tensonde.server.models.digests import Digests, Histograms, Latest, ScalarNa
 from tensonde.server.models.graphs import Graph, GraphEdges, GraphNodes, GraphScopes, GraphSource, Node, Port
 from tensonde.server.models.live import LiveMessage, LiveRequest, Subscription
 from tensonde.server.models.ranks import Curve, RankHeat, RankRow, Ranks, SharedFinding, Waiting
-from tensonde.server.models.reports import Event, Events, Excerpt, Finding, Hits, Question, Settings
+from tensonde.server.models.reports import Event, Events, Excerpt, Finding, Hits, Memory, Question, Settings
 from tensonde.server.models.runs import Frame, Hit, InCollective, RankState, Run, Stop, Together
 from tensonde.server.models.tensors import Against, Assign, TensorAtHand, TensorHistogram, Tile
 from tensonde.server.models.watchpoints import (
@@ -75,6 +75,7 @@ __all__ = [
     "LiveRequest",
     "Match",
     "MatchRequest",
+    "Memory",
     "Message",
     "NewBreakpoint",
     "NewWatchpoint",

@@ -10,7 +10,19 @@ from tensonde.model.finding import Finding
 from tensonde.server.models.common import Model, Source
 from tensonde.server.models.runs import Hit
 
-__all__ = ["Event", "Events", "Excerpt", "Finding", "Hits", "Question", "Settings"]
+__all__ = [
+    "Event",
+    "Events",
+    "Excerpt",
+    "Finding",
+    "Hits",
+    "Memory",
+    "MemoryCourse",
+    "MemoryPart",
+    "MemoryPlace",
+    "Question",
+    "Settings",
+]
 
 
 class Hits(Model):
@@ -29,6 +41,52 @@ class Question(Model):
     module: str = ""
     evidence: dict[str, Any] = {}
     names: list[str] = []
+
+
+class MemoryPart(Model):
+    """What a module holds at the peak, of one use."""
+
+    use: str
+    bytes: int
+    tensors: int
+    module: str = ""
+    line: Source | None = None
+
+
+class MemoryPlace(Model):
+    """The op that took memory last."""
+
+    phase: str
+    op: str
+    module: str = ""
+    line: Source | None = None
+
+
+class MemoryCourse(Model):
+    """Memory over one step. Lists have one entry per point; `place` counts in `places`, and `at` in the `length` times at which
+    the step takes memory or gives it back."""
+
+    step: int
+    length: int
+    at: list[int]
+    peak: int
+    places: list[MemoryPlace]
+    place: list[int]
+    uses: dict[str, list[int]]
+    modules: dict[str, list[int]]
+
+
+class Memory(Model):
+    """What `tensonde check --memory` has seen. `names` has words for the uses."""
+
+    device: str
+    peak: int
+    batch: int
+    growth: int
+    uses: dict[str, int]
+    names: dict[str, str]
+    lines: list[MemoryPart]
+    course: MemoryCourse | None = None
 
 
 class Event(Model):

@@ -142,6 +142,12 @@ def the_questions(at: At) -> Any:
     return Json(questions(at))
 
 
+@router.get(PLACE + "/memory", response_model=models.Memory | None)
+def the_memory(at: At) -> Any:
+    """What a step takes of memory, and when; null where `tensonde check --memory` did not look."""
+    return Json(reading.memory(at))
+
+
 @router.get(PLACE + "/events", response_model=models.Events)
 def events(at: At, after: int = -1, limit: Annotated[int, Query(ge=1, le=100_000)] = 1000) -> Any:
     """What else happened."""

@@ -53,6 +53,8 @@ AGAIN = 2.0
 """Times its own: what a step takes to be recorded."""
 RECORDED = 5e-4
 """Seconds that recording an op of the step takes, however small the op is."""
+COPIES = 7
+"""Of the parameters, that experiments have on a device at once: as they were, gradients, and those of a step that is tried. 6.3 on the stand-in."""
 SMALLEST = 0.25
 """Of its time: what one computation of a recorded step may take, so that whoever is late is not late by much."""
 STEPS = (1, 12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 12288)
@@ -182,13 +184,14 @@ class Laboratory:
             cannot = "the device takes the step down as a graph"
         if cannot:
             raise NotPossible(cannot)
+        room = self._room(entries)
         with unseen():
             before = Before(roots_of(entries))
         if before.trouble:
             raise NotPossible(before.trouble)
         tracer = Tracer(state)
         taken = _Taken(entries, Recorder(state, execute.__code__), Reads())
-        taken.recorder.limit = min(taken.recorder.limit, self._room())
+        taken.recorder.limit = min(taken.recorder.limit, room)
         with undisturbed(state, replay, before, tracer) as lost:
             try:
                 copy_context().run(self._run, taken)
@@ -227,14 +230,24 @@ class Laboratory:
             raise NotPossible("the ops of the step do not give the same again")
         return graph
 
-    def _room(self) -> int:
-        """Bytes that a recorded step may take of what is free on the device: it is kept, and computed again beside that."""
+    def _room(self, entries: list[Any]) -> int:
+        """Bytes that a recorded step may take. On a device, experiments take no more than a quarter of what is free there: all copies of the
+        parameters, and the recorded step, which is kept and computed again beside that."""
         if not self._replay.digests.device.used:
             return MOST_BYTES
         try:
-            return int(torch.accelerator.get_memory_info()[0] // 4)
+            room = int(torch.accelerator.get_memory_info()[0] // 4)
         except Exception:  # a device that does not say
-            return MOST_BYTES // 8
+            room = MOST_BYTES // 8
+        roots = {id(entry.call): entry.call for entry in entries if isinstance(entry.call, nn.Module)}
+        parts = {id(p): p for root in roots.values() for p in root.parameters() if p.device.type != "cpu"}
+        copies: int = COPIES * sum(p.numel() * p.element_size() for p in parts.values())
+        if copies >= room:
+            raise NotPossible(
+                f"the device has too little free memory: experiments would need {copies >> 20} MiB and more, and take at most a quarter "
+                f"of what is free, {room >> 20} MiB"
+            )
+        return (room - copies) // 2
 
     def _run(self, taken: _Taken) -> None:
         recorder = taken.recorder

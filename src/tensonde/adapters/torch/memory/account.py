@@ -38,8 +38,8 @@ class Account:
 
     def __init__(self, ledger: Ledger, device: str, ends: list[int]) -> None:
         self.ledger, self.device, self.ends = ledger, device, ends
-        self._changes = [self._change(number) for number in ledger.log]
-        self.peak, self.at = self._highest(0, len(self._changes))
+        self.changes = [self._change(number) for number in ledger.log]
+        self.peak, self.at = self._highest(0, len(self.changes))
 
     def _change(self, number: int) -> int:
         held = self.ledger.held[number if number >= 0 else ~number]
@@ -49,10 +49,10 @@ class Account:
 
     def _highest(self, first: int, last: int) -> tuple[int, int]:
         """The most that is in use there, and at which entry of the log."""
-        used = sum(self._changes[:first])
+        used = sum(self.changes[:first])
         peak, at = used, first
         for k in range(first, last):
-            used += self._changes[k]
+            used += self.changes[k]
             if used > peak:
                 peak, at = used, k
         return peak, at
@@ -60,7 +60,7 @@ class Account:
     def steps(self) -> list[dict[str, int]]:
         found, first = [], 0
         for step, last in enumerate(self.ends):
-            found.append({"step": step, "peak": self._highest(first, last)[0], "left": sum(self._changes[:last])})
+            found.append({"step": step, "peak": self._highest(first, last)[0], "left": sum(self.changes[:last])})
             first = last
         return found
 
@@ -119,7 +119,7 @@ class Account:
         """Pairs (fixed, each): with b samples the peak is the largest `fixed + b * each`."""
         fixed = each = 0.0
         points: dict[float, float] = {}
-        for number, change in zip(self.ledger.log, self._changes, strict=True):
+        for number, change in zip(self.ledger.log, self.changes, strict=True):
             part = share(self.ledger.held[max(number, ~number)]) if change else 0.0
             fixed += change * (1 - part)
             each += change * part / batch

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.memory.ledger import Held, Key, Ledger, Place
-from tensonde.adapters.torch.replay.execute import execute
+from tensonde.adapters.torch.replay.execute import execute, put
 from tensonde.adapters.torch.replay.replay import Replay
 from tensonde.adapters.torch.replay.restore.before import Before
 from tensonde.adapters.torch.replay.undisturbed import roots_of, undisturbed
@@ -19,6 +19,8 @@ from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.tracing.tracer import Tracer
 from tensonde.model.moment import Phase
+
+_FEW = "no input of the model has several samples"
 
 
 class NotKnown(Exception):
@@ -42,12 +44,11 @@ class Scaling:
             cannot = "no loss of this step was recorded"
         if cannot:
             raise NotKnown(cannot)
-        problem = "no input of the model has several samples"
+        problem = _FEW
         for dimension, flat in ((0, False), (0, True), (1, False)):
-            batch = self._samples(dimension)
-            if batch < 2:
+            self._take(self._samples(dimension))
+            if self.batch < 2 and not self._made():
                 continue
-            self.batch, self._half = batch, batch // 2
             try:
                 self._run(dimension, flat=flat)
                 return
@@ -66,13 +67,26 @@ class Scaling:
 
     # -- the run ---------------------------------------------------------------------------------
 
-    def _samples(self, dimension: int) -> int:
-        for entry in self._replay.tape.entries:
+    def _take(self, batch: int) -> None:
+        self.batch, self._half = batch, batch // 2
+
+    def _made(self) -> int:
+        """How many entries there are before the first call of a module, where it and all others take only what the step itself has made, such
+        as rows that it picks from a tensor with all data. 0: it is not so."""
+        calls = [k for k, entry in enumerate(self._replay.tape.entries) if isinstance(entry.call, nn.Module)]
+        return 0 if not calls or self._samples(0, of_modules=True) else calls[0]
+
+    def _samples(self, dimension: int, *, of_modules: bool = False) -> int:
+        """0: not known before the step is run."""
+        entries = self._replay.tape.entries
+        for entry in entries:
             if isinstance(entry.call, nn.Module):
                 for tensor in tensors_in((entry.args, entry.kwargs)):
                     if tensor.dim() > dimension:
                         return int(tensor.shape[dimension])
-        for entry in self._replay.tape.entries:  # a model whose input the tape has made, too
+        if of_modules or any(isinstance(entry.call, nn.Module) for entry in entries):
+            return 0
+        for entry in entries:
             for tensor in tensors_in((entry.args, entry.kwargs)):
                 if tensor.dim() > max(dimension, 1) and not isinstance(tensor, nn.Parameter):
                     return int(tensor.shape[dimension])
@@ -102,8 +116,11 @@ class Scaling:
         parameters = [p for entry in entries if isinstance(entry.call, nn.Module) for p in entry.call.parameters()]
         own = {id(part) for entry in entries if isinstance(entry.call, nn.Module) for part in _parts(entry.call)}
         leaves = list({id(p): p for p in parameters if p.requires_grad}.values())
+        made = self._made()
+        if made:
+            values = self._inputs(entries, made, own, dimension, flat)
         with ledger:
-            for entry in entries:
+            for entry in entries[made:]:
                 line, module, kind = entry.where(self._state)
                 ledger.outside = Place(module, kind, line)
                 plain = entry.args, entry.kwargs
@@ -120,6 +137,18 @@ class Scaling:
                 seed = gradient if isinstance(gradient, Tensor) and gradient.shape == loss.shape else None
                 keep = k + 1 < len(losses)
                 torch.autograd.grad(loss, leaves, grad_outputs=seed, retain_graph=keep, allow_unused=True)
+
+    def _inputs(self, entries: list[Any], made: int, own: set[int], dimension: int, flat: bool) -> dict[Any, Tensor]:
+        """What the step makes before it calls its model: made whole, then cut."""
+        values: dict[Any, Tensor] = {}
+        for entry in entries[:made]:
+            values |= execute(entry, values)
+        model = entries[made]
+        given = [tensor for tensor in tensors_in(put((model.args, model.kwargs), values)) if tensor.dim() > dimension]
+        self._take(int(given[0].shape[dimension]) if given else 0)
+        if self.batch < 2:
+            raise RuntimeError(_FEW)
+        return {slot: self._cut(value, own, dimension, flat) for slot, value in values.items()}
 
     def _cut(self, value: Any, own: set[int], dimension: int, flat: bool) -> Any:
         """Half of what came from outside; slots stand for what the step makes itself."""

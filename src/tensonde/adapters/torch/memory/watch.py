@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.memory.account import Account, devices
+from tensonde.adapters.torch.memory.course import course_of
 from tensonde.adapters.torch.memory.history import History
 from tensonde.adapters.torch.memory.keepers import keepers
 from tensonde.adapters.torch.memory.ledger import Ledger
@@ -131,6 +132,7 @@ class MemoryWatch:
             "parts": first.parts(),
             "lines": first.lines(),
             "steps": first.steps(),
+            "course": course_of(first),
             "growth": growth,
             "keepers": self._keepers if growth else [],
             "batch": scaling.batch,

@@ -26,6 +26,7 @@ from tensonde.adapters.torch.postmortem.misuse import (
     plain_number,
     raw_output,
 )
+from tensonde.adapters.torch.postmortem.moves import moves
 from tensonde.adapters.torch.postmortem.origin import attribute_of_self, origin
 from tensonde.adapters.torch.postmortem.probes import MADE_ELSEWHERE
 from tensonde.adapters.torch.postmortem.shapes import batch_change
@@ -349,6 +350,7 @@ def devices(failure: Failure, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 _Probe = Callable[[Failure, dict[str, Tensor]], Any]
 _SHAPES = r"size|shape|dimension|batch|channels|input_size|invalid for input"
+_DEVICES = r"same device|expected device|on device"
 _PROBES: list[tuple[str, str, _Probe]] = [
     (
         "batch",
@@ -383,7 +385,8 @@ _PROBES: list[tuple[str, str, _Probe]] = [
     ("inference", r"Inference tensors? cannot be saved for backward", lambda f, t: inference_block(f)),
     ("optimizer_state", r"loaded state dict (has a different|contains a parameter)", lambda f, t: optimizer_state(f)),
     ("raw_output", r"all elements of input should be between 0 and 1", lambda f, t: raw_output(f)),
-    ("devices", r"same device|expected device|on device", devices),
+    ("devices", _DEVICES, devices),
+    ("moves", _DEVICES, moves),
     ("late", MESSAGES, lambda f, t: late_error(f)),
     ("memory", OUT_OF_MEMORY, lambda f, t: memory(f)),
     *MADE_ELSEWHERE,

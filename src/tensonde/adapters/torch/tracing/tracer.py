@@ -193,7 +193,6 @@ class Tracer:
         if self.twin is not None and not inputs and entry is None:
             for tensor in given:
                 self.twin.met(tensor)
-        outputs = tuple(self._fact(tensor, index) for tensor in given)
         draft = Draft(
             {
                 "index": index,
@@ -203,7 +202,7 @@ class Tracer:
                 "module_type": kind,
                 "source": source,
                 "inputs": inputs,
-                "outputs": outputs,
+                "outputs": (),
                 "arguments": named(name, func, args, kwargs),
                 "phase": Phase.FORWARD,
                 "training": training,
@@ -212,7 +211,8 @@ class Tracer:
                 "error": error,
             }
         )
-        self.drafts.append(draft)
+        self.drafts.append(draft)  # before its outputs are known to come from it: measuring them may fail
+        draft.fields["outputs"] = tuple(self._fact(tensor, index) for tensor in given)
         if torch.is_grad_enabled():
             for k, tensor in enumerate(given):
                 if tensor.requires_grad and tensor.grad_fn is not None:

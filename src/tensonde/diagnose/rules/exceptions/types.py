@@ -168,29 +168,56 @@ def index_out_of_range(event: Event) -> Cause | None:
 @family("device-mismatch")
 def device_mismatch(event: Event) -> Cause | None:
     """Tensors of one op are on different devices. The odd one is mostly a tensor that a module keeps as a plain
-    attribute, which `model.to(device)` does not move, or a batch that was not moved."""
+    attribute, which `model.to(device)` does not move, a batch that was not moved, or the model itself. The finding names
+    the line that made it, and the line that moved the others."""
     where = event.get("devices")
     if not where or len(set(where.values())) < 2:
         return None
     inputs: Mapping[str, Any] = event.get("inputs") or {}
     wanted = next((fact["device"] for fact in inputs.values() if fact.get("parameter")), None)
     kinds = list(where.values())
-    wanted = wanted or max(set(kinds), key=kinds.count)
+    wanted = wanted or max(sorted(set(kinds)), key=lambda kind: (kinds.count(kind), kind != "cpu"))
     kept_apart = [n for n, f in inputs.items() if f.get("attribute")]
     if len(kept_apart) == 1 and len(inputs) > 1:  # the only one that does not move with the model or the batch
         wanted = next(f["device"] for n, f in inputs.items() if n != kept_apart[0])
     name, fact = next((n, f) for n, f in inputs.items() if f["device"] != wanted)
+    others = {n: f for n, f in inputs.items() if f["device"] == wanted}
+    moves: Mapping[str, Any] = event.get("moves") or {}
+    stayed = next((n for n, f in others.items() if f.get("parameter")), None)
     kept = fact.get("attribute")
+    line = fact.get("line") if kept else _line(fact)
+    advice = f"Move it: .to('{wanted}')."
+    if kept:
+        advice = f"Register {kept} as a buffer (self.register_buffer), so that it moves with the module."
+    elif stayed is not None and wanted == "cpu":  # the batch was moved, and the model was not
+        advice = f"The model is not moved: call .to('{fact['device']}') on it before its optimizer is made."
+        line = (moves.get(stayed) or {}).get("model") or line
+    apart = [f"{name} is on {fact['device']}{_came(moves.get(name), line, _line(fact))}"]
+    ways: dict[str, list[str]] = {}
+    for n, f in others.items():
+        ways.setdefault(f" on {f['device']}{_came(moves.get(n), line)}", []).append(n)
+    apart += [" and ".join(names) + way for way, names in ways.items()]
     return Cause(
-        title=f"`{event.get('op')}` of tensors on different devices: {name} is on {fact['device']}, the rest on "
-        f"{wanted}",
-        advice=f"Register {kept} as a buffer (self.register_buffer), so that it moves with the module."
-        if kept
-        else f"Move it: .to('{wanted}').",
-        line=fact.get("line") if kept else _line(fact),
+        title=f"`{event.get('op')}` of tensors on different devices: {', '.join(apart[:3])}",
+        advice=advice,
+        line=line,
         evidence=where,
         confidence=0.9,
     )
+
+
+def _came(move: Mapping[str, Any] | None, named: Any, made: Mapping[str, Any] | None = None) -> str:
+    """How a tensor got to its device; the line that the finding itself is at is not said again."""
+    move = move or {}
+    for said, line in (
+        ("moved there at", move.get("moved")),
+        ("of the model made at", move.get("model")),
+        ("made at", made),
+    ):
+        source = from_json(line)
+        if source is not None and line != named:
+            return f" ({said} {source})"
+    return ""
 
 
 @family("accelerator-missing")
