@@ -51,7 +51,7 @@ def test_ops_lines_and_conditions_are_stopped_at(tmp_path: Path, undisturbed: st
         "break attn/softmax#0", "c", "where", "c", "delete",
         f"tbreak attention.py:{SOFTMAX}", "c", "info breakpoints",
         f"break attention.py:{STEP} if step == 3", "c", "delete",
-        "break head:out if norm > 0", "c", "unwatch 13", "c",
+        "break head:out if norm > 0", "c", "unwatch 14", "c",
     ]  # fmt: skip
     talk = debug(ATTENTION, commands, tmp_path)
     _, op, where, gradient, _, _, line, none, _, third, _, made, hit, gone, _ = talk.answers
@@ -62,11 +62,11 @@ def test_ops_lines_and_conditions_are_stopped_at(tmp_path: Path, undisturbed: st
     assert f"● breakpoint 2\nstep 1 · forward · in attn\n  {ATTENTION}:{SOFTMAX}" in line
     assert "there are no breakpoints" in none
     assert f"● breakpoint 3\nstep 3 · forward\n  {ATTENTION}:{STEP}" in third
-    assert made.startswith("made watchpoint 13 of it: head:out norm > 0 (it pauses;")
-    assert "● watchpoint hit\n  watchpoint 13: head:out norm > 0  norm is 0." in hit
+    assert made.startswith("made watchpoint 14 of it: head:out norm > 0 (it pauses;")
+    assert "● watchpoint hit\n  watchpoint 14: head:out norm > 0  norm is 0." in hit
     assert "(set: norm > 0)" in hit
     assert "step 4 · forward · head:out  float32[2,3]  Linear" in hit
-    assert gone == "removed watchpoint 13\n"
+    assert gone == "removed watchpoint 14\n"
     assert (talk.code, talk.out) == (0, undisturbed)
 
 
@@ -171,19 +171,19 @@ def test_a_watchpoint_pauses_where_it_hits(tmp_path: Path, undisturbed: str) -> 
     commands = [
         "watch attn.out.weight:grad norm > 0", "watch nonsense nan", "watch", "c", "where", "info hits",
         "recheck 13",
-        "unwatch 13", "recheck 13", "conditions", "c",
+        "unwatch 14", "recheck 13", "conditions", "c",
     ]  # fmt: skip
     talk = debug(ATTENTION, commands, tmp_path)
     made, unknown, listed, hit, _, hits, recheck, gone, missing, conditions, _ = talk.answers
-    assert made == "watchpoint 13: attn.out.weight:grad norm > 0 (pauses)\n"
+    assert made == "watchpoint 14: attn.out.weight:grad norm > 0 (pauses)\n"
     assert "warning: no site matches 'nonsense' so far" in unknown
     assert "watchpoint 14: nonsense nan" in unknown
     assert "attn.out.weight:grad  norm > 0" in listed
-    assert "● watchpoint hit\n  watchpoint 13: attn.out.weight:grad norm > 0  norm is " in hit
+    assert "● watchpoint hit\n  watchpoint 14: attn.out.weight:grad norm > 0  norm is " in hit
     assert "step 0 · " in hit
-    assert "watchpoint 13: attn.out.weight:grad" in hits
+    assert "watchpoint 14: attn.out.weight:grad" in hits
     assert "1 hits in the digests of " in recheck
-    assert gone == "removed watchpoint 13\n"
+    assert gone == "removed watchpoint 14\n"
     assert "there is no watchpoint '13'" in missing
     assert "exploding" in conditions
     assert talk.out == undisturbed
