@@ -170,8 +170,8 @@ def test_set_writes_into_the_live_tensor_and_says_what_that_means(tmp_path: Path
 def test_a_watchpoint_pauses_where_it_hits(tmp_path: Path, undisturbed: str) -> None:
     commands = [
         "watch attn.out.weight:grad norm > 0", "watch nonsense nan", "watch", "c", "where", "info hits",
-        "recheck 13",
-        "unwatch 14", "recheck 13", "conditions", "c",
+        "recheck 14",
+        "unwatch 14", "recheck 14", "conditions", "c",
     ]  # fmt: skip
     talk = debug(ATTENTION, commands, tmp_path)
     made, unknown, listed, hit, _, hits, recheck, gone, missing, conditions, _ = talk.answers
