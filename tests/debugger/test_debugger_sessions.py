@@ -177,14 +177,14 @@ def test_a_watchpoint_pauses_where_it_hits(tmp_path: Path, undisturbed: str) -> 
     made, unknown, listed, hit, _, hits, recheck, gone, missing, conditions, _ = talk.answers
     assert made == "watchpoint 14: attn.out.weight:grad norm > 0 (pauses)\n"
     assert "warning: no site matches 'nonsense' so far" in unknown
-    assert "watchpoint 14: nonsense nan" in unknown
+    assert "watchpoint 15: nonsense nan" in unknown
     assert "attn.out.weight:grad  norm > 0" in listed
     assert "● watchpoint hit\n  watchpoint 14: attn.out.weight:grad norm > 0  norm is " in hit
     assert "step 0 · " in hit
     assert "watchpoint 14: attn.out.weight:grad" in hits
     assert "1 hits in the digests of " in recheck
     assert gone == "removed watchpoint 14\n"
-    assert "there is no watchpoint '13'" in missing
+    assert "there is no watchpoint '14'" in missing
     assert "exploding" in conditions
     assert talk.out == undisturbed
 
