@@ -838,6 +838,8 @@ class CollectiveFact(Record, frozen=True):
     """Whether it was called in a module's forward or in a backward pass."""
     scalar: bool = False
     """Whether all that it was called on has one element."""
+    undivided_mean: bool = False
+    """Whether it is called on a mean, and the program only prints or compares the result."""
     line: Line = None
     after: Line = None
     """The statement that follows when all gradients are reduced."""
@@ -937,6 +939,8 @@ class ReplicaFact(Record, frozen=True):
     """In the order in which they are reduced."""
     unfrozen: list[str] = []
     """Parameters that required no gradient when the wrapper was first called, and do now."""
+    unfreezing: Line = None
+    """The first line of the wrapper's file that turns gradients on."""
     called: int = 0
     """Calls of the wrapper in train mode."""
     bypassed: int = 0

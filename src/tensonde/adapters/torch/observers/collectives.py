@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in, values_of
 from tensonde.model.moment import Phase
+from tensonde.program.divisions import undivided_mean
 from tensonde.program.frames import foreign_frames, is_user, user_place
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
 from tensonde.program.surroundings import statement_after, surroundings
@@ -242,11 +243,16 @@ class Collectives:
                 "first_step": line.first_step,
                 "inside": line.inside,
                 "scalar": line.scalar,
+                "undivided_mean": line.scalar and _is_undivided_mean(line.place),
                 "line": line_of(line.place),
                 "after": _after(line.place) if line.norms else None,
             }
             for line in self._lines.values()
         ]
+
+
+def _is_undivided_mean(place: CodeLine | None) -> bool:
+    return place is not None and undivided_mean(place[0].co_filename, place[1])
 
 
 def _looked_after(call: Call) -> None:

@@ -12,7 +12,8 @@ from tensonde.adapters.torch.observers.collectives import kind_of
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.run.state import RunState
 from tensonde.program.frames import user_place
-from tensonde.program.lines import CodeLine, line_of
+from tensonde.program.habits import turned_on
+from tensonde.program.lines import CodeLine, Json, line_at, line_of
 from tensonde.store.collectives import BUFFERS, GRADIENTS
 
 MOST = 16
@@ -112,15 +113,18 @@ class Replicas:
         wrapped, frozen = (self._known[id(module)][name] for name in ("wrapped", "was_frozen"))
         names = {id(p): name for name, p in module.module.named_parameters() if p.requires_grad}
         known = self._state.parameters.names
+        made = KNOWN.made.line(module)
+        unfrozen = [known[key][0] for key in names if key in known and key in frozen]
         return {
             "name": entry.name if entry is not None else "",
             "ranks": module.process_group.size(),
             "sync_buffers": bool(getattr(module, "forward_sync_buffers", getattr(module, "broadcast_buffers", True))),
             "parameters": [known[key][0] for key in names if key in known],
             "later": [known[key][0] for key in names if key in known and key not in wrapped],
-            "unfrozen": [known[key][0] for key in names if key in known and key in frozen],
+            "unfrozen": unfrozen,
+            "unfreezing": _unfreezing(made["file"]) if unfrozen and made is not None else None,
             "buckets": _buckets(module),
-            "line": KNOWN.made.line(module),
+            "line": made,
         }
 
     def facts(self) -> list[dict[str, Any]]:
@@ -129,6 +133,11 @@ class Replicas:
             for known in self._known.values()
             if "ranks" in known
         ]
+
+
+def _unfreezing(path: str) -> Json | None:
+    lines = sorted(turned_on(path))
+    return line_at(path, lines[0]) if lines else None
 
 
 def _buckets(module: Any) -> list[dict[str, Any]]:

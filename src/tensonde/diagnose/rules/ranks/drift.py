@@ -11,23 +11,13 @@ from tensonde.diagnose.told import some
 from tensonde.diagnose.world import UNFINISHED, World, differ, same, same_in_step
 from tensonde.model.facts import ReplicaFact
 from tensonde.model.finding import Finding
-from tensonde.model.site import Kind, Role, SourceLine
+from tensonde.model.site import Kind, Role
 from tensonde.model.trace import WeightRecord
-from tensonde.program.habits import turned_on
-from tensonde.program.lines import source_line
 
 _UNFROZEN = (
     "DistributedDataParallel reduces the gradients of the parameters that require one when it is made. Wrap the model while all that is "
     "ever trained requires a gradient, or wrap it anew after unfreezing."
 )
-
-
-def _unfreezing(replica: ReplicaFact) -> SourceLine | None:
-    """The line that turns gradients on, where the file of the wrapper has one."""
-    if replica.line is None:
-        return None
-    lines = sorted(turned_on(replica.line.file))
-    return source_line(replica.line.file, lines[0]) if lines else None
 
 
 def _replicated(world: World, name: str, records: list[WeightRecord]) -> bool:
@@ -259,7 +249,7 @@ def _later(world: World) -> Iterator[Finding]:
         replica = next((one for one in world.replicas if set(names) <= set(one.unfrozen)), None)
         if replica is not None:
             why, advice = ", because they required no gradient when the model was wrapped", _UNFROZEN
-            source = _unfreezing(replica) or replica.line
+            source = replica.unfreezing or replica.line
         yield world.first.finding(
             f"Replicas drift apart: {some(names, 3)} differ between the ranks from step {step} on{why}",
             advice,

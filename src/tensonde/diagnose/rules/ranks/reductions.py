@@ -11,7 +11,6 @@ from tensonde.diagnose.world import World
 from tensonde.model.facts import CollectiveFact
 from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, ops
-from tensonde.program.divisions import undivided_mean
 
 _CLOSE = 1e-6
 _LOSSES = ops(Trait.LOSS_FROM_ZERO | Trait.ELEMENTWISE_LOSS)
@@ -203,7 +202,7 @@ def mean_summed(world: World) -> Iterator[Finding]:
         line = collective.line
         if collective.op not in ("all_reduce", "reduce") or collective.reduce != "SUM" or not collective.scalar:
             continue
-        if line is None or collective.group_size != world.size or not undivided_mean(line.file, line.line):
+        if line is None or collective.group_size != world.size or not collective.undivided_mean:
             continue
         yield world.first.finding(
             f"A mean is added up over {world.size} ranks and not divided: it is {world.size} times too large",
