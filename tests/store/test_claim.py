@@ -12,6 +12,7 @@ from store_sample import write_run
 
 from tensonde.errors import RecordingError, UsageError
 from tensonde.store.claim import claim_rank, create_run, default_name
+from tensonde.store.format import FORMAT_VERSION
 from tensonde.store.reader import Recording
 from tensonde.store.resolve import resolve
 from tensonde.store.writer import RecordingWriter
@@ -21,7 +22,7 @@ def test_a_run_states_its_facts(tmp_path: Path) -> None:
     run = create_run(tmp_path / "deep" / "runs", None, {"script": "my train.py", "argv": ["a"]})
     assert run.name.startswith("my-train-20")
     manifest = json.loads((run / "run.json").read_text())
-    assert (manifest["format"], manifest["script"], manifest["argv"]) == (1, "my train.py", ["a"])
+    assert (manifest["format"], manifest["script"], manifest["argv"]) == (FORMAT_VERSION, "my train.py", ["a"])
     assert len(manifest["id"]) == 16
     assert [path.name for path in run.iterdir()] == ["run.json"]
     assert default_name("a/../x.py") != default_name("a/../x.py")

@@ -231,7 +231,7 @@ def test_manifests_that_cannot_be_opened(tmp_path: Path) -> None:
     run = write_run(tmp_path)
     manifest = json.loads((run / "run.json").read_text())
     cases = {
-        json.dumps({**manifest, "format": 7}): r"format 7, and this Tensonde reads up to 1; upgrade Tensonde",
+        json.dumps({**manifest, "format": 7}): r"format 7, and this Tensonde reads up to 2; upgrade Tensonde",
         json.dumps({**manifest, "format": "x"}): "its format is 'x'",
         "{": "damaged",
         "[]": "holds a list where a dict belongs",
