@@ -96,11 +96,12 @@ class TracedTensors:
 
     def spoilt(self) -> list[tuple[int, Tensor]]:
         """Tensors from outside of the trace, no parameters or buffers, that hold NaN or Inf, with their numbers."""
-        found = [(known.number, known(), key) for key, known in list(self._known.items()) if known.producer is None]
+        known = list(self._known.values())  # of `items()`, each pair is new: a collection while they are made forgets tensors
+        found = [(one, one()) for one in known if one.producer is None]
         return [
-            (number, tensor)
-            for number, tensor, key in found
-            if tensor is not None and nonfinite(self._known[key].stats) and not self._name(key)
+            (one.number, tensor)
+            for one, tensor in found
+            if tensor is not None and nonfinite(one.stats) and not self._name(one.key)
         ]
 
     def producer(self, tensor: Tensor) -> int | None:
