@@ -377,7 +377,7 @@ class Graphs:
         if not called:
             return None
         began = time.perf_counter()
-        again = Retrace({key: name for key, (name, _) in self.state.parameters.names.items()})
+        again = Retrace({key: name for key, (name, _) in self.state.parameters.names.copy().items()})
         self.active = False
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # a print of the program's own was seen already

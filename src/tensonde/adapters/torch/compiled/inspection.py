@@ -101,7 +101,7 @@ class Capture:
         args = list(given)
         given.clear()
         self.random |= graph.random
-        self.ops.names = {key: name for key, (name, _) in self._scene.parameters.names.items()}
+        self.ops.names = {key: name for key, (name, _) in self._scene.parameters.names.copy().items()}
         self.ops.enter(graph, args)
 
         def visit(node: Node, value: Any) -> None:

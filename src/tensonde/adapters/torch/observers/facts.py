@@ -385,7 +385,7 @@ class Facts:
             if self.state.session.world > 1
             else {},
             "stages": STAGES.facts(),
-            "hooks": HOOKS.facts({key: entry.name for key, entry in list(self.state.roster.entries.items())}),
+            "hooks": HOOKS.facts({key: entry.name for key, entry in self.state.roster.entries.copy().items()}),
         }
 
     def _optimizer_now(self, number: int, known: dict[str, Any]) -> dict[str, Any]:
