@@ -94,6 +94,12 @@ _OPTIONS = (
         help="The largest bundle that a step which went wrong is saved to (default 1GB).",
     ),
     click.option(
+        "--keep",
+        metavar="512MB|off",
+        default="512MB",
+        help="What the statistics and scalars of a process may take on disk (default 512MB). In a long run, older steps are kept in less detail.",
+    ),
+    click.option(
         "--graph",
         type=click.Choice(["auto", "nodes", "full", "exact"]),
         default="auto",

@@ -61,6 +61,8 @@ class Options:
     quiet: bool = False
     bundle_bytes: int = 1 << 30
     """The largest bundle that a step is saved to when it is replayed; 0: none."""
+    table_bytes: int = 512 << 20
+    """What the digests and scalars of a process may take on disk; older steps are thinned to keep to it. 0: no limit."""
     save_steps: tuple[int, ...] = ()
     """Steps to be saved in any case."""
     replay: str | None = None

@@ -61,7 +61,9 @@ class Session:
         self.rank = rank
         self.world = int(facts.get("world_size") or 1)
         """How many ranks the training has."""
-        self.writer = RecordingWriter(folder, dict(facts), compact=not options.supervised)
+        self.writer = RecordingWriter(
+            folder, dict(facts), table_bytes=options.table_bytes, compact=not options.supervised
+        )
         self.whereabouts = WhereaboutsFile(folder)
         self.collectives = CollectivesFile(folder)
         self.guard = Guard(self.writer.event, folder / FAILURES)

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
@@ -34,8 +35,10 @@ class Compactor:
     A segment that cannot be converted stays as it is, which readers take as well; `problems` then says why.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, after: Callable[[Path], None] = lambda path: None) -> None:
+        """`after` is called with each segment that was converted, before the next."""
         self.problems: list[str] = []
+        self._after = after
         self._pending: SimpleQueue[Path | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -76,3 +79,8 @@ class Compactor:
             compact(path)
         except Exception as error:  # whatever it is, the stream is still there, and the thread must go on
             self.problems.append(f"{path.parent.name}/{path.name} stays uncompressed: {error}")
+            return
+        try:
+            self._after(path)
+        except Exception as error:
+            self.problems.append(f"{path.parent.name} could not be thinned: {error}")

@@ -200,6 +200,12 @@ class Rank:
 
         return load_value(value)
 
+    @property
+    def thinned(self) -> dict[str, int]:
+        """The tables whose older steps were thinned, each with how many of its oldest steps one is kept of."""
+        found = {fmt.DIGESTS: self.digest_table.one_in(), fmt.SCALARS: self.scalar_table.one_in()}
+        return {table: steps for table, steps in found.items() if steps > 1}
+
     @cached_property
     def digest_table(self) -> StoredTable:
         """For readers that stream, such as `query`."""

@@ -50,7 +50,14 @@ def compact(path: Path) -> Path:
     table, _ = read_stream(pa.py_buffer(path.read_bytes()))
     if table is None:
         return path
-    target = path.with_suffix(CLOSED)
+    target = replace_with(table, path.with_suffix(CLOSED))
+    path.unlink()
+    log.debug("%s: %d rows, %d bytes", target, table.num_rows, target.stat().st_size)
+    return target
+
+
+def replace_with(table: pa.Table, target: Path) -> Path:
+    """Write a Parquet file that is there whole or not at all. Raises OSError or ArrowException."""
     draft = target.with_name(target.name + TEMPORARY)
     try:
         write_parquet(table, draft)
@@ -61,8 +68,6 @@ def compact(path: Path) -> Path:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
-    path.unlink()
-    log.debug("%s: %d rows, %d bytes", target, table.num_rows, target.stat().st_size)
     return target
 
 

@@ -3,6 +3,7 @@ told."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tensonde.store.columns import column
 from tensonde.store.damage import check_file, read_file
 from tensonde.store.format import CLOSED, LIVE
 from tensonde.store.segments import read_stream
+from tensonde.store.thinning import current, one_in
 
 Span = tuple[int, int] | None
 Only = tuple[str, Collection[Any]] | None
@@ -77,6 +79,13 @@ class StoredTable:
                 tables.extend(self._live(number, self.schema.names))
         return files, tables
 
+    def one_in(self) -> int:
+        """How many of its oldest steps one is kept of (see `thinning`); 1 where all are."""
+        for number in self._numbers()[:1]:
+            with contextlib.suppress(*DAMAGE):
+                return one_in(pq.read_schema(self._folder / f"{number}{CLOSED}"))
+        return 1
+
     def stamps(self) -> dict[str, tuple[str, int, int]]:
         """For readers that keep segments: each one's number, in order, and what changes when it does (how it is stored,
         its size, the time of its last change)."""
@@ -106,7 +115,7 @@ class StoredTable:
             names = [entry for entry in self._folder.iterdir() if entry.suffix in (LIVE, CLOSED)]
         except OSError:
             return []
-        return sorted({entry.stem for entry in names})
+        return current({entry.stem for entry in names})
 
     def _pieces(self, columns: list[str], span: Span) -> Iterator[pa.Table]:
         for number in self._numbers():

@@ -28,11 +28,17 @@ from tensonde.store.files import JsonLines, dump_json, dump_lines, replace_file
 from tensonde.store.graphs import write_graph
 from tensonde.store.ipc import DIGEST_HEAD, SCALAR_HEAD, SegmentLog, digest_message, scalar_message
 from tensonde.store.liveness import identity
+from tensonde.store.thinning import Thinning
 from tensonde.store.traces import write_trace
 from tensonde.store.values import encode_value
 
 SEGMENT_BYTES = 32 << 20
 VALUE_BUDGET = 256 << 20
+TABLE_BYTES = 512 << 20
+SEGMENTS = 32
+"""At least, that a recording of its largest size has: they are thinned one or two at a time."""
+SCALAR_SHARE = 8
+"""One part in so many of the size is for scalars."""
 SCALAR_BUFFER = 256
 
 P = ParamSpec("P")
@@ -99,16 +105,21 @@ class RecordingWriter:
         *,
         value_budget: int = VALUE_BUDGET,
         segment_bytes: int = SEGMENT_BYTES,
+        table_bytes: int = TABLE_BYTES,
         compact: bool = True,
     ) -> None:
         """`session_facts`: rank, world_size, framework, framework_version, device, python and what else is
-        known. Without `compact`, `close` leaves the last segments as they are, for `compact_closed`."""
+        known. `table_bytes`: what digests and scalars may take together, compressed; 0 is no limit (see `thinning`).
+        Without `compact`, `close` leaves the last segments as they are, for `compact_closed`."""
         self.folder = Path(folder)
         if (self.folder / fmt.SESSION).exists():
             raise UsageError(f"{self.folder} already holds a recorded session; claim another folder for this one")
         self._lock = threading.RLock()  # reentrant: a signal handler may close while the same thread writes
         self._pid, self._closed = os.getpid(), False
-        self._compactor = Compactor()
+        scalar_bytes = table_bytes // SCALAR_SHARE
+        self._thinning = Thinning({fmt.DIGESTS: table_bytes - scalar_bytes, fmt.SCALARS: scalar_bytes})
+        self._compactor = Compactor(self._thinning.after)
+        segment_bytes = min(segment_bytes, max(table_bytes // SEGMENTS, 1 << 16)) if table_bytes else segment_bytes
         self._compact = compact
         self._finishing: list[Path] | None = None
         for name in (fmt.DIGESTS, fmt.SCALARS, fmt.VALUES):
@@ -167,6 +178,7 @@ class RecordingWriter:
             self.listener.hit(hit)
         self._flush_sites()
         self._hits.append(hit_out(hit))
+        self._thinning.spare(hit.moment.step)
 
     @_turn
     def event(self, /, kind: str, **fields: Any) -> None:
@@ -191,10 +203,12 @@ class RecordingWriter:
     def trace(self, trace: Trace) -> None:
         """Add a step that was recorded op by op."""
         write_trace(self.folder, trace)
+        self._thinning.spare(trace.step)
 
     @_turn
     def bundle(self, step: int, document: Mapping[str, Any], tensors: Iterable[Stored]) -> tuple[Path, int]:
         """Add a step as data, to be run again elsewhere. Its folder and size. Raises OSError."""
+        self._thinning.spare(step)
         parent = self.folder / bundles.FOLDER
         names = (f"step{step}", *(f"step{step}-{k}" for k in range(2, 1000)))
         folder = next(parent / name for name in names if not (parent / name).exists())

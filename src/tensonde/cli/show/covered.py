@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tensonde.diagnose.told import some
+from tensonde.store.format import DIGESTS, SCALARS
 
 _NOT_RUN = "was never called"
 """No gap: a module that did not run had nothing to be watched."""
@@ -30,6 +31,13 @@ def coverage_notes(session: Mapping[str, Any]) -> list[str]:
     if isinstance(failures, dict) and failures:
         notes.append(f"coverage was lost: Tensonde failed in {some(map(str, failures))}; the log has the details")
     return notes
+
+
+def thinned_note(thinned: Mapping[str, int]) -> str:
+    """What a long recording no longer has, by `Rank.thinned`; "" where it has all."""
+    words = {DIGESTS: "statistics", SCALARS: "scalars"}
+    told = " and ".join(f"the {words.get(table, table)} of 1 in {n}" for table, n in thinned.items())
+    return f"of its oldest steps, the recording keeps {told} (--keep gives it more room)" if told else ""
 
 
 def gaps(coverage: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from tensonde.cli.show.covered import coverage_notes, modules_line
+from tensonde.cli.show.covered import coverage_notes, modules_line, thinned_note
 from tensonde.cli.show.screen import error_console
 from tensonde.cli.show.untrained import finish_untrained, trained
 from tensonde.diagnose.diagnose import diagnose
@@ -88,7 +88,7 @@ def show(console: Console, recording: Recording, findings: list[Finding], *, ver
     if modules:
         line += f", {modules}"
     console.print(line, markup=False)
-    for note in coverage_notes(session):
+    for note in filter(None, (*coverage_notes(session), thinned_note(recording.ranks[0].thinned))):
         console.print(f"tensonde: {note}", markup=False)
     for problem in recording.problems[:3]:
         console.print(f"tensonde: {problem}", markup=False)

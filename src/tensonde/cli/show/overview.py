@@ -34,6 +34,7 @@ def overview(recording: Recording, steps: tuple[int, int] | None, limit: int) ->
         "exit": {"code": manifest.get("exit_code"), **(first.get("exit") or {})},
         "overhead": first.get("overhead"),
         "coverage": first.get("coverage"),
+        "thinned": recording.ranks[0].thinned if recording.ranks else {},
         "failures": first.get("failures") or {},
         "scalars": {name: series for rank in recording.ranks[:1] for name, series in _series(rank, steps).items()},
         "hits": [hit_out(hit) for hit in recording.hits if _within(hit.moment.step, steps)],

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tensonde.cli.show.covered import coverage_notes, modules_line
+from tensonde.cli.show.covered import coverage_notes, modules_line, thinned_note
 from tensonde.cli.show.plot import number, plot, sparkline
 from tensonde.cli.show.screen import table
 from tensonde.model.overhead import overhead_text
@@ -83,7 +83,7 @@ def _coverage(facts: dict[str, Any]) -> str:
         return _pairs(entry)
     parameters = entry.get("parameters")
     said = ", ".join(part for part in (modules_line(entry), f"{parameters} parameters" if parameters else "") if part)
-    return "\n".join([said, *coverage_notes(facts)]).strip()
+    return "\n".join([said, *coverage_notes(facts), thinned_note(facts["thinned"])]).strip()
 
 
 def _pairs(entry: Any) -> str:
