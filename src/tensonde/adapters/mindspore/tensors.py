@@ -78,6 +78,16 @@ def values_of(tensor: Any) -> NDArray[Any] | None:
     return array
 
 
+def write(tensor: Any, values: NDArray[Any]) -> None:
+    """Into its own memory: `assign_value` gives a parameter other memory, and what `jit` has compiled goes on with the old."""
+    array: NDArray[Any] = tensor.asnumpy()
+    if array.dtype.kind not in "fiubc":
+        tensor.assign_value(Tensor(values, dtype=tensor.dtype))
+        return
+    array.setflags(write=True)
+    np.copyto(array, values)
+
+
 def wait_for(tensors: Sequence[Any]) -> None:
     """Until the program's own ops have come to the last of these: that time is the program's, not ours."""
     if tensors and isinstance(tensors[-1], Tensor):

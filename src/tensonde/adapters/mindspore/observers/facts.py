@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import mindspore
 
+from tensonde.adapters.mindspore.observers.clipping import Clipping
 from tensonde.adapters.mindspore.observers.feeding import LOADERS, LOADS, Batches
 from tensonde.adapters.mindspore.observers.holdings import Holdings, looked_at
 from tensonde.adapters.mindspore.observers.modes import RootModes
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 WRITE_AFTER = (50, 1000)
 LOOK_AFTER = (1, 20)
 MOST = 2000
+NO_EXPERIMENTS = "there are none for MindSpore yet"
+NO_MEMORY = "it cannot be measured for MindSpore"
 
 
 class Facts:
@@ -37,6 +40,7 @@ class Facts:
         self.training = training
         self.holdings = Holdings(training)
         self.batches = Batches()
+        self.clipping = Clipping()
         self._backwards = 0
         self._reached: set[int] = set()
         self.modes: dict[int, RootModes] = {}
@@ -125,6 +129,7 @@ class Facts:
 
     def gather(self) -> dict[str, Any]:
         self.look()
+        options = self.training.session.options
         places = {number: k for k, number in enumerate(self._optimizers)}
         return {
             "schema": versions.FACTS,
@@ -146,8 +151,11 @@ class Facts:
             "loaders": LOADERS.facts(),
             "sequence": {"backwards": self._backwards, "steps": sum(self._steps.values())},
             "batches": self.batches.facts(),
+            "clipping": self.clipping.facts(),
             "loaded_over": LOADS.facts(),
             "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
+            "answers": [{"why": NO_EXPERIMENTS}] if options.experiments else [],
+            "memory": {"why": NO_MEMORY} if options.memory else None,
         }
 
 
