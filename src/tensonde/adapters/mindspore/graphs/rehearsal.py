@@ -54,8 +54,8 @@ class Rehearsal:
     def calling(self) -> None:
         """A compiled call begins: parameters as they are."""
         self._before = []
-        if not self._on_cpu or not (self._first or self._alarmed):
-            return
+        if not self._on_cpu or not (self._first or self._alarmed) or self._training.graphs.taps.there:
+            return  # taps are part of what would be run
         mark = self._training.session.clock()
         self._meet()
         if sum(map(bytes_of, self._held)) <= MOST_BYTES:
