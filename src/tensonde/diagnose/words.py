@@ -25,6 +25,10 @@ _MINDSPORE = (
         "Take the scale off before the optimizer: grads = scaler.unscale(grads)",
     ),
     (
+        r"Step the scheduler once per epoch if its numbers count epochs, or once per batch if they count batches",
+        "MindSpore asks a schedule at every step: give its numbers in steps, not in epochs",
+    ),
+    (
         r"Clip the gradients between backward\(\) and step\(\) \([\w.]+\)",
         "Clip the gradients (ops.clip_by_global_norm)",
     ),

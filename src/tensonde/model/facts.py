@@ -718,6 +718,8 @@ class SequenceFact(Record, frozen=True):
     foreign_leaves: bool = False
     """Whether losses depend on tensors with a gradient that are no parameters."""
     steps: int = 0
+    backward_line: Line = None
+    """That asked for the first backward pass."""
 
 
 class ScalerFact(Record, frozen=True):

@@ -7,6 +7,7 @@ what `tracing/replay` refuses to run again is refused here, too.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -46,29 +47,36 @@ class Rehearsal:
         self._first = training.session.options.budget != 0
         self._alarmed = training.session.options.budget != 0
         """A step that goes wrong is still to be run."""
+        self._roots: list[weakref.ref[Any]] = []
         self._held: list[Any] = []
         self._made = 0
         """Cells that there were when parameters were looked for."""
         self._on_cpu = str(mindspore.get_context("device_target")).lower() == "cpu"
 
+    @property
+    def roots(self) -> list[Any]:
+        """The networks that are trained."""
+        return [root for ref in self._roots if (root := ref()) is not None]
+
     def calling(self) -> None:
         """A compiled call begins: parameters as they are."""
         self._before = []
-        if not self._on_cpu or not (self._first or self._alarmed) or self._training.graphs.taps.there:
-            return  # taps are part of what would be run
         mark = self._training.session.clock()
         self._meet()
-        if sum(map(bytes_of, self._held)) <= MOST_BYTES:
+        wanted = self._on_cpu and (self._first or self._alarmed)
+        untapped = not self._training.graphs.taps.there  # else the taps would be run, too
+        if wanted and untapped and sum(map(bytes_of, self._held)) <= MOST_BYTES:
             self._before = [(p, values.copy()) for p in self._held if (values := values_of(p)) is not None]
         self._training.session.spent_since(mark)
 
     def _meet(self) -> None:
-        """The networks that are trained: their parameters, and the statistics that they keep."""
+        """The networks that are trained, their parameters, and the statistics that they keep."""
         made = sum(1 for _ in KNOWN.made)
         if made == self._made:
             return
         self._made = made
         roots, roster = trained_roots(), self._training.roster
+        self._roots = [weakref.ref(root) for root in roots]
         for root in roots:
             if id(root) not in roster.entries:
                 roster.meet_root(root)

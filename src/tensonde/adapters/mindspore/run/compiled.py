@@ -60,6 +60,8 @@ class Compiled:
         losses = [tensor for tensor in tensors_in(out) if is_floating(tensor) and elements(tensor) == 1]
         if losses:
             training.backward_ends(training.backward_begins(losses[0]))
+        for root in self.rehearsal.roots:
+            training.facts.trained_compiled(root)
         self.rehearsal.stepped(fn, again)
         for optimizer in stepped:
             if training.session.steps.before_optimizer(id(optimizer)):

@@ -116,6 +116,8 @@ def _replayed(
     if aside:
         return original_call(self, *args, **kwargs)
     entry = training.roster.of(self)
+    if HERE.rehearsing and not training.stack:
+        training.facts.batches.given(entry.name, args, kwargs, training.step)
     tracer.entering(entry, self, args, kwargs)
     training.stack.append(entry)
     out = None
