@@ -216,6 +216,8 @@ class LeftOut(Record, frozen=True):
     gradients: int = 0
     """Looks at which it had a gradient."""
     nonzero: int = 0
+    reached: bool = False
+    """The loss of a traced step leads back to it, though the program may not ask for its gradient."""
 
 
 class Unchanged(Record, frozen=True):

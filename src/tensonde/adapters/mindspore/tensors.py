@@ -80,12 +80,17 @@ def values_of(tensor: Any) -> NDArray[Any] | None:
 
 def write(tensor: Any, values: NDArray[Any]) -> None:
     """Into its own memory: `assign_value` gives a parameter other memory, and what `jit` has compiled goes on with the old."""
-    array: NDArray[Any] = tensor.asnumpy()
-    if array.dtype.kind not in "fiubc":
+    memory = memory_of(tensor)
+    if memory is None:
         tensor.assign_value(Tensor(values, dtype=tensor.dtype))
-        return
-    array.setflags(write=True)
-    np.copyto(array, values)
+    else:
+        np.copyto(memory, values)
+
+
+def memory_of(tensor: Any) -> NDArray[Any] | None:
+    """The tensor's own memory, to write to; None where it cannot be had."""
+    array: NDArray[Any] = tensor.asnumpy()
+    return array if array.flags.writeable and array.dtype.kind in "fiubc" else None
 
 
 def wait_for(tensors: Sequence[Any]) -> None:

@@ -20,7 +20,7 @@ from tensonde.adapters.mindspore import private
 from tensonde.adapters.mindspore.graphs.taps import trained_roots
 from tensonde.adapters.mindspore.observers.origins import KNOWN
 from tensonde.adapters.mindspore.run.naming import parameters_in
-from tensonde.adapters.mindspore.tensors import bytes_of, values_of, write
+from tensonde.adapters.mindspore.tensors import bytes_of, memory_of, write
 from tensonde.adapters.mindspore.tracing.replay import Refused, State, undisturbed, without_dropout
 from tensonde.adapters.mindspore.tracing.tracer import Tracer
 from tensonde.model.moment import Phase
@@ -66,7 +66,8 @@ class Rehearsal:
         wanted = self._on_cpu and (self._first or self._alarmed)
         untapped = not self._training.graphs.taps.there  # else the taps would be run, too
         if wanted and untapped and sum(map(bytes_of, self._held)) <= MOST_BYTES:
-            self._before = [(p, values.copy()) for p in self._held if (values := values_of(p)) is not None]
+            before = [(p, values.copy()) for p in self._held if (values := memory_of(p)) is not None]
+            self._before = before if len(before) == len(self._held) else []
         self._training.session.spent_since(mark)
 
     def _meet(self) -> None:
@@ -129,7 +130,7 @@ class Rehearsal:
             if live is not None:
                 live.begin()
         if problem is None and tracer.drafts:
-            training.parameters.unreached |= tracer.unreached()
+            training.parameters.traced(tracer)
             training.tracing.write(tracer, step, reason)
         session.uncounted()
 

@@ -137,6 +137,9 @@ class Holdings:
             owner_name, reference = training.parameters.owners.get(id(parameter), ("", lambda: None))
             owner = reference()
             before = self.known[name]["optimizers"] if name in self.known else []
+            if owner is None and name in self.known:  # the network is gone, its parameters are not
+                self.known[name]["optimizers"] = list(dict.fromkeys([*before, *holders.get(id(parameter), [])]))
+                continue
             self.known[name] = {
                 "shape": list(shape_of(parameter)),
                 "dtype": dtype_name(parameter),
@@ -158,7 +161,10 @@ class Holdings:
         for name, known in self.known.items():
             fact = {**known, "optimizers": [places[number] for number in known["optimizers"] if number in places]}
             if name in self._left_out:
-                fact["left_out"] = dict(zip(("looks", "gradients", "nonzero"), self._left_out[name], strict=True))
+                fact["left_out"] = {
+                    **dict(zip(("looks", "gradients", "nonzero"), self._left_out[name], strict=True)),
+                    "reached": name in self.training.parameters.reached,
+                }
                 fact["changed"] = name in self._changed
             if name in self._steps:
                 fact["steps"] = dict(zip(("looks", "elements", "unchanged"), self._steps[name], strict=True))

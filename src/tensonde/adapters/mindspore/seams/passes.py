@@ -83,7 +83,7 @@ def _backward(training: PyNative, loss: Any, weights: Any, run: Callable[[], Any
     try:
         if training.tracing.tracer is not None:
             training.tracing.tracer.differentiated(loss)
-            training.parameters.unreached |= training.tracing.tracer.unreached()
+            training.parameters.traced(training.tracing.tracer)
         training.backward_begins(loss)
     except Exception as problem:
         training.contain("observing a loss", problem)
