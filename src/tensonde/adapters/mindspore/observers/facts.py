@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 WRITE_AFTER = (50, 1000)
 LOOK_AFTER = (1, 20)
 MOST = 2000
+SCALED = 8
+"""Backward passes whose gradients are kept until the optimizer steps."""
 NO_EXPERIMENTS = "there are none for MindSpore yet"
 NO_MEMORY = "it cannot be measured for MindSpore"
 
@@ -46,6 +48,8 @@ class Facts:
         self._backwards = 0
         self._backward_place: CodeLine | None = None
         self._reached: set[int] = set()
+        self._raw: Sequence[Any] = ()
+        self._loss: Any = None
         self.modes: dict[int, RootModes] = {}
         self._optimizers: dict[int, dict[str, Any]] = {}
         self._steps: dict[int, int] = {}
@@ -72,9 +76,11 @@ class Facts:
             modes = self.modes[id(root)] = RootModes(entry.name, root)
         return modes
 
-    def differentiated(self, weights: Sequence[Any]) -> None:
-        """A backward pass gave the gradients of these."""
+    def differentiated(self, weights: Sequence[Any], loss: Any, gradients: Sequence[Any]) -> None:
+        """A backward pass of `loss` gave the gradients of these."""
         self._backwards += 1
+        if self._backwards <= SCALED:
+            self._raw, self._loss = gradients, loss
         if self._backward_place is None:
             self._backward_place = user_place(sys._getframe(1))
         if self._backwards <= LOOK_AFTER[-1]:
@@ -83,6 +89,8 @@ class Facts:
     def before_optimizer(self, optimizer: Any, gradients: Sequence[Any]) -> None:
         number = KNOWN.number(optimizer)
         count = self._steps.get(number, 0)
+        self.clipping.optimizer_steps(self._loss, gradients, self._raw)
+        self._raw, self._loss = (), None
         if any(map(is_tensor, gradients)):
             self._had_gradients.add(number)
         if looked_at(count):

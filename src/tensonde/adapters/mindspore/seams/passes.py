@@ -95,7 +95,7 @@ def _backward(training: PyNative, loss: Any, weights: Any, run: Callable[[], Any
         mark = session.clock()
         try:
             training.backward_ends(before)
-            training.gradients(weights, out)
+            training.gradients(weights, out, loss)
         except Exception as problem:
             training.contain("ending a backward pass", problem)
         session.spent_since(mark)
