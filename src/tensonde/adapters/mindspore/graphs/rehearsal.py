@@ -8,8 +8,9 @@ what `tracing/replay` refuses to run again is refused here, too.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import mindspore
@@ -20,7 +21,7 @@ from tensonde.adapters.mindspore import private
 from tensonde.adapters.mindspore.graphs.taps import trained_roots
 from tensonde.adapters.mindspore.observers.origins import KNOWN
 from tensonde.adapters.mindspore.run.naming import parameters_in
-from tensonde.adapters.mindspore.tensors import bytes_of, memory_of, write
+from tensonde.adapters.mindspore.tensors import bytes_of, memory_of, tensors_in, write
 from tensonde.adapters.mindspore.tracing.replay import Refused, State, undisturbed, without_dropout
 from tensonde.adapters.mindspore.tracing.tracer import Tracer
 from tensonde.model.moment import Phase
@@ -83,9 +84,11 @@ class Rehearsal:
                 roster.meet_root(root)
         self._held = list({id(p): p for root in roots for p in parameters_in(root)}.values())
 
-    def stepped(self, fn: Any, again: Callable[[], Any]) -> None:
-        """The call of `fn` has trained; `again` runs its Python."""
+    def stepped(self, fn: Any, again: partial[Any]) -> None:
+        """The call of `fn` has trained; `again` runs its Python. What is called without a tensor takes its data from elsewhere (sink mode), where they would be missing."""
         training = self._training
+        if not tensors_in((again.args, again.keywords)):
+            self._before = []
         bad = self._alarmed and training.tracing.alarmed is not None
         if self._before and (self._first or bad):
             reason: Reason = "replay" if bad else "first"
@@ -94,7 +97,7 @@ class Rehearsal:
             self._rehearse(fn, again, reason)
         self._before = []
 
-    def _rehearse(self, fn: Any, again: Callable[[], Any], reason: Reason) -> None:
+    def _rehearse(self, fn: Any, again: partial[Any], reason: Reason) -> None:
         from tensonde.adapters.mindspore.seams.passes import replaying
 
         training, session, step = self._training, self._training.session, self._training.step

@@ -6,7 +6,7 @@ parameters and the loss are at hand: they are digested, and a step ends where an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tensonde.adapters.mindspore.graphs.export import Export
@@ -50,7 +50,7 @@ class Compiled:
         self.taps.put()
         self.rehearsal.calling()
 
-    def called(self, out: Any, fn: Any, again: Callable[[], Any], *, gradients: bool) -> None:
+    def called(self, out: Any, fn: Any, again: partial[Any], *, gradients: bool) -> None:
         """It gave `out`, the loss first if an optimizer has stepped meanwhile. `gradients`: it is a compiled `value_and_grad`. `again` runs the
         Python of what was called, `fn`."""
         training = self.training

@@ -39,7 +39,13 @@ def wrap_jit() -> None:
 
 
 def compiled_call(
-    training: PyNative, name: str, run: Callable[[], Any], fn: Any, again: Callable[[], Any], *, inside: bool = False
+    training: PyNative,
+    name: str,
+    run: Callable[[], Any],
+    fn: Any,
+    again: functools.partial[Any],
+    *,
+    inside: bool = False,
 ) -> Any:
     """`again` runs the Python of what is compiled, `fn`. `inside`: it is part of a pass that is watched, and one op of it."""
     try:

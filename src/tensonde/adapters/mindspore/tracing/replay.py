@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import mindspore
 import numpy as np
-from mindspore import nn
+from mindspore import amp, nn
 
 from tensonde.adapters.mindspore.run.naming import cells_in, own_parameters
-from tensonde.adapters.mindspore.tensors import is_tensor, tensors_in, values_of, write
+from tensonde.adapters.mindspore.tensors import is_parameter, is_tensor, tensors_in, values_of, write
 from tensonde.adapters.mindspore.tracing import dispatch
 from tensonde.adapters.mindspore.tracing.names import draws
 from tensonde.adapters.mindspore.tracing.tracer import Tracer
@@ -70,7 +70,9 @@ class State:
         elif type(thing) in (dict, list, set):
             self._seen.add(id(thing))
             self._container(thing, deepest)
-        elif _is_users(thing):
+        elif is_parameter(thing):
+            self._keep([thing])
+        elif _is_users(thing) or isinstance(thing, amp.LossScaler):
             self._seen.add(id(thing))
             self._container(vars(thing), deepest)
 
@@ -80,7 +82,7 @@ class State:
             self._holders.append(DictHolder(vars(part)))
             self._keep(parameter for _, parameter in own_parameters(part))
             for held in list(vars(part).values()):
-                if type(held) in (dict, list, set) or _is_users(held):
+                if type(held) in (dict, list, set) or isinstance(held, amp.LossScaler) or _is_users(held):
                     self._reach(held, 2)
 
     def _keep(self, parameters: Iterable[Any]) -> None:
@@ -152,6 +154,8 @@ def undisturbed(training: PyNative) -> Iterator[None]:
     def op(name: str) -> None:
         if draws(name):
             refuse(f"draws random numbers ({name})")
+        if "GetNext" in name:
+            refuse("takes its data from a queue")
 
     dispatch.forbid = op
     try:

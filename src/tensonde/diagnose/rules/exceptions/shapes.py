@@ -190,6 +190,7 @@ _PAIR = re.compile(
 )
 _SHAPES = re.compile(r"input\.shape = \[([\d, ]+)\] and other\.shape = \[([\d, ]+)\]")
 _MATMUL = re.compile(r"shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
+_COLUMNS = re.compile(r"'x1_col': (\d+) and 'x2_row': (\d+)")
 _TARGET = re.compile(r"target size \(torch\.Size\((\[[^)]*\])\)\).*input size \(torch\.Size\((\[[^)]*\])\)\)")
 _CAT = re.compile(
     r"Sizes of tensors must match except in dimension (\d+)\. "
@@ -222,6 +223,12 @@ def shape_mismatch(event: Event) -> Cause | None:
             title=f"`{op}` multiplies {found[1]}x{found[2]} by {found[3]}x{found[4]}: {found[2]} and {found[3]} "
             f"should be equal{of}",
             advice="Transpose one of them, or correct the size of the weight.",
+        )
+    if found := _COLUMNS.search(text):
+        return Cause(
+            title=f"`{op}` multiplies a matrix with {found[1]} columns by one with {found[2]} rows{of}",
+            advice="Make the layer for the number of features that reaches it, or transpose one of the two.",
+            evidence={"columns": int(found[1]), "rows": int(found[2])},
         )
     if found := _TARGET.search(text):
         squeeze = _only_ones(found[1], found[2])
