@@ -48,7 +48,7 @@ class Clipping:
         """Called before the optimizer steps on `gradients`; `raw` is what the backward pass of `loss` gave. Those that were scaled back, or changed in another way,
         are other tensors. That a scaled loss was differentiated shows where the program returns the loss itself beside it."""
         self._steps += 1
-        if self._steps > FIRST or not gradients or not any(one is other for one in gradients for other in raw):
+        if self._steps > FIRST or not gradients or set(map(id, raw)).isdisjoint(map(id, gradients)):
             return
         given = [
             values for tensor in tensors_in(loss) if (values := values_of(tensor)) is not None and values.size == 1
