@@ -120,12 +120,14 @@ def test_a_parameter_is_changed_between_compiled_steps(foundry: Foundry, tmp_pat
     assert all(40 < value < 60 for value in values), ran.out + ran.err
 
 
-@pytest.mark.parametrize("name", ["jit", "graph"])
-def test_a_compiled_step_is_traced_in_pynative_mode(foundry: Foundry, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "uncompiled"), [("jit", "function"), ("graph", "cells")])
+def test_a_compiled_step_is_traced_in_pynative_mode(
+    foundry: Foundry, tmp_path: Path, name: str, uncompiled: str
+) -> None:
     """Its ops are those of a training that is not compiled."""
     ran = foundry.watched(PROGRAMS[name], tmp_path, budget=0.05)
     (tmp_path / "plain").mkdir()
-    plain = foundry.watched(PROGRAMS["cells"], tmp_path / "plain", budget=0.05)
+    plain = foundry.watched(PROGRAMS[uncompiled], tmp_path / "plain", budget=0.05)
     first, same = (next(t for t in one.rank.traces if t.reason == "first") for one in (ran, plain))
     assert [op.site for op in first.ops] == [op.site for op in same.ops]
     assert all(op.source is not None for op in first.ops)
