@@ -127,9 +127,8 @@ def main() -> None:
             medians.append(under[1] / bare[1])
             print(f"pair {k}: bare {bare[0] * 1e3:.2f} ms, watched {under[0] * 1e3:.2f} ms a step", flush=True)
     for name, found in (("mean", means), ("median", medians)):
-        print(
-            f"{chosen.model}, ratio of {name}s: {statistics.median(found):.3f} ({min(found):.3f} to {max(found):.3f})"
-        )
+        low, _, high = statistics.quantiles(found, n=4, method="inclusive") if len(found) > 1 else (found[0],) * 3
+        print(f"{chosen.model}, ratio of {name}s: {statistics.median(found):.3f} (quartiles {low:.3f} to {high:.3f})")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from launch import Foundry, Ran, cli, environment, python
+from tensonde.adapters.registry import ADAPTERS, installed
 from tensonde.store.reader import Recording
 
 TRAIN = """
@@ -283,6 +284,15 @@ def test_exit_codes_of_every_kind(foundry: Foundry, tmp_path: Path) -> None:
     for ending, code in endings.items():
         ran = foundry.watched(TRAIN + f"import sys\ntrain()\n{ending}\n", tmp_path)
         assert ran.code == code, ending
+
+
+def test_a_framework_that_is_not_there(tmp_path: Path) -> None:
+    missing = next(name for name in ADAPTERS if name not in installed())
+    write(tmp_path / "train.py", f"import {missing}\n")
+    ran = launch("train.py", cwd=tmp_path)
+    assert ran.code == 1
+    assert f"No module named '{missing}'" in ran.err
+    assert f"is not installed for {sys.executable}; `pip install 'tensonde[{missing}]'` there." in ran.err
 
 
 def test_a_script_that_does_not_train(tmp_path: Path) -> None:

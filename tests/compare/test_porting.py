@@ -13,6 +13,7 @@ from tensonde.compare import dialect
 from tensonde.compare.causes import cause
 from tensonde.compare.judge import judge
 from tensonde.compare.porting import unlike
+from tensonde.compare.settings import _by_group
 from tensonde.compare.side import Side
 from tensonde.compare.verdict import Divergence, Setting, Verdict
 from tensonde.model.trace import CallRecord, OpRecord, TensorFact, Trace, WeightRecord
@@ -152,3 +153,10 @@ def test_the_cause_of_a_batch_norm_that_keeps_too_little() -> None:
     verdict = Verdict("divergent", "forward", first, (Setting("bn.momentum", 0.1, 0.9),))
     assert "momentum=0.9 in MindSpore" in cause(verdict)
     assert cause(Verdict("divergent", "forward", first, (Setting("other.momentum", 0.1, 0.9),))) == ""
+
+
+def test_groups_that_one_optimizer_does_not_have_are_told_by_what_differs() -> None:
+    common = {"lr": 0.1, "momentum": 0.9}
+    groups = [{"parameters": 3, "weight_decay": decay, **common} for decay in (0.1, 0.0)]
+    found = list(_by_group("optimizer", groups, [{"parameters": 6, "weight_decay": 0.1, **common}]))
+    assert found == [Setting("optimizer.weight_decay", "0.1 and 0", "0.1")]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 mindspore = pytest.importorskip("mindspore")
 
 import numpy as np
 
+from launch import cli
 from tensonde.adapters.mindspore import private
 from tensonde.adapters.registry import adapter_of
 from tensonde.errors import UsageError
@@ -47,3 +51,37 @@ def test_a_second_framework_is_left_alone(monkeypatch: pytest.MonkeyPatch, caplo
 
 def test_nothing_is_missing_in_this_release() -> None:
     assert private.missing() == {}
+
+
+TRAINING = """
+import numpy as np
+from mindspore import Tensor, nn
+
+net = nn.Dense(4, 2)
+step = nn.TrainOneStepCell(nn.WithLossCell(net, nn.MSELoss()), nn.SGD(net.trainable_params(), 0.1))
+for _ in range(3):
+    step(Tensor(np.ones((3, 4), np.float32)), Tensor(np.zeros((3, 2), np.float32)))
+print("trained")
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["check"], 0, "not asked: there are none for MindSpore yet"),
+        (["check", "--memory"], 1, "it cannot be measured for MindSpore"),
+        (["lr"], 2, "`tensonde lr` does not work with MindSpore"),
+    ],
+    ids=["check", "memory", "lr"],
+)
+def test_what_mindspore_lacks_is_said(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    ran = cli(*words, "train.py", cwd=tmp_path)
+    assert ran.code == code, ran.out + ran.err
+    assert said in " ".join((ran.out + ran.err).split())
+    assert ("trained" in ran.out + ran.err) == (words != ["lr"])
+
+
+def test_inspect_is_said_not_to_work() -> None:
+    with pytest.raises(UsageError, match="does not work with MindSpore"):
+        adapter_of("mindspore").inspect(None, (), {}, None, sys._getframe())

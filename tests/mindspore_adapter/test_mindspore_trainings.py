@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,31 @@ def test_a_stop_inside_of_a_compiled_step(foundry: Foundry, tmp_path: Path) -> N
     assert "step 0 · backward · fc2:grad" in said
     assert "end of step 0" in said
     assert "fc2.weight:grad[0, 0]  float32[]\n  note: of step 0: the site did not run yet in step 1\n  0." in said, said
+
+
+@pytest.mark.parametrize("name", ["jit", "graph"])
+def test_a_parameter_is_changed_between_compiled_steps(foundry: Foundry, tmp_path: Path, name: str) -> None:
+    """The compiled step goes on with the new value, and so does what reads the parameter afterwards."""
+    commands = "step\nstep\nset fc2.bias:value[:] = 50\nbreak step 4\ncontinue\nprint fc2.bias:value\nquit\n"
+    ran = foundry.watched(PROGRAMS[name], tmp_path, debug=True, recommended=False, stdin=commands)
+    said = (ran.out + ran.err).partition("fc2.bias:value  float32[3]")[2]
+    values = [float(word) for word in re.findall(r"-?\d+\.\d*", said)[:3]]
+    assert all(40 < value < 60 for value in values), ran.out + ran.err
+
+
+@pytest.mark.parametrize(("name", "uncompiled"), [("jit", "function"), ("graph", "cells")])
+def test_a_compiled_step_is_traced_in_pynative_mode(
+    foundry: Foundry, tmp_path: Path, name: str, uncompiled: str
+) -> None:
+    """Its ops are those of a training that is not compiled."""
+    ran = foundry.watched(PROGRAMS[name], tmp_path, budget=0.05)
+    (tmp_path / "plain").mkdir()
+    plain = foundry.watched(PROGRAMS[uncompiled], tmp_path / "plain", budget=0.05)
+    first, same = (next(t for t in one.rank.traces if t.reason == "first") for one in (ran, plain))
+    assert [op.site for op in first.ops] == [op.site for op in same.ops]
+    assert all(op.source is not None for op in first.ops)
+    assert first.loss is not None
+    assert {op.op for op in first.ops if op.gradient} >= {"linear", "relu"}
 
 
 def test_the_first_compiled_step_is_written_down_kernel_by_kernel(foundry: Foundry, tmp_path: Path) -> None:

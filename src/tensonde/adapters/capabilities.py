@@ -12,7 +12,19 @@ from typing import Literal
 from tensonde.adapters import devices
 
 Capability = Literal[
-    "ops", "lines", "trace", "replay", "bundles", "dump", "compiled", "blocking", "print", "inspect", "experiments"
+    "ops",
+    "lines",
+    "trace",
+    "replay",
+    "bundles",
+    "dump",
+    "compiled",
+    "blocking",
+    "print",
+    "inspect",
+    "experiments",
+    "memory",
+    "schedules",
 ]
 """What a framework may lack. Sites, digests, watchpoints, steps and stops between steps are never missing."""
 
@@ -30,6 +42,8 @@ CAPABILITIES: dict[str, frozenset[Capability]] = {
             "print",
             "inspect",
             "experiments",
+            "memory",
+            "schedules",
         )
     ),
     "mindspore": frozenset(("ops", "lines", "trace", "replay", "dump", "compiled", "blocking", "print")),
@@ -47,6 +61,8 @@ MEANING: dict[Capability, str] = {
     "print": "`tensonde.print`",
     "inspect": "`tensonde.inspect`: one call op by op",
     "experiments": "experiments: a step is computed again with one thing changed",
+    "memory": "`tensonde check --memory`: what a step takes of memory",
+    "schedules": "`tensonde lr`: the learning rates that a script would have",
 }
 NAMES = {"torch": "PyTorch", "mindspore": "MindSpore"}
 PAGE = "docs/frameworks.md"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tensonde.compare.choices import arguments, compared
@@ -205,6 +205,7 @@ def _optimizers(a: Side, b: Side) -> Iterator[Setting]:
             yield Setting(f"{name}.type", one.get("type"), other.get("type"))
         groups, others = one.get("groups") or [], other.get("groups") or []
         if len(groups) != len(others):
+            yield from _by_group(name, groups, others)
             yield Setting(f"{name}.groups", len(groups), len(others))
         scheduled = bool(a.facts.get("schedulers")) or bool(b.facts.get("schedulers"))
         for g, (group, their) in enumerate(zip(groups, others, strict=False)):
@@ -214,6 +215,19 @@ def _optimizers(a: Side, b: Side) -> Iterator[Setting]:
             yield from compared(prefix, kept[0], kept[1])
             if "lr" in skip:
                 yield from _rate(a, b, g, prefix, group, their)
+
+
+def _by_group(name: str, groups: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> Iterator[Setting]:
+    """Numbers that the groups of one optimizer have and those of the other do not: of a parameter, the group is not known."""
+    for key in groups[0] if groups and others else ():
+        if key in ("parameters", "lr", "initial_lr") or not all(key in group for group in (*groups, *others)):
+            continue
+        mine, theirs = (
+            {group[key] for group in side if isinstance(group[key], int | float)} for side in (groups, others)
+        )
+        if mine and theirs and mine != theirs:
+            told = [" and ".join(f"{value:g}" for value in sorted(side, reverse=True)) for side in (mine, theirs)]
+            yield Setting(f"{name}.{key}", told[0], told[1])
 
 
 def _rate(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tensonde.diagnose.words import in_words_of
 from tensonde.model.facts import Facts, ModuleFact, OptimizerFact, facts_in
 from tensonde.model.finding import Finding, Severity
 from tensonde.model.site import Site, SourceLine
@@ -58,8 +59,8 @@ class Case:
         return Finding(
             rule=rule or self.header.rule,
             severity=severity or self.header.severity,
-            title=title,
-            advice=advice,
+            title=in_words_of(self.framework, title),
+            advice=in_words_of(self.framework, advice),
             step=step,
             phase=phase or self.header.phase,
             rank=self.rank.rank,
@@ -70,6 +71,12 @@ class Case:
             confidence=confidence,
             caused_by=caused_by,
         )
+
+    @cached_property
+    def framework(self) -> str:
+        """The one that trained, in small letters and without its version; empty where it is not known."""
+        given = self.rank.session.get("framework")
+        return given.partition(" ")[0] if isinstance(given, str) else ""
 
     @property
     def facts(self) -> Facts:

@@ -89,7 +89,7 @@ def _install(options: Options, framework: str) -> None:
         sys.excepthook = _noting_early(sys.excepthook, adapter)
         if os.environ.get("TENSONDE_BLOCKING") == "1":
             adapter.launch_blocking()
-        if options.prepare is not None:
+        if options.prepare is not None and "schedules" in adapter.capabilities:
             module, _, function = options.prepare.partition(":")
             getattr(import_module(module), function)()
     except Exception as problem:
@@ -112,6 +112,12 @@ def replay(options: Options | None = None) -> None:
 def _open(adapter: Adapter, options: Options) -> Training | None:
     """The training begins."""
     global _watched
+    if options.prepare is not None and "schedules" not in adapter.capabilities:
+        from tensonde.adapters.capabilities import NAMES
+
+        name = NAMES[adapter.framework]
+        print(f"Error: `tensonde lr` does not work with {name}: the script was ended.", file=sys.stderr, flush=True)
+        os._exit(2)
     if _watched not in ("", adapter.framework):
         logging.getLogger("tensonde").warning(
             "this program trains with both %s and %s: only %s, which came first, is watched",

@@ -216,6 +216,8 @@ class LeftOut(Record, frozen=True):
     gradients: int = 0
     """Looks at which it had a gradient."""
     nonzero: int = 0
+    reached: bool = False
+    """The loss of a traced step leads back to it, though the program may not ask for its gradient."""
 
 
 class Unchanged(Record, frozen=True):
@@ -718,6 +720,8 @@ class SequenceFact(Record, frozen=True):
     foreign_leaves: bool = False
     """Whether losses depend on tensors with a gradient that are no parameters."""
     steps: int = 0
+    backward_line: Line = None
+    """That asked for the first backward pass."""
 
 
 class ScalerFact(Record, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib import import_module
 from typing import Any
 
@@ -43,6 +44,19 @@ def jit_executor() -> Any:
         return getattr(import_module("mindspore.graph.api"), "_JitExecutor", None)
     except ImportError:
         return None
+
+
+def set_mode(mode: int) -> None:
+    """As `mindspore.set_context(mode=...)`. What a derivative in PyNative mode leaves behind is put back with GRAPH_MODE."""
+    mindspore.context._context().set_mode(mode)
+    if mode == mindspore.GRAPH_MODE:
+        with contextlib.suppress(AttributeError, ImportError):
+            import_module("mindspore._c_expression").MSContext.get_instance()._set_not_convert_jit(False)
+
+
+def abandon_pass() -> None:
+    """A forward pass in PyNative mode was left before its end."""
+    import_module("mindspore.graph.api")._pynative_executor.clear_res()
 
 
 NEEDED = {

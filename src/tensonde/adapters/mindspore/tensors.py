@@ -78,6 +78,21 @@ def values_of(tensor: Any) -> NDArray[Any] | None:
     return array
 
 
+def write(tensor: Any, values: NDArray[Any]) -> None:
+    """Into its own memory: `assign_value` gives a parameter other memory, and what `jit` has compiled goes on with the old."""
+    memory = memory_of(tensor)
+    if memory is None:
+        tensor.assign_value(Tensor(values, dtype=tensor.dtype))
+    else:
+        np.copyto(memory, values)
+
+
+def memory_of(tensor: Any) -> NDArray[Any] | None:
+    """The tensor's own memory, to write to; None where it cannot be had."""
+    array: NDArray[Any] = tensor.asnumpy()
+    return array if array.flags.writeable and array.dtype.kind in "fiubc" else None
+
+
 def wait_for(tensors: Sequence[Any]) -> None:
     """Until the program's own ops have come to the last of these: that time is the program's, not ours."""
     if tensors and isinstance(tensors[-1], Tensor):

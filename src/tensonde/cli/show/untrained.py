@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import sys
 import threading
 import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tensonde.adapters.capabilities import NAMES
+from tensonde.adapters.registry import installed
 from tensonde.cli.show.echo import echo
 from tensonde.errors import RecordingError
 from tensonde.store.claim import note_exit
@@ -41,12 +45,28 @@ def finish_untrained(folder: Path, code: int, *, quiet: bool) -> dict[str, Any]:
     except (OSError, ValueError) as problem:
         echo(f"tensonde: the report could not be kept in the recording: {problem}", err=True)
     if not quiet:
-        echo(
-            "tensonde: no training was seen: no module was called and no optimizer stepped, or Python was started with -I, -E or -S, "
-            f"which keep Tensonde out. Recording: {os.path.relpath(folder)}",
-            err=True,
-        )
+        echo(f"tensonde: no training was seen: {_why(folder, code)} Recording: {os.path.relpath(folder)}", err=True)
     return outcome
+
+
+def _why(folder: Path, code: int) -> str:
+    missing = _missing(folder) if code else None
+    if missing is not None:
+        return f"{NAMES[missing]} is not installed for {sys.executable}; `pip install 'tensonde[{missing}]'` there."
+    if code:
+        return f"the program ended with code {code} before it trained."
+    return "no module was called and no optimizer stepped, or Python was started with -I, -E or -S, which keep Tensonde out."
+
+
+def _missing(folder: Path) -> str | None:
+    """The framework that the script imports and that is not there."""
+    try:
+        text = Path(json.loads((folder / "run.json").read_text())["script"]).read_text()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    there = installed()
+    wanted = re.findall(r"^[ \t]*(?:import|from)[ \t]+(\w+)", text, re.MULTILINE)
+    return next((name for name in wanted if name in NAMES and name not in there), None)
 
 
 def get_ready(folder: Path) -> None:

@@ -15,7 +15,15 @@ from tensonde.adapters.mindspore.graphs.taps import Standing
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
 from tensonde.adapters.mindspore.run.naming import cells_in, parameters_in
 from tensonde.adapters.mindspore.run.pynative import PyNative
-from tensonde.adapters.mindspore.tensors import dtype_name, elements, is_tensor, shape_of, values_of
+from tensonde.adapters.mindspore.tensors import (
+    dtype_name,
+    elements,
+    is_parameter,
+    is_tensor,
+    shape_of,
+    values_of,
+    write,
+)
 from tensonde.errors import UsageError
 from tensonde.model.graph import GraphCheck
 from tensonde.model.site import Site
@@ -100,7 +108,10 @@ class MindSporeInspector:
             raise UsageError(f"{address} cannot be changed: it has no values in memory.")
         new = array.copy()
         put(address, new, index, value)
-        tensor.assign_value(mindspore.Tensor(new, dtype=tensor.dtype))
+        if is_parameter(tensor):
+            write(tensor, new)
+        else:
+            tensor.assign_value(mindspore.Tensor(new, dtype=tensor.dtype))
         return changed(self.session, address, index, value, self.training.step)
 
     def verify(self) -> Iterator[GraphCheck]:

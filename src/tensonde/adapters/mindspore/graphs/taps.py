@@ -101,7 +101,7 @@ class Taps:
 
     def _put(self, *, whole: bool) -> None:
         training = self._training
-        for root in _roots():
+        for root in trained_roots():
             if id(root) not in training.roster.entries:
                 training.roster.meet_root(root)
             listed = {id(part) for _, cell in cells_in(root) if _lists(cell) for part in children(cell)}
@@ -216,7 +216,7 @@ class Taps:
         return arrived
 
 
-def _roots() -> list[Any]:
+def trained_roots() -> list[Any]:
     """Cells with trained parameters that are part of no other, where wrappers for training do not count."""
     trained = {id(held) for optimizer in KNOWN.optimizers() for held in optimizer.parameters}
     candidates = [

@@ -7,22 +7,25 @@ by the training thread.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import mindspore
 
+from tensonde.adapters.mindspore.observers.clipping import Clipping
 from tensonde.adapters.mindspore.observers.feeding import LOADERS, LOADS, Batches
 from tensonde.adapters.mindspore.observers.holdings import Holdings, looked_at
 from tensonde.adapters.mindspore.observers.modes import RootModes
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
+from tensonde.adapters.mindspore.observers.schedules import FORMULAS, is_schedule
 from tensonde.adapters.mindspore.observers.settings import settings_of
 from tensonde.adapters.mindspore.run.entry import Entry
 from tensonde.adapters.mindspore.run.naming import cells_in, parameters_in
 from tensonde.adapters.mindspore.tensors import is_tensor
 from tensonde.model import versions
-from tensonde.program.frames import USER, owner_of
-from tensonde.program.lines import CodeLine
+from tensonde.program.frames import USER, owner_of, user_place
+from tensonde.program.lines import CodeLine, line_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
 WRITE_AFTER = (50, 1000)
 LOOK_AFTER = (1, 20)
 MOST = 2000
+SCALED = 8
+"""Backward passes whose gradients are kept until the optimizer steps."""
+NO_EXPERIMENTS = "there are none for MindSpore yet"
+NO_MEMORY = "it cannot be measured for MindSpore"
 
 
 class Facts:
@@ -37,8 +44,12 @@ class Facts:
         self.training = training
         self.holdings = Holdings(training)
         self.batches = Batches()
+        self.clipping = Clipping()
         self._backwards = 0
+        self._backward_place: CodeLine | None = None
         self._reached: set[int] = set()
+        self._raw: Sequence[Any] = ()
+        self._loss: Any = None
         self.modes: dict[int, RootModes] = {}
         self._optimizers: dict[int, dict[str, Any]] = {}
         self._steps: dict[int, int] = {}
@@ -49,22 +60,37 @@ class Facts:
     # -- what happens ----------------------------------------------------------------------------
 
     def root_called(self, entry: Entry, root: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        modes = self.modes.get(id(root))
-        if modes is None or modes.ref() is not root:
-            modes = self.modes[id(root)] = RootModes(entry.name, root)
-        modes.called(root, self.training.step, grad=self.training.grad_on)
+        self._modes(entry, root).called(root, self.training.step, grad=self.training.grad_on)
         if self.training.grad_on:
             self.batches.given(entry.name, args, kwargs, self.training.step)
 
-    def differentiated(self, weights: Sequence[Any]) -> None:
-        """A backward pass gave the gradients of these."""
+    def trained_compiled(self, root: Any) -> None:
+        """What is compiled has trained this root."""
+        entry = self.training.roster.entries.get(id(root))
+        if entry is not None:
+            self._modes(entry, root).called(root, self.training.step, grad=True)
+
+    def _modes(self, entry: Entry, root: Any) -> RootModes:
+        modes = self.modes.get(id(root))
+        if modes is None or modes.ref() is not root:
+            modes = self.modes[id(root)] = RootModes(entry.name, root)
+        return modes
+
+    def differentiated(self, weights: Sequence[Any], loss: Any, gradients: Sequence[Any]) -> None:
+        """A backward pass of `loss` gave the gradients of these."""
         self._backwards += 1
+        if self._backwards <= SCALED:
+            self._raw, self._loss = gradients, loss
+        if self._backward_place is None:
+            self._backward_place = user_place(sys._getframe(1))
         if self._backwards <= LOOK_AFTER[-1]:
             self._reached |= set(map(id, weights))
 
     def before_optimizer(self, optimizer: Any, gradients: Sequence[Any]) -> None:
         number = KNOWN.number(optimizer)
         count = self._steps.get(number, 0)
+        self.clipping.optimizer_steps(self._loss, gradients, self._raw)
+        self._raw, self._loss = (), None
         if any(map(is_tensor, gradients)):
             self._had_gradients.add(number)
         if looked_at(count):
@@ -125,6 +151,7 @@ class Facts:
 
     def gather(self) -> dict[str, Any]:
         self.look()
+        options = self.training.session.options
         places = {number: k for k, number in enumerate(self._optimizers)}
         return {
             "schema": versions.FACTS,
@@ -141,14 +168,43 @@ class Facts:
                 }
                 for number, known in self._optimizers.items()
             ],
+            "schedulers": _schedules(places, self._steps),
             "parameters": self.holdings.facts(places),
             "modules": self._modules,
             "loaders": LOADERS.facts(),
-            "sequence": {"backwards": self._backwards, "steps": sum(self._steps.values())},
+            "sequence": {
+                "backwards": self._backwards,
+                "steps": sum(self._steps.values()),
+                "backward_line": line_of(self._backward_place),
+            },
             "batches": self.batches.facts(),
+            "clipping": self.clipping.facts(),
             "loaded_over": LOADS.facts(),
             "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
+            "answers": [{"why": NO_EXPERIMENTS}] if options.experiments else [],
+            "memory": {"why": NO_MEMORY} if options.memory else None,
         }
+
+
+def _schedules(places: dict[int, int], steps: dict[int, int]) -> list[dict[str, Any]]:
+    """The schedules of optimizers; `places` and `steps` by their numbers. MindSpore asks a schedule at every step."""
+    found = []
+    for optimizer in KNOWN.optimizers():
+        number, rate = KNOWN.number(optimizer), getattr(optimizer, "learning_rate", None)
+        if not is_schedule(rate) or number not in places:
+            continue
+        own = type(rate).__name__ in FORMULAS
+        base = getattr(rate, "learning_rate", None)
+        found.append(
+            {
+                "type": type(rate).__name__ if own else f"the schedule of {type(optimizer).__name__}",
+                "made": KNOWN.made.line(rate) or KNOWN.made.line(optimizer),
+                "optimizer": places[number],
+                "base_lrs": [base] if isinstance(base, float) else [],
+                "steps": steps.get(number, 0),
+            }
+        )
+    return found
 
 
 def _optimizer(optimizer: Any, registered: set[int]) -> dict[str, Any]:

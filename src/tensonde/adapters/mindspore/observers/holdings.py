@@ -36,6 +36,7 @@ class Holdings:
         """Of parameters in optimizers: looks, elements with a gradient, those of them that did not change."""
         self._alike: dict[str, dict[str, Any]] = {}
         self._firsts: dict[str, NDArray[Any]] = {}
+        self._filled: set[str] = set()
         self._before: list[tuple[str, Any, NDArray[Any], NDArray[Any]]] = []
 
     # -- around an optimizer step ----------------------------------------------------------------
@@ -45,6 +46,7 @@ class Holdings:
         held = list(optimizer.parameters)[:MOST]
         if step == 0:
             self._find_alike(held)
+            self._find_filled(held)
         rates = {id(p): group.get("lr") for group in groups_of(optimizer) for p in group["params"]}
         for parameter, gradient in list(zip(held, gradients, strict=False))[:512]:
             known = names.get(id(parameter))
@@ -80,6 +82,16 @@ class Holdings:
             if value is not None and value.size and bool((value == value[:1]).all()):
                 self._firsts[known[0]] = value[0].copy()
                 self._alike[known[0]] = {"spread": 0.0, "moved": 0.0, "zero": not value[0].any(), "step": 0}
+
+    def _find_filled(self, held: list[Any]) -> None:
+        """Biases that begin at a number other than 0, which no layer gives them unless it is told to."""
+        for parameter in held:
+            known = self.training.parameters.names.get(id(parameter))
+            value = values_of(parameter) if known is not None and parameter.ndim == 1 and parameter.size > 1 else None
+            if known is None or value is None or not known[0].endswith("bias"):
+                continue
+            if value[0] != 0 and bool((value == value[0]).all()):
+                self._filled.add(known[0])
 
     def _look_at_alike(self, step: int) -> None:
         live = dict(self.training.parameters.live()) if self._alike else {}
@@ -125,6 +137,9 @@ class Holdings:
             owner_name, reference = training.parameters.owners.get(id(parameter), ("", lambda: None))
             owner = reference()
             before = self.known[name]["optimizers"] if name in self.known else []
+            if owner is None and name in self.known:  # the network is gone, its parameters are not
+                self.known[name]["optimizers"] = list(dict.fromkeys([*before, *holders.get(id(parameter), [])]))
+                continue
             self.known[name] = {
                 "shape": list(shape_of(parameter)),
                 "dtype": dtype_name(parameter),
@@ -146,10 +161,15 @@ class Holdings:
         for name, known in self.known.items():
             fact = {**known, "optimizers": [places[number] for number in known["optimizers"] if number in places]}
             if name in self._left_out:
-                fact["left_out"] = dict(zip(("looks", "gradients", "nonzero"), self._left_out[name], strict=True))
+                fact["left_out"] = {
+                    **dict(zip(("looks", "gradients", "nonzero"), self._left_out[name], strict=True)),
+                    "reached": name in self.training.parameters.reached,
+                }
                 fact["changed"] = name in self._changed
             if name in self._steps:
                 fact["steps"] = dict(zip(("looks", "elements", "unchanged"), self._steps[name], strict=True))
+            if name in self._filled:
+                fact["filled"] = known["made"]
             if name in self._alike:
                 fact["alike"] = self._alike[name]
             found[name] = fact

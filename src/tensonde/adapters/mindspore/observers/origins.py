@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from tensonde.adapters.mindspore.observers.schedules import rate_at
 from tensonde.adapters.mindspore.tensors import is_tensor, values_of
 from tensonde.program.births import Births
 
@@ -78,13 +79,14 @@ def rate_of(rate: Any, optimizer: Any) -> float | None:
     number = plain_number(rate)
     if isinstance(number, int | float):
         return float(number)
+    steps = getattr(optimizer, "global_step", None)
+    counted = values_of(steps) if is_tensor(steps) else None
+    step = int(counted.reshape(-1)[0]) if counted is not None else 0
     series = getattr(rate, "learning_rate", None)  # one value for each step
     values = values_of(series) if is_tensor(series) else None
     if values is not None and values.ndim == 1 and len(values):
-        steps = getattr(optimizer, "global_step", None)
-        step = values_of(steps) if is_tensor(steps) else None
-        return float(values[min(int(step.reshape(-1)[0]) if step is not None else 0, len(values) - 1)])
-    return None
+        return float(values[min(step, len(values) - 1)])
+    return rate_at(rate, step)
 
 
 def plain_number(value: Any) -> Any:

@@ -14,7 +14,8 @@ from mindspore import nn
 from tensonde.adapters.early import failed_early
 from tensonde.adapters.mindspore.observers.origins import KNOWN
 from tensonde.adapters.mindspore.observers.settings import RENAMED
-from tensonde.adapters.mindspore.postmortem.ranges import out_of_range
+from tensonde.adapters.mindspore.postmortem.columns import WRONG, columns
+from tensonde.adapters.mindspore.postmortem.ranges import in_scope
 from tensonde.adapters.mindspore.run.naming import is_optimizer, own_parameters
 from tensonde.adapters.mindspore.run.pynative import PyNative
 from tensonde.adapters.mindspore.tensors import dtype_name, is_tensor, shape_of
@@ -36,6 +37,8 @@ _SETTINGS = (
     "reduction",
     "normalized_shape",
 )
+_LOOKED_UP = ("input", "target")
+"""What a cell of the library is called with: a table's indices, or a loss's scores and labels."""
 _MOST = 16
 _IN_FILE = re.compile(r"^# \d+ In file (.+?):(\d+)", re.MULTILINE)
 
@@ -136,10 +139,23 @@ def _facts(failure: Failure, kind: str) -> dict[str, Any]:
     take("modules", lambda: [_module(call, failure) for call in failure.calls[-12:]])
     take("frames", lambda: [_frame(place) for place in failure.user[-8:]])
     if re.search(r"out of (range|bounds)|in the range|range \[", failure.message):
-        take("range", lambda: out_of_range([place.frame for place in reversed(failure.places)]))
+        take("range", lambda: _range(failure))
+    if WRONG.search(failure.message):
+        take("columns", lambda: columns(failure.message, [place.frame for place in reversed(failure.places)]))
     if missing:
         fact["missing"] = missing
     return fact
+
+
+def _range(failure: Failure) -> dict[str, Any] | None:
+    """Of the cell that runs, what it was given and has; else what the frames hold."""
+    call = failure.calls[-1] if failure.calls else None
+    if call is not None:
+        given = dict(zip(_LOOKED_UP, call.args, strict=False)) | call.kwargs
+        found = in_scope(given | dict(own_parameters(call.cell)))
+        if found is not None:
+            return found
+    return next((found for place in reversed(failure.places) if (found := in_scope(place.frame.f_locals))), None)
 
 
 def class_of(failure: Failure) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import FrameType
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,17 +12,12 @@ from tensonde.adapters.mindspore.tensors import is_floating, is_tensor, values_o
 _LABELS = ("target", "labels", "label", "y")
 
 
-def out_of_range(frames: Sequence[FrameType]) -> dict[str, Any] | None:
-    """`frames` innermost first: the first that holds whole numbers and floats beside them."""
-    for frame in frames:
-        held = {name: value for name, value in frame.f_locals.items() if is_tensor(value)}
-        whole = {name: value for name, value in held.items() if not is_floating(value)}
-        tables = [value for value in held.values() if is_floating(value)]
-        for name, indices in whole.items():
-            found = _outside(name, indices, tables)
-            if found is not None:
-                return found
-    return None
+def in_scope(variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Of values by name: the first whole numbers that do not fit the floats beside them."""
+    held = {name: value for name, value in variables.items() if is_tensor(value)}
+    tables = [value for value in held.values() if is_floating(value)]
+    whole = {name: value for name, value in held.items() if not is_floating(value)}
+    return next((found for name, value in whole.items() if (found := _outside(name, value, tables))), None)
 
 
 def _outside(name: str, indices: Any, tables: list[Any]) -> dict[str, Any] | None:

@@ -6,9 +6,11 @@ parameters and the loss are at hand: they are digested, and a step ends where an
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tensonde.adapters.mindspore.graphs.export import Export
+from tensonde.adapters.mindspore.graphs.rehearsal import Rehearsal
 from tensonde.adapters.mindspore.graphs.taps import Taps
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
 from tensonde.adapters.mindspore.run import optimizers
@@ -29,6 +31,7 @@ class Compiled:
         self._rates: dict[int, list[Any]] = {}
         self.export = Export(training)
         self.taps = Taps(training)
+        self.rehearsal = Rehearsal(training)
 
     def note(self, name: str) -> None:
         """It is compiled: the summary says so."""
@@ -45,9 +48,11 @@ class Compiled:
         self._rates = {id(one): [group.get("lr") for group in groups_of(one)] for one in KNOWN.optimizers()}
         self.export.begin()
         self.taps.put()
+        self.rehearsal.calling()
 
-    def called(self, out: Any, *, gradients: bool) -> None:
-        """It gave `out`, the loss first if an optimizer has stepped meanwhile. `gradients`: it is a compiled `value_and_grad`."""
+    def called(self, out: Any, fn: Any, again: partial[Any], *, gradients: bool) -> None:
+        """It gave `out`, the loss first if an optimizer has stepped meanwhile. `gradients`: it is a compiled `value_and_grad`. `again` runs the
+        Python of what was called, `fn`."""
         training = self.training
         stepped = [one for one in KNOWN.optimizers() if _count(one) != self._counts.get(id(one))]
         if not stepped and not gradients:
@@ -55,6 +60,9 @@ class Compiled:
         losses = [tensor for tensor in tensors_in(out) if is_floating(tensor) and elements(tensor) == 1]
         if losses:
             training.backward_ends(training.backward_begins(losses[0]))
+        for root in self.rehearsal.roots:
+            training.facts.trained_compiled(root)
+        self.rehearsal.stepped(fn, again)
         for optimizer in stepped:
             if training.session.steps.before_optimizer(id(optimizer)):
                 training.stepping.finish(behind=True)

@@ -17,6 +17,7 @@ from tensonde.model.site import Kind, Role
 
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
+    from tensonde.adapters.mindspore.tracing.tracer import Tracer
 
 REST_EVERY = 50
 """Frozen parameters are looked at in the first step and then every so many full looks."""
@@ -50,6 +51,8 @@ class Parameters:
         """Of a parameter, by its id: the cell that has it."""
         self.unreached: set[str] = set()
         """Parameters that no loss leads back to. MindSpore gives zeros for them; they have no gradient as long as it is zeros."""
+        self.reached: set[str] = set()
+        """Parameters that the loss of a traced step leads back to, whether or not the program asks for their gradients."""
         self._types: dict[str, str] = {}
         self._prefixes: dict[str, str] = {}
         self._looks = 0
@@ -98,6 +101,11 @@ class Parameters:
             known = self.names.get(id(parameter))
             if known is not None and is_tensor(gradient) and known[0] not in self.unreached:
                 self.gradients[known[0]] = weakref.ref(gradient)
+
+    def traced(self, tracer: Tracer) -> None:
+        reached, unreached = tracer.reach()
+        self.reached |= reached
+        self.unreached |= unreached
 
     # -- around an optimizer step ----------------------------------------------------------------
 

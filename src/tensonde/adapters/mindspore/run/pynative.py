@@ -240,13 +240,13 @@ class PyNative:
         self.set_phase(before)
         self.session.steps.after_backward()
 
-    def gradients(self, weights: Any, out: Any) -> None:
-        """A backward pass gave `out`: those of the weights come last."""
+    def gradients(self, weights: Any, out: Any, loss: Any) -> None:
+        """A backward pass of `loss` gave `out`: those of the weights come last."""
         held = list(weights) if isinstance(weights, list | tuple) else [weights] if is_tensor(weights) else []
         given = tensors_in(out)
         if held and len(given) >= len(held):
             self.parameters.arrived(held, given[-len(held) :])
-            self.facts.differentiated(held)
+            self.facts.differentiated(held, loss, given[-len(held) :])
             if self.tracing.tracer is not None:
                 self.tracing.tracer.arrived(held, given[-len(held) :])
 

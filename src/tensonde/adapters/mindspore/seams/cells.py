@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from threading import get_ident
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import mindspore
 from mindspore import nn
 
+from tensonde.adapters.mindspore.graphs.rehearsal import OptimizerReached
+from tensonde.adapters.mindspore.observers import clipping
 from tensonde.adapters.mindspore.run import naming, optimizers
 from tensonde.adapters.mindspore.run.pynative import PyNative
 from tensonde.adapters.mindspore.seams.compiling import compiled_call
@@ -16,7 +19,7 @@ from tensonde.adapters.mindspore.seams.place import HERE, begin
 from tensonde.adapters.mindspore.tensors import tensors_in, wait_for
 from tensonde.adapters.mindspore.tracing.tracer import Tracer
 
-PLAIN, OPTIMIZER, ASIDE = 0, 1, 2
+PLAIN, OPTIMIZER, ASIDE, CLIP = 0, 1, 2, 3
 _kinds: dict[type, int] = {}
 
 original_call = nn.Cell.__call__
@@ -28,6 +31,8 @@ def _kind(cell: Any) -> int:
     if kind is None:
         if naming.is_optimizer(cell):
             kind = OPTIMIZER
+        elif type(cell).__name__ == clipping.CELL:
+            kind = CLIP
         elif naming.is_wrapper(cell) or isinstance(cell, nn.learning_rate_schedule.LearningRateSchedule):
             kind = ASIDE
         else:
@@ -45,14 +50,22 @@ def observed_call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return original_call(self, *args, **kwargs)
     kind = _kind(self)
     if HERE.replaying is not None:
+        if kind == OPTIMIZER and HERE.rehearsing:
+            raise OptimizerReached
         return _replayed(training, HERE.replaying, self, args, kwargs, aside=kind != PLAIN)
     if kind == OPTIMIZER:
         return _step(training, self, args, kwargs)
     if HERE.in_optimizer or training.rest.asleep:
         return original_call(self, *args, **kwargs)
     if _get_mode() == mindspore.GRAPH_MODE and not training.stack and os.environ.get("MS_JIT") != "0":
-        return compiled_call(training, type(self).__name__, lambda: original_call(self, *args, **kwargs))
-    if kind == ASIDE:
+        run = functools.partial(original_call, self, *args, **kwargs)
+        return compiled_call(training, type(self).__name__, run, self, run)
+    if kind == CLIP and not training.stack:
+        try:
+            training.facts.clipping.clipped(self, args)
+        except Exception as problem:
+            training.contain("noting a clipping", problem)
+    if kind != PLAIN:
         return original_call(self, *args, **kwargs)
     return _observe(training, self, args, kwargs)
 
@@ -103,6 +116,8 @@ def _replayed(
     if aside:
         return original_call(self, *args, **kwargs)
     entry = training.roster.of(self)
+    if HERE.rehearsing and not training.stack:
+        training.facts.batches.given(entry.name, args, kwargs, training.step)
     tracer.entering(entry, self, args, kwargs)
     training.stack.append(entry)
     out = None

@@ -50,7 +50,11 @@ def wrap_executor() -> None:
         if HERE.replaying is not None:
             HERE.replaying.differentiated(HERE.outputs.pop(id(obj), None))
             training.set_phase(Phase.BACKWARD)
-            return grad(self, obj, operation, weights, *rest)
+            out = grad(self, obj, operation, weights, *rest)
+            held = list(weights) if isinstance(weights, list | tuple) else [weights] if weights is not None else []
+            HERE.replaying.arrived(held, tensors_in(out)[-len(held) :] if held else [])
+            training.set_phase(Phase.FORWARD)
+            return out
         if training.rest.asleep:
             return grad(self, obj, operation, weights, *rest)
         loss = HERE.outputs.pop(id(obj), None)
@@ -79,7 +83,7 @@ def _backward(training: PyNative, loss: Any, weights: Any, run: Callable[[], Any
     try:
         if training.tracing.tracer is not None:
             training.tracing.tracer.differentiated(loss)
-            training.parameters.unreached |= training.tracing.tracer.unreached()
+            training.parameters.traced(training.tracing.tracer)
         training.backward_begins(loss)
     except Exception as problem:
         training.contain("observing a loss", problem)
@@ -91,7 +95,7 @@ def _backward(training: PyNative, loss: Any, weights: Any, run: Callable[[], Any
         mark = session.clock()
         try:
             training.backward_ends(before)
-            training.gradients(weights, out)
+            training.gradients(weights, out, loss)
         except Exception as problem:
             training.contain("ending a backward pass", problem)
         session.spent_since(mark)
@@ -109,14 +113,14 @@ def _run_again(training: PyNative, fn: Any, operation: Any, weights: Any, args: 
 
 
 @contextlib.contextmanager
-def replaying(tracer: Tracer) -> Generator[None]:
-    """A pass is run again for this trace: cells and ops are shown to it, and to nobody else."""
-    HERE.replaying, graphs = tracer, HERE.graphs
+def replaying(tracer: Tracer, *, compiled: bool = False) -> Generator[None]:
+    """A pass is run again for this trace: cells and ops are shown to it, and to nobody else. `compiled`: it is one of compiled code."""
+    HERE.replaying, HERE.rehearsing, graphs = tracer, compiled, HERE.graphs
     HERE.graphs = 0
     tracer.begin()
     try:
         yield
     finally:
         tracer.pause()
-        HERE.replaying, HERE.graphs = None, graphs
+        HERE.replaying, HERE.rehearsing, HERE.graphs = None, False, graphs
         HERE.outputs.clear()

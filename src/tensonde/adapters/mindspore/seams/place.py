@@ -29,6 +29,7 @@ class Place:
         "orphans",
         "outputs",
         "pending",
+        "rehearsing",
         "replaying",
         "training",
     )
@@ -46,6 +47,8 @@ class Place:
         """Compiled calls under way: what they call is theirs."""
         self.replaying: Tracer | None = None
         """The trace of a pass that is run again."""
+        self.rehearsing = False
+        """It is a compiled one, run in PyNative mode up to its optimizer."""
         self.outputs: dict[int, Any] = {}
         """What was differentiated, by the id of the function or cell, until its backward pass."""
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 import contextlib
 import io
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import CellType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import mindspore
 import numpy as np
-from mindspore import nn
+from mindspore import amp, nn
 
 from tensonde.adapters.mindspore.run.naming import cells_in, own_parameters
-from tensonde.adapters.mindspore.tensors import is_tensor, tensors_in, values_of
+from tensonde.adapters.mindspore.tensors import is_parameter, is_tensor, tensors_in, values_of, write
 from tensonde.adapters.mindspore.tracing import dispatch
 from tensonde.adapters.mindspore.tracing.names import draws
 from tensonde.adapters.mindspore.tracing.tracer import Tracer
@@ -44,11 +44,13 @@ class Refused(Exception):
 class State:
     """What a run may change, as it is now."""
 
-    def __init__(self, training: PyNative, fn: Any) -> None:
+    def __init__(self, training: PyNative, fn: Any, parameters: Sequence[Any] = ()) -> None:
+        """`parameters`: those that are changed meanwhile, beside what `fn` and the roots hold."""
         self._holders: list[Holder] = []
         self._seen: set[int] = set()
         self._parameters: list[tuple[Any, Any]] = []
         self._generators = (random.getstate(), np.random.get_state(), mindspore.get_rng_state())
+        self._keep(parameters)
         self._reach(fn, DEEPEST)
         for root in list(training.roster.roots.values()):
             self._reach(root, DEEPEST)
@@ -68,7 +70,9 @@ class State:
         elif type(thing) in (dict, list, set):
             self._seen.add(id(thing))
             self._container(thing, deepest)
-        elif _is_users(thing):
+        elif is_parameter(thing):
+            self._keep([thing])
+        elif _is_users(thing) or isinstance(thing, amp.LossScaler):
             self._seen.add(id(thing))
             self._container(vars(thing), deepest)
 
@@ -76,13 +80,17 @@ class State:
         for _, part in cells_in(cell):
             self._seen.add(id(part))
             self._holders.append(DictHolder(vars(part)))
-            for _, parameter in own_parameters(part):
-                values = values_of(parameter)
-                if values is not None:
-                    self._parameters.append((parameter, values.copy()))
+            self._keep(parameter for _, parameter in own_parameters(part))
             for held in list(vars(part).values()):
-                if type(held) in (dict, list, set) or _is_users(held):
+                if type(held) in (dict, list, set) or isinstance(held, amp.LossScaler) or _is_users(held):
                     self._reach(held, 2)
+
+    def _keep(self, parameters: Iterable[Any]) -> None:
+        for parameter in parameters:
+            values = values_of(parameter) if id(parameter) not in self._seen else None
+            self._seen.add(id(parameter))
+            if values is not None:
+                self._parameters.append((parameter, values.copy()))
 
     def _function(self, function: FunctionType, deepest: int) -> None:
         for cell in function.__closure__ or ():
@@ -120,7 +128,7 @@ class State:
         for parameter, values in self._parameters:
             now = values_of(parameter)
             if now is not None and not np.array_equal(now, values, equal_nan=now.dtype.kind == "f"):
-                parameter.assign_value(mindspore.Tensor(values, dtype=parameter.dtype))
+                write(parameter, values)
         random.setstate(self._generators[0])
         np.random.set_state(self._generators[1])
         mindspore.set_rng_state(self._generators[2])
@@ -135,7 +143,7 @@ def _is_users(thing: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _undisturbed(training: PyNative) -> Iterator[None]:
+def undisturbed(training: PyNative) -> Iterator[None]:
     """Nothing is observed meanwhile, and nothing the program prints is seen."""
     refused: list[str] = []
 
@@ -146,6 +154,8 @@ def _undisturbed(training: PyNative) -> Iterator[None]:
     def op(name: str) -> None:
         if draws(name):
             refuse(f"draws random numbers ({name})")
+        if "GetNext" in name:
+            refuse("takes its data from a queue")
 
     dispatch.forbid = op
     try:
@@ -157,7 +167,7 @@ def _undisturbed(training: PyNative) -> Iterator[None]:
         raise Refused(refused[0])
 
 
-def _without_dropout(training: PyNative) -> bool:
+def without_dropout(training: PyNative) -> bool:
     """Dropout cells pass their input on meanwhile: `State` puts their mode back. Whether there are any."""
     found = False
     for root in list(training.roster.roots.values()):
@@ -177,14 +187,12 @@ def run_again(training: PyNative, fn: Any, args: tuple[Any, ...], weights: Any, 
     state = State(training, fn)
     grad_on, phase, stack = training.grad_on, training.phase, list(training.stack)
     try:
-        with replaying(tracer), _undisturbed(training):
+        with replaying(tracer), undisturbed(training):
             training.grad_on = True
             training.set_phase(Phase.FORWARD)
-            if _without_dropout(training):
+            if without_dropout(training):
                 tracer.notes.append("dropout was left out when the step was run again")
             again = mindspore.value_and_grad(fn, None, weights)(*args)
-            held = list(weights) if isinstance(weights, list | tuple) else [weights]
-            tracer.arrived(held, tensors_in(again)[-len(held) :])
     except (Refused, StopTraining) as problem:
         session.note("replay_refused", step=step, why=str(problem))
         return False

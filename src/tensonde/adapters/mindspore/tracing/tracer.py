@@ -317,8 +317,9 @@ class Tracer:
                 self._arrived[name] = self._measure(gradient)
                 self.weigh("raw", [(name, parameter, gradient)])
 
-    def unreached(self) -> set[str]:
-        """Trained parameters that took part in the pass and that the loss does not lead back to."""
+    def reach(self) -> tuple[set[str], set[str]]:
+        """Parameters that want a gradient and took part in the pass: those that the loss leads back to, and the others. Both are empty where the loss leads
+        back to none: it was computed where nobody looks."""
         seen = {
             fact.name for draft in self.drafts for fact in draft.fields["inputs"] if fact.name and fact.requires_grad
         }
@@ -333,7 +334,8 @@ class Tracer:
                 if fact.requires_grad:
                     reached.add(fact.name)
                     waiting.append(fact.producer)
-        return seen - reached if reached else set()
+        reached.discard("")
+        return reached, seen - reached if reached else set()
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -98,6 +98,25 @@ def item_is_none(event: Event) -> Cause | None:
     )
 
 
+@family("data-columns")
+def data_columns(event: Event) -> Cause | None:
+    """A data set gives another number of columns than the network and its loss take. The finding names the line of the data set that makes the first
+    one too many."""
+    facts = event.get("columns")
+    if not facts:
+        return None
+    names = f" ({', '.join(facts['names'])})" if facts.get("names") else ""
+    return Cause(
+        title=f"the data set gives {facts['given']} columns{names}, the training takes {facts['taken']}",
+        advice="Leave the others out (dataset.project([...])), or give Model a network that takes them all and computes its loss itself, without loss_fn."
+        if facts["given"] > facts["taken"]
+        else "Give the data set a column of labels, or give Model a network that computes its loss itself, without loss_fn.",
+        line=facts.get("line"),
+        evidence={name: facts[name] for name in ("given", "taken")},
+        confidence=0.93,
+    )
+
+
 @family("data-worker")
 def data_worker(event: Event) -> Cause | None:
     """A worker process of a loader failed: the traceback that it sent names the line of the data set."""

@@ -188,7 +188,9 @@ def _compare(kind: str, configuration: Mapping[str, Any], shape: list[int]) -> t
 _PAIR = re.compile(
     r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)"
 )
+_SHAPES = re.compile(r"input\.shape = \[([\d, ]+)\] and other\.shape = \[([\d, ]+)\]")
 _MATMUL = re.compile(r"shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
+_COLUMNS = re.compile(r"'x1_col': (\d+) and 'x2_row': (\d+)")
 _TARGET = re.compile(r"target size \(torch\.Size\((\[[^)]*\])\)\).*input size \(torch\.Size\((\[[^)]*\])\)\)")
 _CAT = re.compile(
     r"Sizes of tensors must match except in dimension (\d+)\. "
@@ -207,12 +209,13 @@ def shape_mismatch(event: Event) -> Cause | None:
     names = " and ".join(f"{name} {fact['shape']}" for name, fact in inputs.items())
     of = f": {names}" if names else ""
     op = event.get("op") or "the op"
-    if found := _PAIR.search(text):
+    if (pair := _pair(text)) is not None:
+        dimension, one, other = pair
         return Cause(
-            title=f"`{op}` of tensors that differ in dimension {found[3]}, {found[1]} against {found[2]}{of}",
+            title=f"`{op}` of tensors that differ in dimension {dimension}, {one} against {other}{of}",
             advice="Bring both to one shape where they are made, or add the dimension along which one is to be "
             "repeated.",
-            evidence={"dimension": int(found[3])},
+            evidence={"dimension": dimension},
             line=_maker(event, inputs),
         )
     if found := _MATMUL.search(text):
@@ -220,6 +223,12 @@ def shape_mismatch(event: Event) -> Cause | None:
             title=f"`{op}` multiplies {found[1]}x{found[2]} by {found[3]}x{found[4]}: {found[2]} and {found[3]} "
             f"should be equal{of}",
             advice="Transpose one of them, or correct the size of the weight.",
+        )
+    if found := _COLUMNS.search(text):
+        return Cause(
+            title=f"`{op}` multiplies a matrix with {found[1]} columns by one with {found[2]} rows{of}",
+            advice="Make the layer for the number of features that reaches it, or transpose one of the two.",
+            evidence={"columns": int(found[1]), "rows": int(found[2])},
         )
     if found := _TARGET.search(text):
         squeeze = _only_ones(found[1], found[2])
@@ -252,6 +261,18 @@ def shape_mismatch(event: Event) -> Cause | None:
             title=f"input and target of the loss differ in the number of samples{of}",
             advice="Both must come from the same batch; check what reshapes them on the way.",
         )
+    return None
+
+
+def _pair(text: str) -> tuple[int, int, int] | None:
+    """The dimension in which two tensors differ, and both sizes, as PyTorch says it or as MindSpore does."""
+    if found := _PAIR.search(text):
+        return int(found[3]), int(found[1]), int(found[2])
+    if found := _SHAPES.search(text):
+        shapes = [[int(size) for size in re.findall(r"\d+", part)] for part in found.groups()]
+        rank = max(map(len, shapes))
+        sizes = zip(*([1] * (rank - len(shape)) + shape for shape in shapes), strict=True)
+        return next(((k, a, b) for k, (a, b) in enumerate(sizes) if a != b and 1 not in (a, b)), None)
     return None
 
 

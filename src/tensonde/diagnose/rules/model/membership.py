@@ -30,14 +30,28 @@ def _left_out(case: Case) -> dict[str, ParameterFact]:
     return found
 
 
+def _unasked(case: Case) -> dict[str, ParameterFact]:
+    """Parameters with their first values that the loss depends on, that nothing changes, that no optimizer holds and whose gradients the program does not ask for."""
+    return {
+        name: fact
+        for name, fact in case.facts.parameters.items()
+        if (tally := fact.left_out) is not None
+        and tally.reached
+        and not (fact.optimizers or fact.changed or fact.loaded)
+        and fact.requires_grad
+        and fact.owner
+    }
+
+
 @rule("module-not-registered", severity="error")
 def hidden_modules(case: Case) -> list[Finding]:
     """A module runs inside another one that does not know it as a child: it is kept in a plain list, tuple or dict.
 
     `parameters()`, `to()`, `state_dict()` and `train()` of the model pass it by. What it was called in has been seen
-    to call it, gradients reach it, and no optimizer holds it, so its weights stay at their initial values.
+    to call it, gradients reach it, or would if the program asked for them, and no optimizer holds it, so its weights stay at their initial values.
     """
-    hidden = {n: f for n, f in _left_out(case).items() if not f.registered and f.owner_hidden}
+    missing = {**_unasked(case), **_left_out(case)}
+    hidden = {n: f for n, f in missing.items() if not f.registered and f.owner_hidden}
     if not hidden:
         return []
     owners = list(dict.fromkeys(f.owner for f in hidden.values()))
@@ -48,8 +62,7 @@ def hidden_modules(case: Case) -> list[Finding]:
             f"{some(owners)} ({first.owner_type}) hidden in a plain Python list or dict ({holder}): never trained",
             (
                 "Keep them in nn.ModuleList or nn.ModuleDict (or assign each as an attribute), so that "
-                f"model.parameters() and the optimizer see them; {len(hidden)} parameters get gradients but are in "
-                "no optimizer."
+                f"model.parameters() and the optimizer see them; {len(hidden)} parameters are in no optimizer."
             ),
             site=f"{owners[0]}:out",
             source=first.made,

@@ -170,24 +170,31 @@ def norm_momentum(case: Case) -> list[Finding]:
     """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running
     statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it.
     """
-    return [
-        case.finding(
-            (
-                f"{name} ({module.type}) has momentum {module.settings['momentum']:g}: its statistics are "
-                "those of the last batch"
-            ),
-            (
-                f"Use momentum={1 - module.settings['momentum']:.3g}: torch weighs the new batch by it, not the "
-                "old statistics."
-            ),
-            site=f"{name}:out",
-            source=module.made,
-            evidence={"momentum": module.settings["momentum"]},
-            confidence=0.85,
-        )
+    found = [
+        (name, module)
         for name, module in case.facts.modules.items()
         if module.type.startswith("BatchNorm") and (module.settings.get("momentum") or 0) >= 0.9 and case.steps
-    ][:1]
+    ]
+    for name, module in found[:1]:
+        weight = module.settings["momentum"]
+        old = case.framework == "mindspore" and "track_running_stats" not in module.settings  # not one of mint's
+        given, right = (1 - weight, weight) if old else (weight, 1 - weight)
+        weighed = (
+            "MindSpore weighs the old statistics by it, not the new batch"
+            if old
+            else "torch weighs the new batch by it, not the old statistics"
+        )
+        return [
+            case.finding(
+                f"{name} ({module.type}) has momentum {given:.3g}: its statistics are those of the last batch",
+                f"Use momentum={right:.3g}: {weighed}.",
+                site=f"{name}:out",
+                source=module.made,
+                evidence={"momentum": round(given, 6)},
+                confidence=0.85,
+            )
+        ]
+    return []
 
 
 @rule("batch-norm-never-updated", severity="error", phase="forward")

@@ -62,8 +62,8 @@ def never_steps(case: Case) -> list[Finding]:
                     ),
                     "Call optimizer.step() after backward().",
                     step=None,
-                    source=optimizer.made,
-                    evidence={"backwards": backwards, "steps": 0},
+                    source=facts.sequence.backward_line or optimizer.made,
+                    evidence={"backwards": backwards, "steps": 0, "made_at": str(optimizer.made or "")},
                     confidence=0.9,
                 )
             )

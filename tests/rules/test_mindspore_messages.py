@@ -1,0 +1,56 @@
+"""Exceptions as MindSpore words them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tensonde.diagnose import rules as _rules  # noqa: F401
+from tensonde.diagnose.exceptions import explanation
+
+LINE = {"file": "train.py", "line": 20, "code": "return self.x[n], self.y[n], np.int32(n)"}
+
+
+@pytest.mark.parametrize(
+    ("event", "family", "title"),
+    [
+        (
+            {
+                "type": "ValueError",
+                "op": "add",
+                "message": "For 'AddExt', input.shape and other.shape need to broadcast, but got input.shape = [32, 16] and other.shape = [32, 12]",
+            },
+            "shape-mismatch",
+            "`add` of tensors that differ in dimension 1, 16 against 12",
+        ),
+        (
+            {
+                "type": "ValueError",
+                "op": "matmul",
+                "message": "For 'MatMul' the input dimensions must be equal, but got 'x1_col': 400 and 'x2_row': 1600.",
+            },
+            "shape-mismatch",
+            "`matmul` multiplies a matrix with 400 columns by one with 1600 rows",
+        ),
+        (
+            {
+                "type": "ValueError",
+                "message": "",
+                "columns": {"taken": 2, "given": 3, "names": ["x", "y", "index"], "line": LINE},
+            },
+            "data-columns",
+            "the data set gives 3 columns (x, y, index), the training takes 2",
+        ),
+    ],
+)
+def test_a_message_is_understood(event: dict[str, Any], family: str, title: str) -> None:
+    found = explanation(event)
+    assert found is not None
+    assert (found[0], found[1].title) == (family, title)
+
+
+def test_shapes_that_broadcast_are_no_mismatch() -> None:
+    message = "For 'Mul', something else, but got input.shape = [32, 1] and other.shape = [12]"
+    found = explanation({"type": "ValueError", "op": "mul", "message": message})
+    assert found is None or found[0] != "shape-mismatch"
