@@ -77,7 +77,7 @@ class World:
             name
             for collective in self.first.facts.collectives
             if collective.op == "all_reduce" and collective.group_size == self.size
-            for name in collective.gradients
+            for name in (*collective.gradients, *collective.copies)
         )
 
     @cached_property
@@ -124,6 +124,13 @@ class World:
         common: set[SourceLine] = set.intersection(*lines)
         apart = set[SourceLine]().union(*lines) - common
         return min(apart, key=lambda line: line.line) if apart else None
+
+    @cached_property
+    def seeded_apart(self) -> SourceLine | None:
+        """The first line at which the ranks seed torch's generators with different numbers."""
+        tables = [{one.line: one.seed for one in case.facts.beginning.seeds} for case in self.cases]
+        found = (line for line in tables[0] if len({table.get(line) for table in tables}) > 1)
+        return next((line for line in found if all(line in table for table in tables)), None)
 
     @cached_property
     def same_inputs(self) -> bool:

@@ -157,3 +157,51 @@ def _leads_to(ops: tuple[OpRecord, ...], loss: int) -> set[int]:
             found.add(k)
             todo += [tensor.producer for tensor in ops[k].inputs if tensor.producer is not None]
     return found
+
+
+@world_rule("targets-without-offset", severity="error", phase="forward")
+def without_offset(world: World) -> Iterator[Finding]:
+    """A rank puts features of all ranks one behind the other, its own at the place of its rank, and its loss looks for the match of each of
+    its samples among them. In the first step, the targets are the same numbers on all ranks: those of all ranks but one point to samples of another rank.
+    """
+    traces = [case.first for case in world.cases]
+    if any(trace is None or trace.loss is None for trace in traces) or len(traces) < world.size:
+        return
+    places = [_own_part(trace.ops, world.size) for trace in traces if trace is not None]
+    losses = [_loss(trace.ops, trace.loss) for trace in traces if trace is not None and trace.loss is not None]
+    if places != list(range(world.size)) or any(loss is None for loss in losses):
+        return
+    loss = losses[0]
+    if loss is None:
+        return
+    shapes = {one.inputs[0].shape for one in losses if one is not None}
+    targets = [one.inputs[1] for one in losses if one is not None]
+    rows, columns = next(iter(shapes)) if len(shapes) == 1 else (0, 0)
+    if columns != world.size * rows or not _shared(targets) or targets[0].stats.get("max", rows) >= rows:
+        return
+    made = targets[0].producer
+    trace = traces[0]
+    yield world.first.finding(
+        f"The targets are the same on all {world.size} ranks, 0 to {rows - 1}, and the features that they choose from are those of all ranks in a row",
+        "The samples of a rank stand behind those of the ranks before it: add `rank * len(batch)` to the targets.",
+        at=trace.ops[made] if made is not None and trace is not None and made < len(trace.ops) else loss,
+        evidence={"scores": [rows, columns], "own_part": places},
+        confidence=0.9,
+    )
+
+
+def _own_part(ops: tuple[OpRecord, ...], size: int) -> int | None:
+    """At which place an op that puts one tensor of each rank in a row has the one with a gradient: the rank's own."""
+    for op in ops:
+        parts = [tensor.requires_grad for tensor in op.inputs]
+        if op.op in ("cat", "concat") and len(parts) == size and sum(parts) == 1:
+            return parts.index(True)
+    return None
+
+
+def _loss(ops: tuple[OpRecord, ...], loss: int) -> OpRecord | None:
+    """The op of the loss that chooses one of many, among those that lead to it."""
+    for k in sorted(_leads_to(ops, loss)):
+        if ops[k].op in ("cross_entropy", "nll_loss") and len(ops[k].inputs) > 1 and len(ops[k].inputs[0].shape) == 2:
+            return ops[k]
+    return None
