@@ -834,7 +834,7 @@ class CollectiveFact(Record, frozen=True):
     parameters: list[str] = []
     """Parameters that it was called on, in the first steps."""
     copies: list[str] = []
-    """Parameters of whose gradients it was called on a copy in the first step: a tensor with other memory and the same values, up to a factor."""
+    """Parameters of whose gradients it was called on a copy in the first step with such a call: a tensor with other memory and the same values, up to a factor."""
     norms: dict[str, list[Number]] = {}
     """Of gradients in the first step, and of parameters where it is first called on them: their norm before and after."""
     first_step: int = 0

@@ -179,7 +179,7 @@ class Collectives:
         is_gradient = name.endswith(":grad")
         name = name.removesuffix(":grad")
         if not name:
-            if self._state.step == 0 and "reduce" in line.op and tensor.is_floating_point() and tensor.numel() > 1:
+            if line.steps == 1 and "reduce" in line.op and tensor.is_floating_point() and tensor.numel() > 1:
                 line.copies.update(dict.fromkeys(self._copied(tensor)))
             return
         (line.gradients if is_gradient else line.parameters)[name] = None

@@ -216,7 +216,12 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
         if replica is None:
             reducing = next((c for c in case.facts.collectives if c.gradients or name in c.copies), None)
             own = reducing.line if reducing is not None else None
-            if reducing is not None and name in reducing.copies:
+            if reducing is not None and reducing.first_step > 0:
+                why, advice = (
+                    "because their gradients are reduced only after the optimizer's step",
+                    "Reduce the gradients between backward() and step().",
+                )
+            elif reducing is not None and name in reducing.copies:
                 why, advice = (
                     f"because {reducing.op} gets a copy of their gradients, and the optimizer does not get its result",
                     "Write the result back into the gradient (`p.grad.copy_(reduced)`), in the same order on all ranks, or reduce `p.grad` itself.",

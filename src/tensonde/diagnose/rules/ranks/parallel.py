@@ -205,3 +205,47 @@ def _loss(ops: tuple[OpRecord, ...], loss: int) -> OpRecord | None:
         if ops[k].op in ("cross_entropy", "nll_loss") and len(ops[k].inputs) > 1 and len(ops[k].inputs[0].shape) == 2:
             return ops[k]
     return None
+
+
+@world_rule("words-of-other-ranks", severity="error", phase="forward")
+def foreign_words(world: World) -> Iterator[Finding]:
+    """The rows of an embedding are split over the ranks, each looks the same words up in its own rows, and the results are added up. In the
+    first step, more than one rank adds something for the same words: words that a rank does not have must give zeros there.
+    """
+    rows = aligned(world) if world.together and world.same_inputs else []
+    for k, ops in enumerate(rows):
+        words, table = _column(ops, 0), _column(ops, 1)
+        if ops[0].op != "embedding" or not words or not table:
+            continue
+        if not differ([one.stats for one in words]) or not differ([one.stats for one in table]):
+            continue
+        given, reduced = ops, False
+        for later in rows[k + 1 :]:
+            if not any(tensor.producer == given[0].index for tensor in later[0].inputs) or not _alike(given, later):
+                continue
+            reduced = same([op.outputs[0].stats for op in later])
+            if reduced:
+                break
+            given = later
+        facts = [op.outputs[0].stats for op in given]
+        filled = sum(one.get("count", 0) - one.get("zero", 0) for one in facts)
+        if reduced and filled > facts[0].get("count", 0):
+            yield world.first.finding(
+                f"Each rank looks up words in {ops[0].module or 'its part of an embedding'} that it does not have, and adds what it finds to the sum of all ranks",
+                "Set the result to zero where the word is not among the rank's own (`x.masked_fill(outside.unsqueeze(-1), 0)`) before it is reduced.",
+                at=given[0],
+                evidence={
+                    "elements": facts[0].get("count"),
+                    "filled": [one.get("count", 0) - one.get("zero", 0) for one in facts],
+                },
+                confidence=0.9,
+            )
+            return
+
+
+def _alike(ops: tuple[OpRecord, ...], later: tuple[OpRecord, ...]) -> bool:
+    """Both give one tensor of the same shape, with a gradient."""
+    return all(
+        one.outputs and two.outputs and one.outputs[0].shape == two.outputs[0].shape and two.outputs[0].requires_grad
+        for one, two in zip(ops, later, strict=True)
+    )
