@@ -72,12 +72,24 @@ class World:
 
     @cached_property
     def reduced(self) -> frozenset[str]:
-        """Parameters whose gradients the program reduces over all ranks itself."""
+        """Parameters whose gradients, or copies of these, the program reduces over all ranks itself. A program that averages a parameter may
+        average what its optimizer keeps as well, which looks like a copy of the first gradient."""
         return frozenset(
             name
             for collective in self.first.facts.collectives
             if collective.op == "all_reduce" and collective.group_size == self.size
-            for name in (*collective.gradients, *collective.copies)
+            for name in (*collective.gradients, *(set(collective.copies) - self.averaged))
+        )
+
+    @cached_property
+    def averaged(self) -> frozenset[str]:
+        """Parameters that the program averages over ranks itself."""
+        return frozenset(
+            name
+            for case in self.cases
+            for one in case.facts.collectives
+            if one.op == "all_reduce"
+            for name in one.parameters
         )
 
     @cached_property
@@ -96,15 +108,8 @@ class World:
     def sent(self) -> frozenset[str]:
         """Parameters that one rank has sent to all before the first step, and that the program does not average itself later: the ranks
         share them."""
-        averaged = {
-            name
-            for case in self.cases
-            for one in case.facts.collectives
-            if one.op == "all_reduce"
-            for name in one.parameters
-        }
         each = [set(case.facts.beginning.sent) for case in self.cases]
-        return frozenset(set.intersection(*each) - averaged)
+        return frozenset(set.intersection(*each) - self.averaged)
 
     @cached_property
     def sharded(self) -> frozenset[str]:
