@@ -121,13 +121,13 @@ class World:
         )
 
     def only_some_load(self, what: str) -> SourceLine | None:
-        """The line at which some ranks load a state, `weights` or `optimizer`, and others do not."""
-        lines: list[set[SourceLine]] = [
-            {one.line for one in case.facts.beginning.loads if one.what == what and one.line is not None}
+        """The line at which some ranks load a state, `weights` or `optimizer`, more often than others."""
+        each = [
+            {one.line: one.count for one in case.facts.beginning.loads if one.what == what and one.line is not None}
             for case in self.cases
         ]
-        common: set[SourceLine] = set.intersection(*lines)
-        apart = set[SourceLine]().union(*lines) - common
+        lines = set[SourceLine]().union(*each)
+        apart = [line for line in lines if len({counts.get(line, 0) for counts in each}) > 1]
         return min(apart, key=lambda line: line.line) if apart else None
 
     @cached_property

@@ -317,6 +317,9 @@ def _later(world: World) -> Iterator[Finding]:
         )
         source = optimizer.step_line if optimizer is not None else None
         replica = next((one for one in world.replicas if set(names) <= set(one.unfrozen)), None)
+        loaded = world.only_some_load("weights") or world.only_some_load("optimizer")
+        if loaded is not None:
+            why, source = f", and only some ranks load a state at {loaded}, or not equally often", loaded
         if replica is not None:
             why, advice = ", because they required no gradient when the model was wrapped", _UNFROZEN
             source = replica.unfreezing or replica.line
