@@ -49,6 +49,20 @@ PARTED = {
         BY_HAND.replace("#REDUCE", "[dist.all_reduce(p.grad / world) for p in model.parameters()]"),
         "dist.all_reduce(p.grad / world)",
     ),
+    "ranks-train-alone": (
+        """
+whole = TensorDataset(*data(3))
+model = net()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for xb, yb in DataLoader(whole, batch_size=8, sampler=DistributedSampler(whole)):
+    opt.zero_grad()
+    loss = loss_of(model(xb), yb)
+    loss.backward()
+    opt.step()
+    dist.all_reduce(loss.detach())
+""",
+        "loss.backward()",
+    ),
     "ranks-start-differently in shards": (
         """
 from torch.distributed.fsdp import fully_shard
@@ -337,6 +351,20 @@ for epoch in range(2):
             opt.step()
 """,
     "alone": "torch.manual_seed(rank)\n" + BY_HAND,
+    "averaged weights, flat": """
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+whole = TensorDataset(*data(3))
+model = net()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step, (xb, yb) in enumerate(DataLoader(whole, batch_size=8, sampler=DistributedSampler(whole))):
+    opt.zero_grad()
+    loss_of(model(xb), yb).backward()
+    opt.step()
+    if step % 3 == 2:
+        flat = parameters_to_vector(model.parameters()).detach()
+        dist.all_reduce(flat)
+        vector_to_parameters(flat / world, model.parameters())
+""",
     "averaged weights": BY_HAND + "    if step % 4 == 3:\n"
     "        with torch.no_grad():\n"
     "            for p in model.parameters():\n"

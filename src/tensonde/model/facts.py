@@ -521,6 +521,8 @@ class LoaderFact(Record, frozen=True):
     """Whether such a sampler shuffles."""
     own_batch_sampler: bool = False
     drop_last: bool = False
+    dealt: bool = False
+    """Whether its sampler gives each rank a share of its own."""
     seed: int | None = None
     """Of its own generator."""
     workers: int = 0
@@ -719,6 +721,10 @@ class SequenceFact(Record, frozen=True):
     """`passes/wasted` of a step: how often."""
     foreign_leaves: bool = False
     """Whether losses depend on tensors with a gradient that are no parameters."""
+    reduced: int = 0
+    """Steps in which a backward pass reduced gradients of shards (`reduce_scatter`)."""
+    reduced_early: int = 0
+    """Those among them in which the last backward pass before the step did not."""
     steps: int = 0
 
 

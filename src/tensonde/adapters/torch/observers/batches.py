@@ -20,7 +20,7 @@ from tensonde.adapters.torch.checksum import crc, memory_sum, sums
 from tensonde.adapters.torch.observers.making import shares, target_line
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.observers.reading import READING
-from tensonde.adapters.torch.observers.samplers import is_distributed, weighted
+from tensonde.adapters.torch.observers.samplers import deals, is_distributed, weighted
 from tensonde.adapters.torch.observers.samples import shared
 from tensonde.adapters.torch.run import batches
 from tensonde.adapters.torch.run.batches import sample_place
@@ -312,6 +312,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "shuffled": bool(getattr(loader.sampler, "shuffle", False)),
         "own_batch_sampler": type(loader.batch_sampler).__name__ != "BatchSampler",
         "drop_last": loader.drop_last,
+        "dealt": deals(loader),
         "seed": _seed(loader),
         "workers": loader.num_workers,
         "persistent": loader.persistent_workers,

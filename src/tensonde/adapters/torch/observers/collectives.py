@@ -81,6 +81,9 @@ class Collectives:
         self._groups: dict[tuple[int, int], tuple[str, int, Any]] = {}
         self._known: dict[int, str] = {}
         self._known_at: tuple[int, Phase | None, int] = (-1, None, -1)
+        self._passes: list[bool] = []
+        """Of the backward passes since the last step: whether they reduced shards."""
+        self._reduced = self._reduced_early = 0
         self.under_way: dict[int, tuple[Call, ReferenceType[Any]]] = {}
         """Calls that run beside the program, by the key of what it can wait for."""
 
@@ -105,6 +108,8 @@ class Collectives:
         number = self._numbers[group] = self._numbers.get(group, 0) + 1
         if state.stack or state.phase is Phase.BACKWARD:
             state.communicates = line.inside = True
+            if self._passes and state.phase is Phase.BACKWARD and op.startswith("reduce_scatter"):
+                self._passes[-1] = True
         session = state.session
         session.whereabouts.moves += 1
         form = (tensor.dtype, tensor.shape) if tensor is not None else None
@@ -117,6 +122,20 @@ class Collectives:
             line.scalar = line.scalar and tensor.numel() == 1
             self._note(call, tensor, kwargs)
         return call
+
+    def pass_begins(self) -> None:
+        """A backward pass."""
+        if len(self._passes) < MOST_UNDER_WAY:
+            self._passes.append(False)
+
+    def stepped(self) -> None:
+        if any(self._passes):
+            self._reduced += 1
+            self._reduced_early += not self._passes[-1]
+        self._passes.clear()
+
+    def pass_facts(self) -> dict[str, int]:
+        return {"reduced": self._reduced, "reduced_early": self._reduced_early}
 
     def launched(self, call: Call, awaited: list[tuple[int, Any]]) -> None:
         """The call has returned; its collective runs on, until the program waits for all that it got."""

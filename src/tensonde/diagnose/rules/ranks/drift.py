@@ -9,11 +9,13 @@ from tensonde.diagnose.exceptions import raised
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.told import some
 from tensonde.diagnose.world import UNFINISHED, World, differ, same, same_in_step
-from tensonde.model.facts import ReplicaFact
+from tensonde.model.facts import CollectiveFact, ReplicaFact
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import WeightRecord
 
+_ALONE = 4
+"""Steps after which something should have brought the ranks together."""
 _UNFROZEN = (
     "DistributedDataParallel reduces the gradients of the parameters that require one when it is made. Wrap the model while all that is "
     "ever trained requires a gradient, or wrap it anew after unfreezing."
@@ -332,6 +334,43 @@ def _later(world: World) -> Iterator[Finding]:
             evidence={"parameters": names[:8]},
             confidence=0.9,
         )
+
+
+@world_rule("ranks-train-alone", severity="error", phase="optimizer")
+def alone(world: World) -> Iterator[Finding]:
+    """Each rank reads a share of the data of its own, as the sampler deals it out, all begin with the same weights, and nothing ever brings their
+    gradients or weights together: each rank trains a model of its own, on a part of the data.
+    """
+    case = world.first
+    optimizer = next(iter(case.stepping), None)
+    if world.replicas or world.reduced or world.sharded or world.sent or optimizer is None or optimizer.steps < _ALONE:
+        return
+    if any(_brings_together(one, optimizer.steps) for each in world.cases for one in each.facts.collectives):
+        return
+    if not all(any(one.steps and one.dealt for one in each.facts.loaders) for each in world.cases):
+        return
+    drawn = {name: records for name, records in world.weights.items() if _drawn(records[0])}
+    for name, records in drawn.items():
+        last = [rows for _, rows in world.common(f"{name}:value")][-1:]
+        apart = differ([record.gradient for record in records]) and bool(last) and not same_in_step(last[0])
+        if not same([record.before for record in records]) or not apart:
+            return
+    if drawn:
+        yield case.finding(
+            f"Each of the {world.size} ranks trains a model of its own: nothing brings their gradients together, though their data are dealt out",
+            "Wrap the model in DistributedDataParallel (with accelerate: give it to `accelerator.prepare`), or reduce the gradients after each backward pass.",
+            site=f"{next(iter(drawn))}:grad",
+            source=optimizer.backward_line or optimizer.step_line,
+            evidence={"parameters": list(drawn)[:8], "steps": optimizer.steps},
+            confidence=0.9,
+        )
+
+
+def _brings_together(one: CollectiveFact, steps: int) -> bool:
+    """It may carry gradients or weights."""
+    if one.op.startswith(("send", "isend", "recv", "irecv", "batch")):
+        return True
+    return not one.scalar and (not one.op.startswith(("broadcast", "barrier")) or one.count >= steps // 2)
 
 
 @world_rule("buffers-not-synchronised", severity="warning")
