@@ -350,20 +350,24 @@ def alone(world: World) -> Iterator[Finding]:
     if not all(any(one.steps and one.dealt for one in each.facts.loaders) for each in world.cases):
         return
     drawn = {name: records for name, records in world.weights.items() if _drawn(records[0])}
-    for name, records in drawn.items():
-        last = [rows for _, rows in world.common(f"{name}:value")][-1:]
-        apart = differ([record.gradient for record in records]) and bool(last) and not same_in_step(last[0])
-        if not same([record.before for record in records]) or not apart:
-            return
-    if drawn:
+    if not all(same([record.before for record in records]) for records in drawn.values()):
+        return
+    apart = [name for name, records in drawn.items() if _stays_apart(world, name, records)]
+    if apart:
         yield case.finding(
             f"Each of the {world.size} ranks trains a model of its own: nothing brings their gradients together, though their data are dealt out",
             "Wrap the model in DistributedDataParallel (with accelerate: give it to `accelerator.prepare`), or reduce the gradients after each backward pass.",
-            site=f"{next(iter(drawn))}:grad",
+            site=f"{apart[0]}:grad",
             source=optimizer.backward_line or optimizer.step_line,
-            evidence={"parameters": list(drawn)[:8], "steps": optimizer.steps},
+            evidence={"parameters": apart[:8], "steps": optimizer.steps},
             confidence=0.9,
         )
+
+
+def _stays_apart(world: World, name: str, records: list[WeightRecord]) -> bool:
+    """The ranks have different gradients of it in the first step, and different values of it in the last."""
+    last = [rows for _, rows in world.common(f"{name}:value")][-1:]
+    return differ([record.gradient for record in records]) and bool(last) and not same_in_step(last[0])
 
 
 def _brings_together(one: CollectiveFact, steps: int) -> bool:
