@@ -523,6 +523,8 @@ class LoaderFact(Record, frozen=True):
     drop_last: bool = False
     dealt: bool = False
     """Whether its sampler gives each rank a share of its own."""
+    content: int | None = None
+    """Of such a loader: a checksum of the tensors that its data set keeps, one row per sample; None where it keeps none, or too much."""
     seed: int | None = None
     """Of its own generator."""
     workers: int = 0

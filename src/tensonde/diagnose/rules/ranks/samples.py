@@ -105,6 +105,25 @@ def overlapping(world: World) -> Iterator[Finding]:
     )
 
 
+@world_rule("dealt-out-twice", severity="warning", phase="data")
+def dealt_twice(world: World) -> Iterator[Finding]:
+    """The sampler gives each rank a share of the data set, which must be the same on all ranks, and each rank's has other samples: it is a share itself, so
+    that of each only a part is ever read."""
+    loaders = [next((one for one in case.facts.loaders if one.steps and one.dealt), None) for case in world.cases]
+    chosen = [one for one in loaders if one is not None and one.content is not None]
+    if len(chosen) < len(loaders) or len({(one.dataset, one.length) for one in chosen}) > 1:
+        return
+    if len({one.content for one in chosen}) == world.size:
+        yield world.first.finding(
+            f"The data are dealt out twice: each rank has other samples in its {chosen[0].dataset}, and its sampler takes one in {world.size} of them",
+            "Give all ranks the whole data set and let the sampler deal it out, or take the sampler away where each rank's data set is its share.",
+            step=None,
+            source=chosen[0].data_line or chosen[0].made,
+            evidence={"samples": chosen[0].length, "sampler": chosen[0].sampler},
+            confidence=0.85,
+        )
+
+
 @rule("sampler-epoch-never-set", severity="warning", phase="data")
 def epoch_never_set(case: Case) -> Iterator[Finding]:
     """A DistributedSampler shuffles by its seed and its epoch. Passes over the data in which the epoch is the same have the
