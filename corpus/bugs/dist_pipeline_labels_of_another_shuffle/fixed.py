@@ -20,8 +20,8 @@ def main(rank, world, port):
     setup(rank, world, port)
     x = torch.randn(256, 8, generator=torch.Generator().manual_seed(0))
     data = TensorDataset(x, x[:, :3].argmax(1))
-    torch.manual_seed(100)
-    loader = DataLoader(data, batch_size=32, shuffle=True)
+    torch.manual_seed(100 + rank)
+    loader = DataLoader(data, batch_size=32, shuffle=True, generator=torch.Generator().manual_seed(100))
     stage = nn.Sequential(nn.Linear(8, 32), nn.ReLU()) if rank == 0 else nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3))
     opt = torch.optim.Adam(stage.parameters(), lr=1e-2)
     for epoch in range(4):
