@@ -40,6 +40,7 @@ class Rank:
         self.step = self.sent = self.seq = 0
         self.aim: int | None = None
         self.told_at = 0.0
+        self.tries = 0
         self.connected = self.stopped = False
 
     async def run(self, address: Address, begin: asyncio.Event, end: asyncio.Event) -> None:
@@ -93,14 +94,22 @@ class Rank:
             request = decode_from_hub(frame)
             if not isinstance(request, messages.Request):
                 continue
+            accepted = True
             if request.kind == "pause_at":
-                self.aim, self.told_at = int(request.arguments["step"]), time.monotonic()
+                aim, self.told_at = int(request.arguments["step"]), time.monotonic()
+                accepted = self.step < aim  # as an agent does
+                self.aim = aim if accepted else None
+                self.tries += 1
+                if self.stopped and accepted:
+                    self.stopped = False
+                    self.seq += 1
+                    await socket.send(encode(messages.Resumed(seq=self.seq)))
             elif request.kind == "release":
                 self.stopped, self.aim = False, None
                 self.seq += 1
                 await socket.send(encode(messages.Resumed(seq=self.seq)))
             result = {
-                "accepted": True,
+                "accepted": accepted,
                 "state": "stopped" if self.stopped else "running",
                 "step": self.step,
                 "speed": 1.0,
@@ -145,6 +154,7 @@ async def measure(address: Address, pid: int, agents: int, seconds: float) -> No
     )
     while not all(rank.stopped for rank in ranks):
         await asyncio.sleep(0.1)
+    print(f"the hub proposed {max(rank.tries for rank in ranks)} steps to stop at")
     print(f"all stopped at step {sorted({rank.step for rank in ranks})} after {time.monotonic() - asked:.1f} s")
     kept = await asyncio.to_thread(
         client.get, "/runs/many/rank0/digests", site="blocks.0:out", fields="norm", points=100000

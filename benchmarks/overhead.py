@@ -2,6 +2,7 @@
 
     python benchmarks/overhead.py                       all models and modes
     python benchmarks/overhead.py --models mlp --modes everything --turns 40
+    python benchmarks/overhead.py --models gpt --modes 'budget 5%' --threads 1 --ranks 2      under DistributedDataParallel
     python benchmarks/overhead.py --modes 'plain hooks,anomaly mode'      what people use today (peers.py)
 
 A ratio is formed per pair of adjacent turns; the table shows the median of the pairs, of wall and of CPU time,
@@ -48,8 +49,11 @@ class Side:
         folder: Path,
         dump: dict[str, Any] | None = None,
         peer: str = "",
+        ranks: int = 0,
     ) -> None:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        if ranks:
+            environment["RANKS"] = str(ranks)
         self.run: Path | None = None
         if peer:
             environment["PEER"] = peer
@@ -76,11 +80,11 @@ class Side:
         self.process.wait()
 
 
-def duel(model: str, mode: str, turns: int, threads: int) -> dict[str, float]:
+def duel(model: str, mode: str, turns: int, threads: int, ranks: int = 0) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        bare = Side(model, -1.0, threads, Path(folder))
+        bare = Side(model, -1.0, threads, Path(folder), ranks=ranks)
         peer = mode if mode in peers.NEEDS else ""
-        watched = Side(model, MODES.get(mode, -1.0), threads, Path(folder), peer=peer)
+        watched = Side(model, MODES.get(mode, -1.0), threads, Path(folder), peer=peer, ranks=ranks)
         steps = STEPS[model]
         for side in (bare, watched):
             side.turn(steps * (3 if peer or steps == 1 else SETTLED))
@@ -112,6 +116,9 @@ def main() -> None:
     parser.add_argument("--modes", default=",".join([*MODES, *peers.installed()]))
     parser.add_argument("--turns", type=int, default=30)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--ranks", type=int, default=0, help="processes under DistributedDataParallel; 0 for one without it"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     known = (*MODES, *peers.NEEDS)
@@ -123,7 +130,7 @@ def main() -> None:
     for mode in options.modes.split(","):
         for model in options.models.split(","):
             turns = options.turns if model == "mlp" else max(8, options.turns // 2)
-            r = duel(model, mode, turns, options.threads)
+            r = duel(model, mode, turns, options.threads, options.ranks)
             results.append({"mode": mode, "model": model, **r})
             target = TARGETS.get((mode, model))
             print(

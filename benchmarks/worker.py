@@ -1,11 +1,14 @@
-"""One side of a duel: a plain training that runs as many steps as it is told on standard input."""
+"""One side of a duel: a plain training that runs as many steps as it is told on standard input. With `RANKS`, it is that many processes under
+DistributedDataParallel, of which the first tells the others."""
 
 from __future__ import annotations
 
 import json
 import os
 import resource
+import subprocess
 import sys
+import tempfile
 import time
 
 import peers
@@ -15,6 +18,24 @@ from models import Flow, build, integrated
 model, batches = build(sys.argv[1])
 torch.set_num_threads(int(sys.argv[2]))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+others: list[subprocess.Popen[str]] = []
+if ranks := int(os.environ.get("RANKS", "0")):
+    if "RANK" not in os.environ:
+        os.environ |= {"RANK": "0", "MEET": f"file://{tempfile.mkdtemp()}/meet"}
+        others = [
+            subprocess.Popen(
+                [sys.executable, *sys.argv],
+                env={**os.environ, "RANK": str(k)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                text=True,
+            )
+            for k in range(1, ranks)
+        ]
+    torch.distributed.init_process_group(
+        "gloo", init_method=os.environ["MEET"], rank=int(os.environ["RANK"]), world_size=ranks
+    )
+    model = torch.nn.parallel.DistributedDataParallel(model)
 if os.environ.get("COMPILED"):
     model = torch.compile(model)
 criterion = torch.nn.CrossEntropyLoss()
@@ -48,6 +69,10 @@ def waited(nanoseconds: int) -> None:
 ended = time.perf_counter_ns()
 for line in sys.stdin:
     waited(time.perf_counter_ns() - ended)
+    for other in others:
+        assert other.stdin is not None
+        other.stdin.write(line)
+        other.stdin.flush()
     wall, cpu = time.perf_counter(), time.process_time()
     steps(int(line))
     answer = {
@@ -59,3 +84,5 @@ for line in sys.stdin:
     }
     print(json.dumps(answer), flush=True)
     ended = time.perf_counter_ns()
+for other in others:
+    other.communicate()

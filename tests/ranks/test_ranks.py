@@ -28,7 +28,55 @@ for step in range(12):
 WRAPPED = "model = DDP(net())\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\nforward = model\n" + LOOP
 BY_HAND = "model = net()\nopt = torch.optim.SGD(model.parameters(), lr=0.1)\nforward = model\n" + LOOP
 
+PARTS = (
+    """
+model = net()
+whole = list(model.parameters())
+opt = torch.optim.SGD(whole[rank::world], lr=0.1)
+forward = model
+"""
+    + LOOP.replace("opt.zero_grad", "model.zero_grad").replace("#REDUCE", "average(model, world)")
+    + """
+    with torch.no_grad():
+        for k, p in enumerate(whole):
+            dist.broadcast(p, src=k % world)
+"""
+)
+"""Each rank's optimizer has a part of the parameters."""
+
 PARTED = {
+    "replicas-drift copied": (
+        BY_HAND.replace("#REDUCE", "[dist.all_reduce(p.grad / world) for p in model.parameters()]"),
+        "dist.all_reduce(p.grad / world)",
+    ),
+    "ranks-train-alone": (
+        """
+whole = TensorDataset(*data(3))
+model = net()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for xb, yb in DataLoader(whole, batch_size=8, sampler=DistributedSampler(whole)):
+    opt.zero_grad()
+    loss = loss_of(model(xb), yb)
+    loss.backward()
+    opt.step()
+    dist.all_reduce(loss.detach())
+""",
+        "loss.backward()",
+    ),
+    "ranks-start-differently in shards": (
+        """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+torch.manual_seed(5 + rank)
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
+fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+forward = model
+"""
+        + LOOP
+        + "\nmodel = nn.Linear(1, 1)\n",
+        "torch.manual_seed(5 + rank)",
+    ),
     "ranks-start-differently": (
         "torch.manual_seed(rank)\n" + BY_HAND.replace("#REDUCE", "average(model, world)"),
         "opt = torch.optim",
@@ -260,6 +308,7 @@ forward = model
 }
 
 HEALTHY = {
+    "parts of the optimizer": PARTS,
     "dealt out": """
 whole = TensorDataset(*data(3))
 order = torch.randperm(96, generator=torch.Generator().manual_seed(5)).tolist()
@@ -302,6 +351,20 @@ for epoch in range(2):
             opt.step()
 """,
     "alone": "torch.manual_seed(rank)\n" + BY_HAND,
+    "averaged weights, flat": """
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+whole = TensorDataset(*data(3))
+model = net()
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step, (xb, yb) in enumerate(DataLoader(whole, batch_size=8, sampler=DistributedSampler(whole))):
+    opt.zero_grad()
+    loss_of(model(xb), yb).backward()
+    opt.step()
+    if step % 3 == 2:
+        flat = parameters_to_vector(model.parameters()).detach()
+        dist.all_reduce(flat)
+        vector_to_parameters(flat / world, model.parameters())
+""",
     "averaged weights": BY_HAND + "    if step % 4 == 3:\n"
     "        with torch.no_grad():\n"
     "            for p in model.parameters():\n"
@@ -310,8 +373,13 @@ for epoch in range(2):
     "sharded": """
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+torch.manual_seed(rank)
 model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
 fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+torch.manual_seed(0)
+state = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)).state_dict()
+set_model_state_dict(model, state, options=StateDictOptions(full_state_dict=True))
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
 forward = model
 """

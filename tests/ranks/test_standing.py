@@ -189,3 +189,17 @@ def test_other_causes_are_told_apart() -> None:
         found = stuck([at(0, 3, call(5, kind("all_reduce", "float32[4]"), ago=90)), other])
         assert found is not None, why
         assert found.why == why
+
+
+def test_a_rank_that_has_come_out_of_a_call_that_does_not_fit() -> None:
+    """Gloo lets the rank with the longer tensor go on."""
+    longer = call(5, kind("all_reduce", "float64[1]", line=43), seconds=0.1)
+    shorter = call(5, kind("all_reduce", "float32[1]", line=43))
+    found = stuck([at(0, 4, longer, call(9, kind(GRADIENTS, line=39))), at(1, 4, shorter)])
+    assert found is not None
+    assert found.culprit is not None
+    assert (found.why, found.culprit.line) == ("shapes", 43)
+    assert "rank 0 calls all_reduce of float64[1] (number 5) there" in found.sentence()
+    fits = call(5, kind("all_reduce", "float32[1]", line=43), seconds=0.1)
+    other = stuck([at(0, 4, fits, call(9, kind(GRADIENTS, line=39))), at(1, 4, shorter)])
+    assert other is None or other.why != "shapes"

@@ -72,12 +72,24 @@ class World:
 
     @cached_property
     def reduced(self) -> frozenset[str]:
-        """Parameters whose gradients the program reduces over all ranks itself."""
+        """Parameters whose gradients, or copies of these, the program reduces over all ranks itself. A program that averages a parameter may
+        average what its optimizer keeps as well, which looks like a copy of the first gradient."""
         return frozenset(
             name
             for collective in self.first.facts.collectives
             if collective.op == "all_reduce" and collective.group_size == self.size
-            for name in collective.gradients
+            for name in (*collective.gradients, *(set(collective.copies) - self.averaged))
+        )
+
+    @cached_property
+    def averaged(self) -> frozenset[str]:
+        """Parameters that the program averages over ranks itself."""
+        return frozenset(
+            name
+            for case in self.cases
+            for one in case.facts.collectives
+            if one.op == "all_reduce"
+            for name in one.parameters
         )
 
     @cached_property
@@ -96,15 +108,8 @@ class World:
     def sent(self) -> frozenset[str]:
         """Parameters that one rank has sent to all before the first step, and that the program does not average itself later: the ranks
         share them."""
-        averaged = {
-            name
-            for case in self.cases
-            for one in case.facts.collectives
-            if one.op == "all_reduce"
-            for name in one.parameters
-        }
         each = [set(case.facts.beginning.sent) for case in self.cases]
-        return frozenset(set.intersection(*each) - averaged)
+        return frozenset(set.intersection(*each) - self.averaged)
 
     @cached_property
     def sharded(self) -> frozenset[str]:
@@ -116,14 +121,21 @@ class World:
         )
 
     def only_some_load(self, what: str) -> SourceLine | None:
-        """The line at which some ranks load a state, `weights` or `optimizer`, and others do not."""
-        lines: list[set[SourceLine]] = [
-            {one.line for one in case.facts.beginning.loads if one.what == what and one.line is not None}
+        """The line at which some ranks load a state, `weights` or `optimizer`, more often than others."""
+        each = [
+            {one.line: one.count for one in case.facts.beginning.loads if one.what == what and one.line is not None}
             for case in self.cases
         ]
-        common: set[SourceLine] = set.intersection(*lines)
-        apart = set[SourceLine]().union(*lines) - common
+        lines = set[SourceLine]().union(*each)
+        apart = [line for line in lines if len({counts.get(line, 0) for counts in each}) > 1]
         return min(apart, key=lambda line: line.line) if apart else None
+
+    @cached_property
+    def seeded_apart(self) -> SourceLine | None:
+        """The first line at which the ranks seed torch's generators with different numbers."""
+        tables = [{one.line: one.seed for one in case.facts.beginning.seeds} for case in self.cases]
+        found = (line for line in tables[0] if len({table.get(line) for table in tables}) > 1)
+        return next((line for line in found if all(line in table for table in tables)), None)
 
     @cached_property
     def same_inputs(self) -> bool:

@@ -523,6 +523,10 @@ class LoaderFact(Record, frozen=True):
     """Whether such a sampler shuffles."""
     own_batch_sampler: bool = False
     drop_last: bool = False
+    dealt: bool = False
+    """Whether its sampler gives each rank a share of its own."""
+    content: int | None = None
+    """Of such a loader: a checksum of the tensors that its data set keeps, one row per sample; None where it keeps none, or too much."""
     seed: int | None = None
     """Of its own generator."""
     workers: int = 0
@@ -530,6 +534,8 @@ class LoaderFact(Record, frozen=True):
     worker_init: WorkerInit | None = None
     dataset: str = ""
     length: int | None = None
+    first: list[int] = []
+    """The samples of its first batch."""
     share_of: int | None = None
     """Of a Subset: how many samples the data set has that it is taken from."""
     share: list[int] = []
@@ -719,6 +725,10 @@ class SequenceFact(Record, frozen=True):
     """`passes/wasted` of a step: how often."""
     foreign_leaves: bool = False
     """Whether losses depend on tensors with a gradient that are no parameters."""
+    reduced: int = 0
+    """Steps in which a backward pass reduced gradients of shards (`reduce_scatter`)."""
+    reduced_early: int = 0
+    """Those among them in which the last backward pass before the step did not."""
     steps: int = 0
     backward_line: Line = None
     """That asked for the first backward pass."""
@@ -835,6 +845,8 @@ class CollectiveFact(Record, frozen=True):
     """Parameters whose gradients it was called on, in the first steps."""
     parameters: list[str] = []
     """Parameters that it was called on, in the first steps."""
+    copies: list[str] = []
+    """Parameters of whose gradients it was called on a copy in the first step with such a call: a tensor with other memory and the same values, up to a factor."""
     norms: dict[str, list[Number]] = {}
     """Of gradients in the first step, and of parameters where it is first called on them: their norm before and after."""
     first_step: int = 0
@@ -885,9 +897,29 @@ class Numbering(Record, frozen=True):
     line: Line = None
 
 
+class Seeding(Record, frozen=True):
+    """A line that seeds torch's generators, and the seed that it first gave."""
+
+    seed: int = 0
+    line: Line = None
+
+
+class Parted(Record, frozen=True):
+    """A parameter that `fully_shard` has taken this rank's part of, and that is still that part when the training begins."""
+
+    name: str = ""
+    shape: list[int] = []
+    digest: int = 0
+    """Of the whole parameter, as this rank had it."""
+    ranks: int = 0
+    line: Line = None
+
+
 class BeginningFact(Record, frozen=True):
     """What a rank does by itself, for the comparison with other ranks."""
 
+    seeds: list[Seeding] = []
+    parted: list[Parted] = []
     loads: list[StateLoad] = []
     saves: list[StateSave] = []
     declared: list[Declared] = []

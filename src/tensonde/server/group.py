@@ -23,6 +23,7 @@ from tensonde.server.refusals import AgentGone, NotNow
 log = logging.getLogger("tensonde.hub")
 Json = dict[str, Any]
 ROUND_TRIP = 0.1
+"""Seconds until all ranks are told; more where their answers take longer, as those of many do."""
 TRIES = 8
 GRACE = 0.5
 """Seconds that ranks have to reach the node that one of them has reached."""
@@ -82,12 +83,14 @@ class Group:
         waiting = [live for live in ranks if live.stop is not None]
         running = [live for live in ranks if live.stop is None]
         for k in range(TRIES):
+            asked = time.monotonic()
             there = await _each(ranks, lambda live: live.ask("where"))
+            round_trip = max(ROUND_TRIP, time.monotonic() - asked)
             if not there:
                 raise NotNow("no rank of this run answers; try again.")
             quickest = max(float(one.result.get("speed") or 0.0) for one in there)
             moving = any(one.result["state"] == "running" for one in there)
-            ahead = math.ceil(quickest * ROUND_TRIP) if moving and reason == "pause" else 0
+            ahead = math.ceil(quickest * round_trip) if moving and reason == "pause" else 0
             aim = max(int(one.result["step"]) for one in there) + room * 4**k + ahead
             if turn != self._turn:
                 return  # one has stopped by itself, or there is another command

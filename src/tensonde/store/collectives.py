@@ -40,7 +40,7 @@ BUFFERS = "buffers"
 @dataclass(frozen=True, slots=True)
 class Kind:
     """`what` is the dtype and shape of its tensor. `size` is how many ranks the group has. `around` is `program.surroundings`. `peer` is the rank
-    that a tensor goes to or comes from; -1 where that is not one rank."""
+    that a tensor goes to or comes from; -1 where that is not one rank. `skips` is, of a backward pass, `program.surroundings.skips`."""
 
     op: str
     what: str = ""
@@ -51,6 +51,7 @@ class Kind:
     line: int = 0
     around: list[dict[str, Any]] = field(default_factory=list, compare=False, hash=False)
     peer: int = -1
+    skips: list[int] = field(default_factory=list, compare=False, hash=False)
 
     @property
     def source(self) -> SourceLine | None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tensonde.model.site import SourceLine
 from tensonde.program.lines import source_line
-from tensonde.store.collectives import Call, read_collectives
+from tensonde.store.collectives import BUFFERS, GRADIENTS, Call, read_collectives
 from tensonde.store.reader import Rank
 from tensonde.store.whereabouts import Whereabouts, read_whereabouts
 
@@ -83,6 +83,8 @@ class Stuck:
     """Of such a loop: calls per step, of a waiting rank and of the other one."""
     condition: SourceLine | None = None
     """The `if` that only one of them has gone into."""
+    met: Call | None = None
+    """The same call of the other rank, which has another shape or dtype there and has gone on."""
 
     def sentence(self) -> str:
         ranks = ", ".join(str(one.rank) for one in self.waiting)
@@ -113,6 +115,8 @@ class Stuck:
                 return (
                     f"rank {other.rank} waits for {other.inside}{at}: each waits for the other to do the opposite first"
                 )
+            case "shapes" if self.met is not None:
+                return f"{rank} calls {self.met} there, at {self.met.kind.source}, and has gone on"
             case "busy":
                 return f"{rank} is not there: it is in step {other.step}{at}"
             case _:
@@ -202,6 +206,8 @@ def stuck(ranks: list[Standing], *, now: float | None = None, after_the_end: boo
         return _pair(ranks, first, collective, after_the_end)
     together = tuple(one for one in ranks if one is first or _same(one.inside, collective))
     for one in ranks:
+        if one not in together and (met := _met(one, collective)) is not None:
+            return Stuck(together, collective, one, "shapes", collective.kind.source, met=met)
         if one not in together and (why := _why(one, collective, after_the_end)) is not None:
             return _told(together, collective, one, why)
     return None
@@ -221,6 +227,20 @@ def _pair(ranks: list[Standing], first: Standing, call: Call, after_the_end: boo
             return _told((one,), waited, other, "crossed")
         seen.add(other.rank)
         one, waited = other, there
+    return None
+
+
+def _met(one: Standing, collective: Call) -> Call | None:
+    """The call of this rank that the back end brings together with that of another: the same collective with another shape, dtype or reduction.
+    The rank may have come out of it, where the other has not."""
+    for call in one.calls:
+        if (call.kind.group, call.number, call.kind.op) == (
+            collective.kind.group,
+            collective.number,
+            collective.kind.op,
+        ):
+            known = call.kind.op not in (GRADIENTS, BUFFERS, *PAIRS) and call.seconds is not None
+            return call if known and signature(call) != signature(collective) else None
     return None
 
 

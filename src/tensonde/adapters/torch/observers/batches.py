@@ -11,6 +11,7 @@ from math import prod
 from types import FrameType
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Subset, TensorDataset
@@ -20,7 +21,7 @@ from tensonde.adapters.torch.checksum import crc, memory_sum, sums
 from tensonde.adapters.torch.observers.making import shares, target_line
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.observers.reading import READING
-from tensonde.adapters.torch.observers.samplers import is_distributed, weighted
+from tensonde.adapters.torch.observers.samplers import deals, is_distributed, weighted
 from tensonde.adapters.torch.observers.samples import shared
 from tensonde.adapters.torch.run import batches
 from tensonde.adapters.torch.run.batches import sample_place
@@ -33,6 +34,8 @@ from tensonde.program.lines import CodeLine, line_at, line_of
 
 MOST_SHARED = 20_000
 """Samples of a share that are noted."""
+MOST_CONTENT = 1 << 26
+"""Bytes of a tensor of a data set that are summed up."""
 MOST_BATCHES = 256
 MOST_ELEMENTS = 1 << 16
 OFTEN, FEW = 64, 16
@@ -312,6 +315,8 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "shuffled": bool(getattr(loader.sampler, "shuffle", False)),
         "own_batch_sampler": type(loader.batch_sampler).__name__ != "BatchSampler",
         "drop_last": loader.drop_last,
+        "dealt": deals(loader),
+        "content": _content(dataset, length) if deals(loader) else None,
         "seed": _seed(loader),
         "workers": loader.num_workers,
         "persistent": loader.persistent_workers,
@@ -326,6 +331,18 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         else None,
         "generators": _generators(dataset) if loader.num_workers else [],
     }
+
+
+def _content(dataset: Any, length: int | None) -> int | None:
+    kept = getattr(dataset, "__dict__", None) or {}
+    parts = kept.get("tensors") if isinstance(dataset, TensorDataset) else kept.values()
+    tables = [
+        torch.from_numpy(part) if isinstance(part, np.ndarray) and part.dtype.kind in "fiub" else part
+        for part in parts or ()
+        if isinstance(part, Tensor | np.ndarray) and part.shape[:1] == (length,)
+    ]
+    found = [memory_sum(table) for table in tables if isinstance(table, Tensor) and table.nbytes <= MOST_CONTENT]
+    return hash(tuple(found)) if found and len(found) == len(tables) and None not in found else None
 
 
 def _share(dataset: Any) -> dict[str, Any]:

@@ -10,10 +10,12 @@ import sys
 from collections.abc import Iterable
 from types import FrameType, ModuleType
 from typing import Any
+from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.checksum import memory_sum
 from tensonde.adapters.torch.tensors import values_of
 from tensonde.program.frames import is_user_file, user_frames
 from tensonde.program.gradients import rewrite_between
@@ -26,6 +28,8 @@ MOST_KEYS = 64
 """Keys of a numbering that are kept: the same ones on all ranks that have them."""
 FEWEST_KEYS, LARGEST = 4, 200_000
 MOST_BYTES = 1 << 22
+MOST_PARTED = 1 << 28
+"""Bytes of parameters that are summed up when they are sharded."""
 
 
 class Beginnings:
@@ -37,6 +41,36 @@ class Beginnings:
         self._saves: dict[tuple[str, CodeLine], int] = {}
         self._declared: list[dict[str, Any]] = []
         self._numberings: dict[str, dict[str, Any]] | None = None
+        self._seeds: dict[CodeLine, int] = {}
+        self._parted: list[tuple[ReferenceType[Any], int, dict[str, Any]]] = []
+        """What keeps a shard, the checksum of that, and what is known about the whole."""
+        self._parted_bytes = 0
+
+    def seeded(self, seed: Any, place: CodeLine | None) -> None:
+        if place is not None and isinstance(seed, int) and place not in self._seeds and len(self._seeds) < MOST:
+            self._seeds[place] = seed
+
+    def whole(self, parameter: Any) -> int | None:
+        """The checksum of a parameter that `fully_shard` is about to take a part of; None where it has none yet (meta), or is a part itself."""
+        self._parted_bytes += parameter.numel() * parameter.element_size()
+        plain = type(parameter.data) is Tensor and parameter.device.type != "meta"
+        return memory_sum(parameter.data) if plain and self._parted_bytes <= MOST_PARTED else None
+
+    def parted(self, parameter: Any, digest: int | None, holder: Any, place: CodeLine | None) -> None:
+        """`holder` keeps the part."""
+        shard = _shard(holder)
+        mesh = getattr(getattr(holder, "mesh_info", None), "mesh", None)
+        part = memory_sum(shard) if shard is not None and digest is not None else None
+        if mesh is None or part is None:
+            return
+        known = {"shape": list(parameter.shape), "digest": digest, "ranks": mesh.size(), "line": line_of(place)}
+        self._parted.append((ref(holder), part, known))
+
+    def begins(self) -> None:
+        """Shards that were filled anew since they were made say nothing about the ranks."""
+        self._parted = [
+            one for one in self._parted if (shard := _shard(one[0]())) is not None and memory_sum(shard) == one[1]
+        ]
 
     def loaded(self, what: str, place: CodeLine | None) -> None:
         """`what` is `weights` or `optimizer`."""
@@ -81,6 +115,7 @@ class Beginnings:
         if self._numberings is not None:
             return
         self._numberings = {}
+        self.begins()
         for one in user_frames(frame):
             for name, value in list(one.f_locals.items()):
                 inside = {f"{name}.{key}": held for key, held in _attributes(value).items()}
@@ -89,8 +124,15 @@ class Beginnings:
                         self._numberings[path] = _sample(held) | {"line": _bound(one, name)}
 
     def facts(self, parameters: Iterable[tuple[str, Tensor]], optimizers: list[dict[str, Any]]) -> dict[str, Any]:
-        sent = [name for name, parameter in parameters if self._sent and self._is_sent(parameter)]
+        live = list(parameters)
+        sent = [name for name, parameter in live if self._sent and self._is_sent(parameter)]
+        names = {id(parameter): name for name, parameter in live}
         return {
+            "seeds": [{"seed": seed, "line": line_of(place)} for place, seed in self._seeds.items()],
+            "parted": [
+                {"name": names.get(id(getattr(holder(), "sharded_param", None)), ""), **known}
+                for holder, _, known in self._parted[:256]
+            ],
             "loads": [
                 {"what": what, "count": count, "line": line_of(place)} for (what, place), count in self._loads.items()
             ],
@@ -106,6 +148,12 @@ class Beginnings:
     def _is_sent(self, parameter: Tensor) -> bool:
         held = values_of(parameter)
         return held is not None and (held.data_ptr(), held.numel(), held.dtype) in self._sent
+
+
+def _shard(holder: Any) -> Tensor | None:
+    kept = getattr(holder, "sharded_param", None)
+    found = getattr(kept, "_local_tensor", None)
+    return found if isinstance(found, Tensor) else None
 
 
 def _attributes(value: Any) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from tensonde.model.moment import Phase
 from tensonde.program.divisions import undivided_mean
 from tensonde.program.frames import foreign_frames, is_user, user_place
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
-from tensonde.program.surroundings import statement_after, surroundings
-from tensonde.store.collectives import Kind
+from tensonde.program.surroundings import skips, statement_after, surroundings
+from tensonde.store.collectives import GRADIENTS, Kind
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.state import RunState
@@ -48,6 +48,7 @@ class Line:
     steps: int = 0
     gradients: dict[str, None] = field(default_factory=dict)
     parameters: dict[str, None] = field(default_factory=dict)
+    copies: dict[str, None] = field(default_factory=dict)
     left: int = 0
     """Calls that were never waited for."""
     inside: bool = False
@@ -80,6 +81,9 @@ class Collectives:
         self._groups: dict[tuple[int, int], tuple[str, int, Any]] = {}
         self._known: dict[int, str] = {}
         self._known_at: tuple[int, Phase | None, int] = (-1, None, -1)
+        self._passes: list[bool] = []
+        """Of the backward passes since the last step: whether they reduced shards."""
+        self._reduced = self._reduced_early = 0
         self.under_way: dict[int, tuple[Call, ReferenceType[Any]]] = {}
         """Calls that run beside the program, by the key of what it can wait for."""
 
@@ -104,6 +108,8 @@ class Collectives:
         number = self._numbers[group] = self._numbers.get(group, 0) + 1
         if state.stack or state.phase is Phase.BACKWARD:
             state.communicates = line.inside = True
+            if self._passes and state.phase is Phase.BACKWARD and op.startswith("reduce_scatter"):
+                self._passes[-1] = True
         session = state.session
         session.whereabouts.moves += 1
         form = (tensor.dtype, tensor.shape) if tensor is not None else None
@@ -116,6 +122,20 @@ class Collectives:
             line.scalar = line.scalar and tensor.numel() == 1
             self._note(call, tensor, kwargs)
         return call
+
+    def pass_begins(self) -> None:
+        """A backward pass."""
+        if len(self._passes) < MOST_UNDER_WAY:
+            self._passes.append(False)
+
+    def stepped(self) -> None:
+        if any(self._passes):
+            self._reduced += 1
+            self._reduced_early += not self._passes[-1]
+        self._passes.clear()
+
+    def pass_facts(self) -> dict[str, int]:
+        return {"reduced": self._reduced, "reduced_early": self._reduced_early}
 
     def launched(self, call: Call, awaited: list[tuple[int, Any]]) -> None:
         """The call has returned; its collective runs on, until the program waits for all that it got."""
@@ -178,6 +198,8 @@ class Collectives:
         is_gradient = name.endswith(":grad")
         name = name.removesuffix(":grad")
         if not name:
+            if line.steps == 1 and "reduce" in line.op and tensor.is_floating_point() and tensor.numel() > 1:
+                line.copies.update(dict.fromkeys(self._copied(tensor)))
             return
         (line.gradients if is_gradient else line.parameters)[name] = None
         first = self._state.step == 0 if is_gradient else line.steps == 1
@@ -202,6 +224,27 @@ class Collectives:
                     if held is not None and held.numel():
                         self._known[held.data_ptr()] = what
         return self._known.get(key, "")
+
+    def _copied(self, tensor: Tensor) -> list[str]:
+        """The parameters whose gradients this tensor is a copy of, one or all in a row, in whatever order: up to a factor, as from the division by the number of ranks."""
+        held = values_of(tensor)
+        known = [
+            (name, gradient)
+            for name, parameter in self._state.parameters.live()
+            if (gradient := parameter.grad) is not None and type(gradient) is Tensor and gradient.is_floating_point()
+        ]
+        if held is None or type(held) is not Tensor or not known:
+            return []
+        for name, gradient in known:
+            if gradient.shape == held.shape and gradient.device == held.device and _proportional(gradient, held):
+                return [name]
+        if held.numel() == sum(gradient.numel() for _, gradient in known) and len(known) > 1:
+            norm = sum(_norm(gradient) ** 2 for _, gradient in known) ** 0.5
+            world = float(torch.distributed.get_world_size())
+            own = _norm(held)
+            if own > 0 and any(abs(own * factor - norm) <= 1e-5 * norm for factor in (1.0, world)):
+                return [name for name, _ in known]
+        return []
 
     def _group(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
         """Its name, and how many ranks it has."""
@@ -239,6 +282,7 @@ class Collectives:
                 "longest": round(line.longest * 1e-9, 6),
                 "gradients": list(line.gradients)[:64],
                 "parameters": list(line.parameters)[:64],
+                "copies": list(line.copies)[:64],
                 "norms": {name: norms for name, norms in line.norms.items() if len(norms) == 2},
                 "first_step": line.first_step,
                 "inside": line.inside,
@@ -268,7 +312,8 @@ def kind_of(
     path, line = places[0] if places else ("", 0)
     what = f"{dtype_name(tensor)}{list(shape_of(tensor))}" if tensor is not None else ""
     around = [{"file": file, **one} for file, at in reversed(places[:MOST_FRAMES]) for one in surroundings(file, at)]
-    return Kind(op, what, reduce, group, size, path, line, around, peer)
+    left_out = skips(path, line) if op == GRADIENTS and path else []
+    return Kind(op, what, reduce, group, size, path, line, around, peer, left_out)
 
 
 def peer_of(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -315,6 +360,12 @@ def _reduction(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 _OPS: tuple[type, ...] = ()
 if torch.distributed.is_available():
     _OPS = (torch.distributed.ReduceOp, type(torch.distributed.ReduceOp.SUM), str)
+
+
+def _proportional(one: Tensor, other: Tensor) -> bool:
+    norms = _norm(one) * _norm(other)
+    product = float(torch.dot(one.detach().double().flatten(), other.detach().double().flatten()))
+    return norms > 0 and product >= (1 - 1e-9) * norms
 
 
 def _norm(tensor: Tensor) -> float:

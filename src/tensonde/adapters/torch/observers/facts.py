@@ -278,6 +278,7 @@ class Facts:
         KNOWN.stepped.add(number)
         self.renewals.stepped(optimizer, number, before == 0, steps)
         LOADERS.stepped(steps)
+        self.collectives.stepped()
         resumes.stepped(optimizer, number)
 
     def sleep(self) -> None:
@@ -349,7 +350,7 @@ class Facts:
             "repeated": self._repeated,
             "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
             "loaders": LOADERS.entries,
-            "sequence": self.sequence.facts(),
+            "sequence": self.sequence.facts() | self.collectives.pass_facts(),
             "clipping": self.clipping.facts(),
             "batches": self.batches.facts(),
             "scales": self.scales.facts(),

@@ -12,6 +12,7 @@ from tensonde.program import queries
 from tensonde.program.lines import CodeLine, line_at, line_of
 
 MOST = 16
+MOST_INDICES = 64
 
 
 class Loaders:
@@ -21,6 +22,8 @@ class Loaders:
         self.entries: list[dict[str, Any]] = []
         self._known: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
         self._current: dict[str, Any] | None = None
+        self._fresh: tuple[dict[str, Any], weakref.ref[Any]] | None = None
+        """A loader whose first batch is still to come, and its data set."""
         self._rewritten: dict[int, tuple[weakref.ref[Any], Watched | None]] = {}
 
     def iterated(self, loader: Any, place_of: Callable[[], CodeLine | None]) -> None:
@@ -35,6 +38,8 @@ class Loaders:
         self._current["passes"] += 1
         if self._current["epochs"] is not None and len(self._current["epochs"]) < MOST:
             self._current["epochs"].append(loader.sampler.epoch)
+        if not self._current["first"] and type(loader.dataset).__weakrefoffset__:
+            self._fresh = self._current, weakref.ref(loader.dataset)
         if self._current["iterated"] is None:
             place = place_of()
             self._current["iterated"] = line_of(place)
@@ -43,6 +48,14 @@ class Loaders:
                 self._current["loop"] = line_at(place[0].co_filename, number) if number else None
         if not loader.num_workers:  # a worker writes into a copy of its own
             self._current["rewritten"] = self._look(loader.dataset)
+
+    def given(self, dataset: Any, indices: list[int]) -> None:
+        """A batch, which is of these samples."""
+        if self._fresh is not None:
+            entry, of = self._fresh
+            self._fresh = None
+            if of() is dataset:
+                entry["first"] = indices[:MOST_INDICES]
 
     def _look(self, dataset: Any) -> dict[str, Any] | None:
         """At what the data set keeps, where its source says that it writes into it."""
@@ -64,7 +77,7 @@ class Loaders:
                 found.look(getattr(own(dataset), found.attribute, None))
 
     def _describe(self, loader: Any) -> dict[str, Any] | None:
-        facts = {**loader_facts(loader), "passes": 0, "steps": 0, "iterated": None}
+        facts = {**loader_facts(loader), "passes": 0, "steps": 0, "iterated": None, "first": []}
         for entry in self.entries:  # made anew in every epoch
             if entry["made"] is not None and entry["made"] == facts["made"] and entry["dataset"] == facts["dataset"]:
                 entry["made_anew"] = entry.get("made_anew", 0) + 1

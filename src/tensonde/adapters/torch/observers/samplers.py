@@ -15,6 +15,15 @@ def is_distributed(sampler: Any) -> bool:
     return isinstance(sampler, DistributedSampler) and isinstance(getattr(sampler, "epoch", None), int)
 
 
+def deals(loader: Any) -> bool:
+    """Gives each rank a share of its own, as DistributedSampler does, and the batch samplers that libraries put into a loader."""
+    for sampler in (loader.sampler, loader.batch_sampler):
+        shares = getattr(sampler, "num_replicas", None) or getattr(sampler, "num_processes", None)
+        if isinstance(shares, int) and shares > 1:
+            return True
+    return False
+
+
 def weighted(loader: Any) -> dict[str, Any] | None:
     """Of a loader that draws by weights, directly or in batches."""
     for sampler in (loader.sampler, getattr(loader.batch_sampler, "sampler", None)):

@@ -285,6 +285,7 @@ class Watcher:
         state.set_phase(Phase.BACKWARD)
         if self.session.world > 1 and accumulates:
             self.facts.replicas.pass_begins(user_place(sys._getframe(1)))
+            self.facts.collectives.pass_begins()
         return before
 
     def backward_ends(self, before: Phase) -> None:

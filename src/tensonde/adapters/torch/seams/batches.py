@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import dataloader
 
 from tensonde.adapters.torch import seams
+from tensonde.adapters.torch.observers.loaders import LOADERS
 from tensonde.adapters.torch.run import batches
 from tensonde.adapters.torch.run.batches import Batch
 from tensonde.adapters.torch.seams.function_mode import unseen
@@ -45,7 +46,9 @@ def observe_batches(current: Callable[[], Watcher | None]) -> None:
         waiting = self.__dict__.get("_tensonde_indices")
         if waiting:
             with unseen():
-                batches.latest = Batch(self._dataset, waiting.popleft(), batch)
+                indices = waiting.popleft()
+                batches.latest = Batch(self._dataset, indices, batch)
+                LOADERS.given(self._dataset, indices)
         return batch
 
     seams.put(base, "_next_index", noted_index, "know which samples a batch is made of")

@@ -23,6 +23,7 @@ from tensonde.adapters.torch.seams.current import CURRENT
 from tensonde.adapters.torch.seams.function_mode import noticing, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.program.frames import user_place
+from tensonde.program.imported import when_imported
 from tensonde.session.guard import Guard
 from tensonde.store.standing import PAIRS
 
@@ -64,6 +65,7 @@ def observe_collectives(current: Callable[[], Watcher | None]) -> None:
         for owner in (module, torch.distributed):
             if getattr(owner, name, None) is original:
                 seams.put(owner, name, wrapper, _WHY)
+    when_imported("torch.distributed.fsdp._fully_shard._fsdp_param", _observe_shards)
     work = torch.distributed.Work
     seams.put(work, "wait", _waiting(work.wait, current, id), _WHY)
     for name in CARED_FOR:
@@ -83,6 +85,32 @@ def observe_functional(current: Callable[[], Watcher | None]) -> None:
         if original is not None:
             seams.put(module, name, _observing(name, original, current), _WHY)
     seams.put(module, "wait_tensor", _waiting(module.wait_tensor, current, _memory), _WHY)
+
+
+def _observe_shards(module: Any) -> None:
+    """Parameters of which `fully_shard` takes this rank's part."""
+    kind = getattr(module, "FSDPParam", None)
+    if kind is None:
+        return
+    original = kind._init_sharded_param
+
+    @functools.wraps(original)
+    def init_sharded_param(self: Any, param: Any, *args: Any, **kwargs: Any) -> Any:
+        digest = None
+        try:
+            with unseen():
+                digest = BEGINNINGS.whole(param)
+        except Exception as problem:
+            _BEFORE.contain("noting a parameter", problem)
+        result = original(self, param, *args, **kwargs)
+        try:
+            with unseen():
+                BEGINNINGS.parted(param, digest, self, user_place(sys._getframe(1)))
+        except Exception as problem:
+            _BEFORE.contain("noting a sharded parameter", problem)
+        return result
+
+    seams.put(kind, "_init_sharded_param", init_sharded_param, "compare what ranks shard")
 
 
 def _observe_declarations(current: Callable[[], Watcher | None]) -> None:

@@ -56,10 +56,16 @@ def observe_facts(current: Current, watching: Current) -> None:
     _scaling(current)
     _targets(watching)
     _after(torch, "save", _saved, "know which files a rank writes")
+    if hasattr(torch.random, "_manual_seed_impl"):
+        _after(torch.random, "_manual_seed_impl", _seeded, "know whether ranks are seeded alike")
 
 
 def _saved(_: Any, *args: Any, **kwargs: Any) -> None:
     BEGINNINGS.saved(args[1] if len(args) > 1 else kwargs.get("f"), user_place(sys._getframe(2)))
+
+
+def _seeded(_: Any, seed: Any) -> None:
+    BEGINNINGS.seeded(seed, user_place(sys._getframe(2)))
 
 
 def made(thing: Any) -> None:

@@ -9,11 +9,13 @@ from tensonde.diagnose.exceptions import raised
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.told import some
 from tensonde.diagnose.world import UNFINISHED, World, differ, same, same_in_step
-from tensonde.model.facts import ReplicaFact
+from tensonde.model.facts import CollectiveFact, ReplicaFact
 from tensonde.model.finding import Finding
-from tensonde.model.site import Kind, Role
+from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import WeightRecord
 
+_ALONE = 4
+"""Steps after which something should have brought the ranks together."""
 _UNFROZEN = (
     "DistributedDataParallel reduces the gradients of the parameters that require one when it is made. Wrap the model while all that is "
     "ever trained requires a gradient, or wrap it anew after unfreezing."
@@ -69,6 +71,7 @@ def different_start(world: World) -> Iterator[Finding]:
     expected = {name: records for name, records in world.weights.items() if name in world.reduced or name in wrapped}
     wrong = [name for name, records in expected.items() if differ([record.before for record in records])]
     if not wrong:
+        yield from _parts_of_others(world)
         return
     first = world.first
     replica = wrapped.get(wrong[0])
@@ -86,6 +89,8 @@ def different_start(world: World) -> Iterator[Finding]:
     optimizer = next(iter(first.stepping), None)
     loaded = world.only_some_load("weights")
     why = f", and only some ranks load weights at {loaded}" if loaded is not None else ""
+    if loaded is None and world.seeded_apart is not None:
+        why = f"; they are seeded differently at {world.seeded_apart}"
     yield first.finding(
         f"The ranks start from different weights: {len(wrong)} of {len(expected)} parameters differ before the first step{why}",
         "Send the weights of rank 0 to the others before the optimizer is made: "
@@ -94,6 +99,32 @@ def different_start(world: World) -> Iterator[Finding]:
         site=f"{wrong[0]}:value",
         source=loaded or (optimizer.made if optimizer is not None else None),
         evidence={"parameters": wrong[:8], "gradients": "reduced over all ranks"},
+        confidence=0.95,
+    )
+
+
+def _parts_of_others(world: World) -> Iterator[Finding]:
+    """`fully_shard` keeps this rank's part of what this rank has: it sends nothing. So the parts must be of the same whole."""
+    tables = [list(case.facts.beginning.parted) for case in world.cases]
+    if len({len(table) for table in tables}) > 1:
+        return
+    wrong = []
+    for row in zip(*tables, strict=True):
+        if len({(one.name, tuple(one.shape), one.ranks) for one in row}) > 1:
+            return  # the ranks do not shard the same model
+        if row[0].ranks == world.size and len({one.digest for one in row}) > 1:
+            wrong.append(row[0])
+    if not wrong:
+        return
+    seeded = world.seeded_apart
+    why = f": they are seeded differently at {seeded}" if seeded is not None else ""
+    yield world.first.finding(
+        f"The ranks shard different models: {len(wrong)} of {len(tables[0])} parameters had other values on each rank before fully_shard took a part of them{why}",
+        "fully_shard keeps each rank's part of the rank's own values. Build the model with the same seed on all ranks and seed by the rank afterwards, or "
+        "load one state into all of them (set_model_state_dict with broadcast_from_rank0=True).",
+        site=f"{wrong[0].name}:value" if wrong[0].name else None,
+        source=seeded or wrong[0].line,
+        evidence={"parameters": [one.name for one in wrong[:8]], "sharded_at": str(wrong[0].line)},
         confidence=0.95,
     )
 
@@ -114,11 +145,21 @@ def drift(world: World) -> Iterator[Finding]:
         if _replicated(world, name, records)
         and same([record.before for record in records])
         and differ([record.after for record in records])
+        and not _sent_back(world, name, records)
     }
     if apart:
         yield _first_step(world, apart)
         return
     yield from _later(world)
+
+
+def _sent_back(world: World, name: str, records: list[WeightRecord]) -> bool:
+    """A rank whose optimizer does not have it gets it all the same, after the step: each rank steps a part of the parameters."""
+    facts = [case.facts.parameters.get(name) for case in world.cases]
+    return any(
+        fact is not None and not fact.optimizers and fact.changed and same([record.before, record.after])
+        for fact, record in zip(facts, records, strict=True)
+    )
 
 
 def _unfinished(case: Case) -> bool:
@@ -138,6 +179,16 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
         why = "with equal gradients"
         advice = "Compare the optimizers of the ranks: learning rate, groups and state must be the same on all of them."
         source = optimizer.made if optimizer is not None else None
+        stepped = [
+            case.rank.rank for case, one in zip(world.cases, records, strict=True) if not same([one.before, one.after])
+        ]
+        if len(stepped) < len(records):
+            why = f"because only rank {some([str(rank) for rank in stepped], 8)} steps them, and does not send them to the others"
+            advice = (
+                "Where each rank's optimizer has a part of the parameters, each must send its part to all others after its step "
+                "(dist.broadcast with the number of the rank that has it), or use torch.distributed.optim.ZeroRedundancyOptimizer."
+            )
+            source = _sending(world, name) or source
         if (loaded := world.only_some_load("optimizer")) is not None:
             why, source = (
                 f"with equal gradients, because only some ranks load the optimizer's state at {loaded}",
@@ -165,8 +216,18 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
             )
         own = (replica.line if name in replica.later else replica.bypass_line) if replica is not None else None
         if replica is None:
-            reducing = next((c for c in case.facts.collectives if c.gradients), None)
+            reducing = next((c for c in case.facts.collectives if c.gradients or name in c.copies), None)
             own = reducing.line if reducing is not None else None
+            if reducing is not None and reducing.first_step > 0:
+                why, advice = (
+                    "because their gradients are reduced only after the optimizer's step",
+                    "Reduce the gradients between backward() and step().",
+                )
+            elif reducing is not None and name in reducing.copies:
+                why, advice = (
+                    f"because {reducing.op} gets a copy of their gradients, and the optimizer does not get its result",
+                    "Write the result back into the gradient (`p.grad.copy_(reduced)`), in the same order on all ranks, or reduce `p.grad` itself.",
+                )
             if reducing is not None and reducing.group_size == 1:
                 why, advice = (
                     "because their gradients are reduced in a group that has one rank only",
@@ -185,6 +246,17 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
         },
         confidence=0.95,
     )
+
+
+def _sending(world: World, name: str) -> SourceLine | None:
+    """The line that sends other parameters, and not this one."""
+    found = [
+        one
+        for case in world.cases
+        for one in case.facts.collectives
+        if one.parameters and name not in one.parameters and one.op.startswith(("broadcast", "all_gather"))
+    ]
+    return found[0].line if found else None
 
 
 def _not_reduced(replica: ReplicaFact | None, name: str, partial: bool) -> tuple[str, str]:
@@ -247,6 +319,9 @@ def _later(world: World) -> Iterator[Finding]:
         )
         source = optimizer.step_line if optimizer is not None else None
         replica = next((one for one in world.replicas if set(names) <= set(one.unfrozen)), None)
+        loaded = world.only_some_load("weights") or world.only_some_load("optimizer")
+        if loaded is not None:
+            why, source = f", and only some ranks load a state at {loaded}, or not equally often", loaded
         if replica is not None:
             why, advice = ", because they required no gradient when the model was wrapped", _UNFROZEN
             source = replica.unfreezing or replica.line
@@ -259,6 +334,47 @@ def _later(world: World) -> Iterator[Finding]:
             evidence={"parameters": names[:8]},
             confidence=0.9,
         )
+
+
+@world_rule("ranks-train-alone", severity="error", phase="optimizer")
+def alone(world: World) -> Iterator[Finding]:
+    """Each rank reads a share of the data of its own, as the sampler deals it out, all begin with the same weights, and nothing ever brings their
+    gradients or weights together: each rank trains a model of its own, on a part of the data.
+    """
+    case = world.first
+    optimizer = next(iter(case.stepping), None)
+    if world.replicas or world.reduced or world.sharded or world.sent or optimizer is None or optimizer.steps < _ALONE:
+        return
+    if any(_brings_together(one, optimizer.steps) for each in world.cases for one in each.facts.collectives):
+        return
+    if not all(any(one.steps and one.dealt for one in each.facts.loaders) for each in world.cases):
+        return
+    drawn = {name: records for name, records in world.weights.items() if _drawn(records[0])}
+    if not all(same([record.before for record in records]) for records in drawn.values()):
+        return
+    apart = [name for name, records in drawn.items() if _stays_apart(world, name, records)]
+    if apart:
+        yield case.finding(
+            f"Each of the {world.size} ranks trains a model of its own: nothing brings their gradients together, though their data are dealt out",
+            "Wrap the model in DistributedDataParallel (with accelerate: give it to `accelerator.prepare`), or reduce the gradients after each backward pass.",
+            site=f"{apart[0]}:grad",
+            source=optimizer.backward_line or optimizer.step_line,
+            evidence={"parameters": apart[:8], "steps": optimizer.steps},
+            confidence=0.9,
+        )
+
+
+def _stays_apart(world: World, name: str, records: list[WeightRecord]) -> bool:
+    """The ranks have different gradients of it in the first step, and different values of it in the last."""
+    last = [rows for _, rows in world.common(f"{name}:value")][-1:]
+    return differ([record.gradient for record in records]) and bool(last) and not same_in_step(last[0])
+
+
+def _brings_together(one: CollectiveFact, steps: int) -> bool:
+    """It may carry gradients or weights."""
+    if one.op.startswith(("send", "isend", "recv", "irecv", "batch")):
+        return True
+    return not one.scalar and (not one.op.startswith(("broadcast", "barrier")) or one.count >= steps // 2)
 
 
 @world_rule("buffers-not-synchronised", severity="warning")

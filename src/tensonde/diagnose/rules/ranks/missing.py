@@ -11,7 +11,8 @@ from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
 from tensonde.model.finding import Finding
 from tensonde.program.lines import source_line
-from tensonde.store.reader import rank_number
+from tensonde.store.reader import Rank, rank_number
+from tensonde.store.standing import standings_of
 
 
 @rule("ranks-missing", severity="info")
@@ -36,14 +37,17 @@ _FRAME = re.compile(r'^  File "([^"\n]+)", line (\d+), in', re.MULTILINE)
 _LIBRARY = ("site-packages", "dist-packages", "/lib/python", "/tensonde/")
 
 
-@rule("rank-failed-early", severity="error", phase="init")
+@rule("rank-failed-early", severity="error", phase="init", explains=("exception", "ranks-stuck"))
 def failed_early(case: Case) -> Iterator[Finding]:
     """A rank failed before it called a model, so it has recorded nothing. The process that started it has its traceback."""
     event = raised(case)
     told = _FAILED.search(str(event.get("message", ""))) if event is not None else None
-    folders = [path for path in case.rank.folder.parent.glob("rank*") if path.is_dir()]
-    if told is None or event is None or event.get("type") != "ProcessRaisedException" or len(folders) > 1:
-        return  # a rank that has recorded anything tells it better
+    if told is None or event is None or event.get("type") != "ProcessRaisedException":
+        return
+    folders = [path for path in case.rank.folder.parent.glob("rank*") if path.is_dir() and path != case.rank.folder]
+    others = standings_of([Rank(path) for path in folders])
+    if any(one.rank == int(told[1]) or one.failed for one in others):
+        return  # it has recorded something, which tells it better
     places = [(path, int(line)) for path, line in _FRAME.findall(told[2]) if not any(word in path for word in _LIBRARY)]
     if not places:
         return
@@ -51,11 +55,12 @@ def failed_early(case: Case) -> Iterator[Finding]:
     source = source_line(*places[-1])
     waits = (
         " Nothing else failed before: look whether all ranks call the same collective here, with the same source."
-        if "peer" in said[-1]
+        if any(word in said[-1] for word in ("peer", "Timed out", "timed out", "timeout"))
         else ""
     )
+    there = "".join(f"; rank {one.rank} waits for {one.inside} at {one.line}" for one in others[:4] if one.inside)
     yield case.finding(
-        f"Rank {told[1]} failed before it trained, at {source}: {said[-1][:200]}",
+        f"Rank {told[1]} failed before it trained, at {source}: {said[-1][:200]}{there}",
         f"The line is the last one of your program in the traceback of that rank.{waits}",
         step=None,
         source=source,

@@ -157,3 +157,95 @@ def _leads_to(ops: tuple[OpRecord, ...], loss: int) -> set[int]:
             found.add(k)
             todo += [tensor.producer for tensor in ops[k].inputs if tensor.producer is not None]
     return found
+
+
+@world_rule("targets-without-offset", severity="error", phase="forward")
+def without_offset(world: World) -> Iterator[Finding]:
+    """A rank puts features of all ranks one behind the other, its own at the place of its rank, and its loss looks for the match of each of
+    its samples among them. In the first step, the targets are the same numbers on all ranks: those of all ranks but one point to samples of another rank.
+    """
+    traces = [case.first for case in world.cases]
+    if any(trace is None or trace.loss is None for trace in traces) or len(traces) < world.size:
+        return
+    places = [_own_part(trace.ops, world.size) for trace in traces if trace is not None]
+    losses = [_loss(trace.ops, trace.loss) for trace in traces if trace is not None and trace.loss is not None]
+    if places != list(range(world.size)) or any(loss is None for loss in losses):
+        return
+    loss = losses[0]
+    if loss is None:
+        return
+    shapes = {one.inputs[0].shape for one in losses if one is not None}
+    targets = [one.inputs[1] for one in losses if one is not None]
+    rows, columns = next(iter(shapes)) if len(shapes) == 1 else (0, 0)
+    if columns != world.size * rows or not _shared(targets) or targets[0].stats.get("max", rows) >= rows:
+        return
+    made = targets[0].producer
+    trace = traces[0]
+    yield world.first.finding(
+        f"The targets are the same on all {world.size} ranks, 0 to {rows - 1}, and the features that they choose from are those of all ranks in a row",
+        "The samples of a rank stand behind those of the ranks before it: add `rank * len(batch)` to the targets.",
+        at=trace.ops[made] if made is not None and trace is not None and made < len(trace.ops) else loss,
+        evidence={"scores": [rows, columns], "own_part": places},
+        confidence=0.9,
+    )
+
+
+def _own_part(ops: tuple[OpRecord, ...], size: int) -> int | None:
+    """At which place an op that puts one tensor of each rank in a row has the one with a gradient: the rank's own."""
+    for op in ops:
+        parts = [tensor.requires_grad for tensor in op.inputs]
+        if op.op in ("cat", "concat") and len(parts) == size and sum(parts) == 1:
+            return parts.index(True)
+    return None
+
+
+def _loss(ops: tuple[OpRecord, ...], loss: int) -> OpRecord | None:
+    """The op of the loss that chooses one of many, among those that lead to it."""
+    for k in sorted(_leads_to(ops, loss)):
+        if ops[k].op in ("cross_entropy", "nll_loss") and len(ops[k].inputs) > 1 and len(ops[k].inputs[0].shape) == 2:
+            return ops[k]
+    return None
+
+
+@world_rule("words-of-other-ranks", severity="error", phase="forward")
+def foreign_words(world: World) -> Iterator[Finding]:
+    """The rows of an embedding are split over the ranks, each looks the same words up in its own rows, and the results are added up. In the
+    first step, more than one rank adds something for the same words: words that a rank does not have must give zeros there.
+    """
+    rows = aligned(world) if world.together and world.same_inputs else []
+    for k, ops in enumerate(rows):
+        words, table = _column(ops, 0), _column(ops, 1)
+        if ops[0].op != "embedding" or not words or not table:
+            continue
+        if not differ([one.stats for one in words]) or not differ([one.stats for one in table]):
+            continue
+        given, reduced = ops, False
+        for later in rows[k + 1 :]:
+            if not any(tensor.producer == given[0].index for tensor in later[0].inputs) or not _alike(given, later):
+                continue
+            reduced = same([op.outputs[0].stats for op in later])
+            if reduced:
+                break
+            given = later
+        facts = [op.outputs[0].stats for op in given]
+        filled = sum(one.get("count", 0) - one.get("zero", 0) for one in facts)
+        if reduced and filled > facts[0].get("count", 0):
+            yield world.first.finding(
+                f"Each rank looks up words in {ops[0].module or 'its part of an embedding'} that it does not have, and adds what it finds to the sum of all ranks",
+                "Set the result to zero where the word is not among the rank's own (`x.masked_fill(outside.unsqueeze(-1), 0)`) before it is reduced.",
+                at=given[0],
+                evidence={
+                    "elements": facts[0].get("count"),
+                    "filled": [one.get("count", 0) - one.get("zero", 0) for one in facts],
+                },
+                confidence=0.9,
+            )
+            return
+
+
+def _alike(ops: tuple[OpRecord, ...], later: tuple[OpRecord, ...]) -> bool:
+    """Both give one tensor of the same shape, with a gradient."""
+    return all(
+        one.outputs and two.outputs and one.outputs[0].shape == two.outputs[0].shape and two.outputs[0].requires_grad
+        for one, two in zip(ops, later, strict=True)
+    )

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule, world_rule
+from tensonde.diagnose.told import some
 from tensonde.diagnose.world import World, same_in_step
+from tensonde.model.facts import LoaderFact
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role
 
@@ -43,6 +45,40 @@ def same_samples(world: World) -> Iterator[Finding]:
             return
 
 
+@world_rule("stages-read-different-samples", severity="error", phase="data")
+def stages(world: World) -> Iterator[Finding]:
+    """One rank goes backward with gradients that another one computes and sends back, so the two are stages of one pipeline: the first has the
+    inputs and the last the targets. Both read the same data set with a loader of their own, and their first batches are of different samples."""
+    cases = {case.rank.rank: case for case in world.cases}
+    for case in world.cases:
+        peers = {used.peer for used in case.facts.stages.used} - {one.peer for one in case.facts.stages.returned}
+        for other in (cases[peer] for peer in sorted(peers) if peer in cases):
+            if any(one.peer == case.rank.rank for one in other.facts.stages.used):
+                continue  # each has a loss: no pipeline
+            own, theirs = _training_loader(case), _training_loader(other)
+            if own is None or theirs is None or _described(own) != _described(theirs) or own.first == theirs.first:
+                continue
+            yield case.finding(
+                f"Stages of a pipeline read different samples: the first batch is {some([str(k) for k in own.first], 4)} on rank "
+                f"{case.rank.rank} and {some([str(k) for k in theirs.first], 4)} on rank {other.rank.rank}",
+                "Inputs and targets of a batch must be of the same samples: let one stage read both and send the targets along, or give both loaders a "
+                "generator with the same seed.",
+                step=None,
+                source=world.seeded_apart or own.made,
+                evidence={"first_batches": [own.first[:16], theirs.first[:16]], "made": str(own.made)},
+                confidence=0.9,
+            )
+            return
+
+
+def _training_loader(case: Case) -> LoaderFact | None:
+    return next((one for one in case.facts.loaders if one.steps and one.first), None)
+
+
+def _described(loader: LoaderFact) -> tuple[str, int | None, int | None]:
+    return loader.dataset, loader.length, loader.batch_size
+
+
 @world_rule("shares-overlap", severity="warning", phase="data")
 def overlapping(world: World) -> Iterator[Finding]:
     """Each rank trains on a Subset of the same data set, and these have some samples in common and others not: the ranks have not dealt the
@@ -67,6 +103,25 @@ def overlapping(world: World) -> Iterator[Finding]:
         evidence={"common": len(common), "shares": [len(share) for share in shares], "samples": whole},
         confidence=0.9,
     )
+
+
+@world_rule("dealt-out-twice", severity="warning", phase="data")
+def dealt_twice(world: World) -> Iterator[Finding]:
+    """The sampler gives each rank a share of the data set, which must be the same on all ranks, and each rank's has other samples: it is a share itself, so
+    that of each only a part is ever read."""
+    loaders = [next((one for one in case.facts.loaders if one.steps and one.dealt), None) for case in world.cases]
+    chosen = [one for one in loaders if one is not None and one.content is not None]
+    if len(chosen) < len(loaders) or len({(one.dataset, one.length) for one in chosen}) > 1:
+        return
+    if len({one.content for one in chosen}) == world.size:
+        yield world.first.finding(
+            f"The data are dealt out twice: each rank has other samples in its {chosen[0].dataset}, and its sampler takes one in {world.size} of them",
+            "Give all ranks the whole data set and let the sampler deal it out, or take the sampler away where each rank's data set is its share.",
+            step=None,
+            source=chosen[0].data_line or chosen[0].made,
+            evidence={"samples": chosen[0].length, "sampler": chosen[0].sampler},
+            confidence=0.85,
+        )
 
 
 @rule("sampler-epoch-never-set", severity="warning", phase="data")

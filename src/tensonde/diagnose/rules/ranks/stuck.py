@@ -8,7 +8,6 @@ from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.world import World
 from tensonde.model.finding import Finding
 from tensonde.program.lines import source_line
-from tensonde.program.surroundings import skips
 from tensonde.store.collectives import GRADIENTS
 from tensonde.store.standing import Stuck, stuck
 
@@ -58,9 +57,8 @@ def left_out(world: World) -> Iterator[Finding]:
         for one in world.standings
     }
     kind = found.collective.kind
-    lines = skips(kind.file, kind.line) if kind.file else []
     fewest = min(passes, key=lambda rank: passes[rank])
-    if not lines or found.waiting[0].rank == fewest:
+    if not kind.skips or found.waiting[0].rank == fewest:
         return
     yield world.first.finding(
         f"Rank {fewest} leaves out a batch: it has made {passes[fewest]} backward passes, rank {found.waiting[0].rank} is in its "
@@ -68,8 +66,8 @@ def left_out(world: World) -> Iterator[Finding]:
         "DistributedDataParallel needs a backward pass of every rank for every batch. Do not leave the batch out: leave out its bad samples, multiply the "
         "loss by 0, or let all ranks decide together (dist.all_reduce of the condition).",
         step=found.other.step,
-        source=source_line(kind.file, lines[0]),
-        evidence={"backward_passes": passes, "lines": lines},
+        source=source_line(kind.file, kind.skips[0]),
+        evidence={"backward_passes": passes, "lines": kind.skips},
         confidence=0.85,
     )
 

@@ -64,6 +64,29 @@ def never_reduced(world: World) -> Iterator[Finding]:
     )
 
 
+@world_rule("shards-reduced-too-early", severity="error", phase="backward")
+def reduced_early(world: World) -> Iterator[Finding]:
+    """A sharded model is trained with several backward passes per step, and in every step an early one reduces its gradients and the last one does
+    not: what the passes in between have computed stays on the rank, and reaches a later step or none."""
+    case = world.first
+    sequence = case.facts.sequence
+    optimizer = next((one for one in case.stepping if one.steps > 2), None)
+    if (
+        optimizer is None
+        or not _fully_sharded(case)
+        or sequence.reduced < 3
+        or sequence.reduced_early < sequence.reduced
+    ):
+        return
+    yield case.finding(
+        f"Gradients are reduced in an early backward pass of each step and not in the last: {sequence.reduced_early} of {sequence.reduced} steps",
+        "Turn synchronisation on for the last backward pass before each step, and off for those before: `model.set_requires_gradient_sync(last)`.",
+        source=optimizer.step_line or optimizer.backward_line,
+        evidence={"steps": optimizer.steps, "backwards": sequence.backwards},
+        confidence=0.95,
+    )
+
+
 def _fully_sharded(case: Case) -> bool:
     """All parameters are shards, as `fully_shard` of the whole model makes them: parts of a tensor-parallel model may do without reductions."""
     trained = [fact for fact in case.facts.parameters.values() if fact.requires_grad]
