@@ -51,8 +51,8 @@ FEW, IN_A_CHECK = 4, 14.0
 """Where a training is to end after so few steps: times its own that a step may take for experiments."""
 AGAIN = 2.0
 """Times its own: what a step takes to be recorded."""
-RECORDED = 5e-4
-"""Seconds that recording an op of the step takes, however small the op is."""
+RECORDING = 0.5
+"""Of its time: what recording a step may take before it is given up."""
 COPIES = 7
 """Of the parameters, that experiments have on a device at once: as they were, gradients, and those of a step that is tried. 6.3 on the stand-in."""
 SMALLEST = 0.25
@@ -68,6 +68,8 @@ class Laboratory:
         self.inquiry = Inquiry()
         self._began = {clock: clock() for clock in (time.thread_time, time.perf_counter)}
         self._spent = 0.0
+        self._recording = 0.0
+        """Seconds that the last recording took, or had taken when it was given up."""
         self._noticed: tuple[int, float] = -1, 0.0
         """The step that is to be asked, and when it began."""
         options = state.session.options
@@ -105,7 +107,7 @@ class Laboratory:
         allowed = EACH * (self._allowance(began - self._began[self._clock]) - self._spent)
         if 0 < (self._state.session.options.steps or 0) <= FEW:  # the training ends before another is asked
             allowed = min(allowed / EACH, IN_A_CHECK * took)
-        if allowed < max(0.01, AGAIN * took, RECORDED * self._replay.tracing.ops):
+        if allowed < max(0.01, AGAIN * took, self._recording / RECORDING):
             why = "the time for experiments is spent" if self._spent else "the step takes longer than experiments may"
             self.inquiry.declined(self._state.step, why)
             return
@@ -141,7 +143,7 @@ class Laboratory:
         if cannot:
             raise NotPossible(cannot)
         exact = tape.unchanged()
-        taken = self._taken(tape.entries, tape.losses)
+        taken = self._taken(tape.entries, tape.losses, deadline)
         alive = tape.alive([taken.slot])
         for held, tensor in alive:
             exact = exact and same(taken.values[held].detach(), tensor.detach())
@@ -162,7 +164,8 @@ class Laboratory:
         """A step that was saved, in a process of its own, where no optimizer is."""
         guard = self._state.session.guard
         try:
-            graph = self._graph(taken := self._taken(entries, losses), self._clock() + seconds)
+            deadline = self._clock() + seconds
+            graph = self._graph(taken := self._taken(entries, losses, deadline), deadline)
             self._describe(graph, taken, [])
             graph.values = [_named(value) for value in graph.values]
             graph.several = len(losses) > 1
@@ -172,7 +175,7 @@ class Laboratory:
         except NotPossible as why:
             self.inquiry.declined(step, str(why))
 
-    def _taken(self, entries: list[Any], losses: Losses) -> _Taken:
+    def _taken(self, entries: list[Any], losses: Losses, deadline: float) -> _Taken:
         """The step, run again under the recorder, with everything put back."""
         state, replay = self._state, self._replay
         cannot = ""
@@ -192,6 +195,9 @@ class Laboratory:
         tracer = Tracer(state)
         taken = _Taken(entries, Recorder(state, execute.__code__), Reads())
         taken.recorder.limit = min(taken.recorder.limit, room)
+        began = self._clock()
+        last = began + RECORDING * (deadline - began)
+        taken.recorder.late = lambda: self._clock() > last
         with undisturbed(state, replay, before, tracer) as lost:
             try:
                 copy_context().run(self._run, taken)
@@ -201,6 +207,8 @@ class Laboratory:
             except Exception as problem:
                 log.debug("recording a step failed", exc_info=problem)
                 raise NotPossible(f"running the step again failed: {type(problem).__name__}: {problem}"[:200]) from None
+            finally:
+                self._recording = self._clock() - began
         replay._take_stock(lost, before.writes.refused, [], state.step)
         if lost or before.writes.refused:
             raise NotPossible(replay.refused)
