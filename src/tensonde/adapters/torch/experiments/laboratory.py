@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.capture import capturing
+from tensonde.adapters.torch.experiments.evaluations import Evaluations
 from tensonde.adapters.torch.experiments.graph import StepGraph
 from tensonde.adapters.torch.experiments.own_functions import own_functions
 from tensonde.adapters.torch.experiments.recorder import MOST_BYTES, Reads, Recorder
@@ -35,8 +36,9 @@ from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import look, look_away, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.tracing.tracer import Tracer
-from tensonde.experiments import EXPERIMENTS
+from tensonde.experiments import EXPERIMENTS, held_out
 from tensonde.experiments.experiment import Inquiry
+from tensonde.experiments.pairs import PAIRS, rows_of
 from tensonde.experiments.step import NotPossible, OwnFunction, Value
 from tensonde.program.frames import foreign_frames, is_user
 from tensonde.program.lines import from_json
@@ -77,6 +79,10 @@ class Laboratory:
         self.off = not self._seconds or options.budget == 0 or options.replay is not None
         if options.twin is not None or options.dump is not None or options.debug:
             self.off = True
+        self.evaluations = Evaluations(state)
+        self.evaluations.off = self.off
+        self._held_out: set[tuple[int, int]] = set()
+        """Evaluations that were asked, by step and rows."""
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -132,7 +138,19 @@ class Laboratory:
         return max(self._seconds, min(SHARE * elapsed, MOST * self._seconds), LONG * elapsed)
 
     def facts(self) -> list[dict[str, Any]]:
+        with unseen():
+            self._look_at_evaluations()
         return self.inquiry.facts()
+
+    def _look_at_evaluations(self) -> None:
+        """Asks what evaluations have shown so far, each once; rows of the first and the last are there to say why."""
+        asked = [e for e in self.evaluations.seen.values() if (e.step, len(e.said)) not in self._held_out]
+        if not asked:
+            return
+        rows = rows_of(self.inquiry.memory(PAIRS))
+        for evaluation in sorted(asked, key=lambda e: e.step):
+            self._held_out.add((evaluation.step, len(evaluation.said)))
+            self.inquiry.told(held_out.NAME, held_out.QUESTION, evaluation.step, held_out.answer(evaluation, *rows))
 
     # -- recording it ----------------------------------------------------------------------------
 

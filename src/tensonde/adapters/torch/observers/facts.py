@@ -95,6 +95,11 @@ class Facts:
         """What the first steps took of memory."""
         self.answers: Callable[[], list[dict[str, Any]]] = list
         """What experiments were told."""
+        self.evaluated: Callable[[nn.Module, Any, Any, int], None] = lambda root, given, out, step: None
+        """Hears what models give in evaluations."""
+        self.training_goes_on: Callable[[], None] = lambda: None
+        """Called where an evaluation is over."""
+        self._given: tuple[Any, ...] | None = None
         self.holdings = Holdings(state)
         self.probe = Probe(state)
         self.modes: dict[int, RootModes] = {}
@@ -130,6 +135,7 @@ class Facts:
         if modes is None or modes.ref() is not root:
             modes = self._meet(root)
         if _grad_enabled():
+            self.training_goes_on()
             if (state.step < EVERY_BATCH and root.training) or state.step < 4 or state.step % 16 == 0:
                 self.batches.given(modes.name, args, kwargs, state.step)
                 self.tokens.given(root, args, kwargs)
@@ -140,6 +146,7 @@ class Facts:
                     self.scales.training(modes.name, args, kwargs, state.step)
         else:
             modes.called_without_grad(state.step)
+            self._given = args
             self._copy_evaluated(root)
             if not root.training:
                 self.scales.evaluation(modes.name, args, kwargs, state.step)
@@ -186,7 +193,12 @@ class Facts:
         state = self.state
         if state.phase is Phase.BACKWARD or state.opaque or KNOWN.compiled or _jit_tracing() is not None:
             return
-        if _grad_enabled():
+        if not _grad_enabled():
+            mark = state.session.clock()
+            given, self._given = self._given, None
+            self.evaluated(root, given, out, state.step)
+            state.session.spent_since(mark)
+        else:
             mark = state.session.clock()
             modes = self.modes.get(id(root))
             site = None
@@ -284,6 +296,7 @@ class Facts:
         """The coming steps are not seen: what was left open would be closed by the wrong one."""
         self.graphs.forget()
         self.sequence.forget()
+        self.training_goes_on()
 
     def finished_step(self, step: int) -> None:
         READING.step = step

@@ -96,7 +96,9 @@ class TracedTensors:
 
     def spoilt(self) -> list[tuple[int, Tensor]]:
         """Tensors from outside of the trace, no parameters or buffers, that hold NaN or Inf, with their numbers."""
-        known = list(self._known.values())  # of `items()`, each pair is new: a collection while they are made forgets tensors
+        known = list(
+            self._known.values()
+        )  # of `items()`, each pair is new: a collection while they are made forgets tensors
         found = [(one, one()) for one in known if one.producer is None]
         return [
             (one.number, tensor)
