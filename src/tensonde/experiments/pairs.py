@@ -11,7 +11,6 @@ What was gathered also tells what is the matter where a model that has learnt it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,85 +24,111 @@ from tensonde.model.site import SourceLine
 
 NOT, WELL = 3.0, 7.0
 """Deviations: what is no relation, and what certainly is one."""
+LOOKED = 2
+"""Steps in which the tables are looked for that rows are taken from."""
+MOST_FIELDS = 3
+_TAKING = frozenset(("index", "index_select", "slice", "gather"))
+KINDS = 128
+"""Of tokens; those beyond are counted with others."""
 SHIFTS = (1, -1, 2, -2)
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
-    value, target = _pair(step, anatomy)
-    x, y = features(_numbers(step.array(value.number))), described(step.array(target.number))
-    if x is None or y is None or len(x) != len(y):
-        raise NotPossible("inputs or targets are not rows of numbers")
+    value, targets = _fields(step, anatomy)
+    x = features(_numbers(step.array(value.number)))
+    found = [a for target in targets if x is not None and (a := _asked(step, memory, value, x, target)) is not None]
+    if not found:
+        raise NotPossible("too few rows were seen so far, or they are no rows of numbers")
+    # Where one of several fields fits as it is, the rows belong together.
+    yield max(found, key=lambda answer: (answer.healthy is True, answer.healthy is False))
+
+
+def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) -> Answer | None:
+    y = described(step.array(target.number))
+    if y is None or len(x) != len(y):
+        return None
     groups = memory.setdefault("groups", {})
     group = groups.setdefault((x.shape[1], y.ndim, y.shape[1:], target.name), {"rows": []})
     gathered = group["rows"]
-    if sum(len(rows) for rows, _ in gathered) < MOST_ROWS:
-        gathered.append((x, y))
-    group["line"] = target.made or target.bound or group.get("line")
+    if group.get("whole") and "answer" in group:
+        known: Answer = group["answer"]
+        return known
+    if not group.get("whole"):
+        tables = step.tables(value.number, target.number) if len(gathered) < LOOKED else None
+        table = None if tables is None else (features(_numbers(tables[0])), described(tables[1]))
+        if table is not None and table[0] is not None and table[1] is not None and table[0].shape[1] == x.shape[1]:
+            group["whole"], gathered[:] = True, [table]
+        elif sum(len(rows) for rows, _ in gathered) < MOST_ROWS:
+            gathered.append((x, y))
+    group["line"] = line = target.made or target.bound or group.get("line")
     xs, ys = _together(gathered)
-    if len(xs) < 2 * FEWEST:
-        raise NotPossible("too few rows were seen so far")
-    fits = learnt(xs, ys)
+    fits = learnt(xs, ys) if len(xs) >= 2 * FEWEST else None
     if fits is None:
-        raise NotPossible("all inputs or all targets are the same")
+        return None
+    group["fits"] = fits
     numbers = {"rows": float(len(xs)), "as they are": fits}
     if fits < NOT and step.seconds_left() > 0:
         for name, order in _orders(gathered):
-            other = learnt(xs[order[0]], ys[order[1]])
-            numbers[name] = other if other is not None else 0.0
+            numbers[name] = learnt(xs[order[0]], ys[order[1]]) or 0.0
     best = max((name for name in numbers if name not in ("rows", "as they are")), key=numbers.__getitem__, default="")
-    if best and fits < NOT and numbers[best] > WELL:
-        yield Answer(
-            False, best, numbers, names=(target.name,), source=target.made or target.bound or step.loss_source, part="another order"
-        )  # fmt: skip
-        return
-    yield Answer(
-        True if fits > WELL else None,
-        f"a plain learner finds targets by inputs, {fits:.0f} deviations from chance"
-        if fits > WELL
-        else "a plain learner cannot tell",
-        numbers,
-        names=(target.name,),
-        source=target.made or target.bound,
-    )
+    if best and numbers[best] > WELL:
+        answer = Answer(
+            False, best, numbers, names=(target.name,), source=line or step.loss_source, part="another order"
+        )
+    elif fits > WELL:
+        told = f"a plain learner finds targets by inputs, {fits:.0f} deviations from chance"
+        answer = Answer(True, told, numbers, names=(target.name,), source=line)
+    else:
+        answer = Answer(None, "a plain learner cannot tell", numbers, names=(target.name,), source=line)
+    group["answer"] = answer
+    return answer
 
 
-def _pair(step: Step, anatomy: Anatomy) -> tuple[Value, Value]:
-    """What the model is handed, and what its output is compared with, with as many rows."""
+def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
+    """What the model is handed, and the fields with as many rows that its output is compared with, as they came: what a loss makes of them may stand in another order."""
     inputs = sorted((v for v in anatomy.inputs if v.kind == "float"), key=lambda v: -int(np.prod(v.shape)))
     inputs = inputs or [v for v in anatomy.inputs if v.kind == "int" and len(v.shape) >= 2]
+    indices = {n for op in step.ops if op.name in _TAKING for n in op.inputs[1:]}
     for value in inputs:
         behind = anatomy.ancestors([value.number])
-        for op in step.ops:
-            if anatomy.is_layer(op) or not any(n in anatomy.before_loss for n in op.outputs):
-                continue
-            if not any(n in anatomy.trained and n not in anatomy.weights for n in op.inputs):
-                continue
-            for number in op.inputs:
-                target = step.values[number]
-                if (
-                    number not in anatomy.computed
-                    and number not in behind
-                    and target.kind in ("int", "float", "bool")
-                    and target.shape[:1] == value.shape[:1]
-                    and not target.into_model
-                ):
-                    source = next((step.values[n] for n in anatomy.ancestors([number]) if step.values[n].name), target)
-                    return value, target if target.name else _named(target, source)
+        compared = {
+            number
+            for op in step.ops
+            if not anatomy.is_layer(op)
+            and any(n in anatomy.before_loss for n in op.outputs)
+            and any(n in anatomy.trained and n not in anatomy.weights for n in op.inputs)
+            for number in op.inputs
+            if number not in anatomy.computed
+        }
+        made_of = anatomy.ancestors(compared) - behind
+        fields = [
+            v
+            for v in step.values
+            if v.number in made_of
+            and v.kind in ("int", "float", "bool")
+            and v.shape[:1] == value.shape[:1]
+            and not v.into_model
+            and v.number not in indices
+            and (v.origin == "given" or (v.op is not None and step.ops[v.op].name in _TAKING and _taken(step, v)))
+        ]
+        if fields:
+            return value, fields[:MOST_FIELDS]
     raise NotPossible("no input and target with as many rows are seen")
 
 
-def _named(target: Value, source: Value) -> Value:
-    return replace(target, name=source.name, made=source.made, bound=source.bound)
+def _taken(step: Step, value: Value) -> bool:
+    """Rows of a larger table."""
+    table = step.values[step.ops[value.op or 0].inputs[0]]
+    return table.origin == "given" and table.shape[:1] > value.shape[:1]
 
 
 def _numbers(array: Array) -> Array:
     """Tokens as how often each occurs."""
     if array.dtype.kind not in "iu" or array.ndim < 2:
         return array
-    flat = array.reshape(len(array), -1)
-    kept = np.unique(flat)[:256]
-    return np.stack([(flat == token).mean(1) for token in kept], 1) if flat.min() >= 0 else flat
+    flat = array.reshape(len(array), -1) % KINDS
+    return np.stack([(flat == kind).mean(1) for kind in range(KINDS)], 1)
 
 
 def described(target: Array) -> Array | None:
@@ -114,10 +139,10 @@ def described(target: Array) -> Array | None:
 
 
 def rows_of(memory: Memory) -> tuple[Array, Array, SourceLine | None]:
-    """Most of what was gathered: inputs, targets, and the line that made the targets."""
-    groups = memory.get("groups", {}).values()
-    most: dict[str, Any] = max(groups, key=lambda group: sum(len(x) for x, _ in group["rows"]), default={"rows": []})
-    return *_together(most["rows"]), most.get("line")
+    """Of what was gathered, the field that fits best: inputs, targets, and the line that made the targets."""
+    groups = [group for group in memory.get("groups", {}).values() if "fits" in group]
+    best: dict[str, Any] = max(groups, key=lambda group: group["fits"], default={"rows": []})
+    return *_together(best["rows"]), best.get("line")
 
 
 def _together(gathered: list[tuple[Array, Array]]) -> tuple[Array, Array]:

@@ -299,6 +299,7 @@ class Laboratory:
         )
         graph.batch = around.batch(values, list(graph.ops))
         graph.idle = around.idle(values)
+        graph.held = around.held
 
 
 @dataclass
