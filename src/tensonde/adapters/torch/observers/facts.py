@@ -65,6 +65,8 @@ EVERY_BATCH = 128
 """So many first batches are looked at; of the later ones, some."""
 WRITE_AFTER = (50, 1000)
 MOST_OPTIMIZERS = 32
+MOST_STRANGERS = 16
+"""Modules that are no roots whose evaluation ends a rest."""
 LOOK_AFTER = (1, 20)
 CALL_SITE_STEPS = 4096
 """The first steps, in which the line that calls a model is noted."""
@@ -81,6 +83,7 @@ class Facts:
         self.settle: Callable[[], None] = lambda: None
         """Called before the facts are gathered: counts the optimizer steps of stretches that were not observed."""
         self.root_ids: set[int] = set()
+        self._put_into_eval: set[int] = set()
         self.sequence = Sequence()
         self.graphs = Graphs()
         self.clipping = Clipping()
@@ -160,6 +163,16 @@ class Facts:
                 state.idle = False
                 self.probe.start()
         state.session.spent_since(mark)
+
+    def is_looked_at(self, module: nn.Module) -> bool:
+        """A module is put into eval mode while Tensonde rests: a root, or one that was never called where it could be seen, such as a copy that is evaluated late."""
+        key = id(module)
+        if key in self.root_ids:
+            return True
+        if key in self._put_into_eval or len(self._put_into_eval) >= MOST_STRANGERS:
+            return False
+        self._put_into_eval.add(key)
+        return True
 
     @unnoticed
     def stranger_evaluated(self, root: nn.Module) -> None:
