@@ -61,7 +61,7 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
             group["whole"], gathered[:] = True, [table]
         elif sum(len(rows) for rows, _ in gathered) < MOST_ROWS:
             gathered.append((x, y))
-    group["line"] = line = target.made or target.bound or group.get("line")
+    group["line"] = line = _line(step, target) or group.get("line")
     xs, ys = _together(gathered)
     fits = learnt(xs, ys) if len(xs) >= 2 * FEWEST else None
     if fits is None:
@@ -115,6 +115,12 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
         if fields:
             return value, fields[:MOST_FIELDS]
     raise NotPossible("no input and target with as many rows are seen")
+
+
+def _line(step: Step, target: Value) -> SourceLine | None:
+    """That made the target, or the table that its rows are taken from."""
+    table = step.values[step.ops[target.op].inputs[0]] if target.op is not None else target
+    return table.made or table.bound or target.made or target.bound
 
 
 def _taken(step: Step, value: Value) -> bool:

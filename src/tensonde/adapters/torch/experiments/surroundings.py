@@ -171,15 +171,19 @@ def _handed_out(name: str, frame: FrameType | None) -> dict[str, Any] | None:
         path = path[1:] if is_name(node.func, "enumerate") else path
         node = node.args[0]
     loader = evaluate(node, frame)
-    if not isinstance(loader, DataLoader) or not path:
+    if not path:
         return None
-    line = returned_line(loader.collate_fn, path)
-    held = loader.dataset.tensors if isinstance(loader.dataset, TensorDataset) else ()
+    if isinstance(loader, DataLoader):
+        dataset, line = loader.dataset, returned_line(loader.collate_fn, path)
+    elif isinstance(loader, Dataset):  # the loader is made where it is iterated
+        dataset, line = loader, None
+    else:
+        return None
+    held = dataset.tensors if isinstance(dataset, TensorDataset) else ()
     if line is None and path[0] < len(held):
-        return variable_line(held[path[0]], frame, frame.f_lineno) or variable_line(
-            loader.dataset, frame, frame.f_lineno
-        )
-    return line if line is not None else item_line(type(loader.dataset), path[0], Dataset)
+        number = frame.f_lineno
+        return variable_line(held[path[0]], frame, number) or variable_line(dataset, frame, number)
+    return line if line is not None else item_line(type(dataset), path[0], Dataset)
 
 
 def is_user_made(value: Any) -> bool:
