@@ -26,7 +26,9 @@ NOT, WELL = 3.0, 7.0
 """Deviations: what is no relation, and what certainly is one."""
 LOOKED = 2
 """Steps in which the tables are looked for that rows are taken from."""
-MOST_FIELDS = 3
+MOST_FIELDS = 2
+MORE = 1.5
+"""Times as many rows as when it was last asked."""
 _TAKING = frozenset(("index", "index_select", "slice", "gather"))
 KINDS = 128
 """Of tokens; those beyond are counted with others."""
@@ -51,9 +53,6 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
     groups = memory.setdefault("groups", {})
     group = groups.setdefault((x.shape[1], y.ndim, y.shape[1:], target.name), {"rows": []})
     gathered = group["rows"]
-    if group.get("whole") and "answer" in group:
-        known: Answer = group["answer"]
-        return known
     if not group.get("whole"):
         tables = step.tables(value.number, target.number) if len(gathered) < LOOKED else None
         table = None if tables is None else (features(_numbers(tables[0])), described(tables[1]))
@@ -63,6 +62,9 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
             gathered.append((x, y))
     group["line"] = line = _line(step, target) or group.get("line")
     xs, ys = _together(gathered)
+    if len(xs) < MORE * group.get("asked", 0):
+        return group.get("answer")
+    group["asked"] = len(xs)
     fits = learnt(xs, ys) if len(xs) >= 2 * FEWEST else None
     if fits is None:
         return None

@@ -6,6 +6,7 @@ something else in a comparison, rows of both are kept. A few evaluations, a few 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 MOST_STEPS, MOST_CALLS, MOST_FUNCTIONS = 24, 16, 48
 """Evaluations that are looked at, calls of a model in each, calls of functions after each of those."""
-MOST_ELEMENTS = 1 << 20
+MOST_LOOKED = 64
+"""Steps in which a model was called without gradients: where nothing is ever compared (a policy that acts), it is no evaluation."""
+MOST_ELEMENTS = 1 << 19
 """Of a tensor that is kept."""
 _CLASSES = frozenset(("eq", "ne", "__eq__", "__ne__"))
 _SCORES = frozenset(("cross_entropy", "nll_loss"))
@@ -50,7 +53,10 @@ class Evaluations(Looker):
         self.seen: dict[int, Evaluation] = {}
         """By step: what was compared first in it."""
         self._on = False
+        self._known: dict[int, tuple[weakref.ref[nn.Module], int, bool]] = {}
+        """By model: how many optimizers there were when it was looked at, and whether one of them trains it."""
         self._step = -1
+        self._steps = 0
         self._calls = self._functions = 0
         self._made: dict[int, Tensor] = {}
         """By id: outputs, and what was made of them."""
@@ -61,10 +67,11 @@ class Evaluations(Looker):
 
     def gave(self, root: nn.Module, inputs: Any, out: Any, step: int) -> None:
         """A model has given `out` without gradients, between steps."""
-        if self.off or not step or not _is_trained(root):
+        if self.off or not step or not self._is_trained(root):
             return
         if step != self._step:
-            if len(self.seen) >= MOST_STEPS:
+            self._steps += 1
+            if len(self.seen) >= MOST_STEPS or self._steps > MOST_LOOKED:
                 self.off = True
                 return
             self._step, self._calls, self._parts, self._place = step, 0, [], None
@@ -81,8 +88,17 @@ class Evaluations(Looker):
             self._on = True
             look(self)
 
+    def _is_trained(self, root: nn.Module) -> bool:
+        optimizers = KNOWN.mine()
+        known = self._known.get(id(root))
+        if known is None or known[0]() is not root or known[1] != len(optimizers):
+            held = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+            trained = any(id(p) in held for p in root.parameters())
+            known = self._known[id(root)] = weakref.ref(root), len(optimizers), trained
+        return known[2]
+
     def rest(self) -> None:
-        """The evaluation is over."""
+        """A model is about to run, which must not see a mode of ours, or the evaluation is over."""
         if self._on:
             self._on = False
             look_away(self)
@@ -160,11 +176,6 @@ class Evaluations(Looker):
             np.concatenate([p[2] for p in alike])[:MOST_ROWS] if known and alike[0][2] is not None else None,
             *self._lines,
         )
-
-
-def _is_trained(root: nn.Module) -> bool:
-    held = {id(p) for optimizer in KNOWN.mine() for group in optimizer.param_groups for p in group["params"]}
-    return any(id(p) in held for p in root.parameters())
 
 
 def _pair(name: str, said: Tensor, target: Tensor) -> tuple[Array, Array] | None:

@@ -147,10 +147,13 @@ class Laboratory:
         asked = [e for e in self.evaluations.seen.values() if (e.step, len(e.said)) not in self._held_out]
         if not asked:
             return
+        began = self._clock()
         rows = rows_of(self.inquiry.memory(PAIRS))
         for evaluation in sorted(asked, key=lambda e: e.step):
             self._held_out.add((evaluation.step, len(evaluation.said)))
             self.inquiry.told(held_out.NAME, held_out.QUESTION, evaluation.step, held_out.answer(evaluation, *rows))
+        self._spent += self._clock() - began
+        self._state.session.experiments_seconds = self._spent
 
     # -- recording it ----------------------------------------------------------------------------
 

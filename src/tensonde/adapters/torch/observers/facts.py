@@ -100,9 +100,11 @@ class Facts:
         """What experiments were told."""
         self.evaluated: Callable[[nn.Module, Any, Any, int], None] = lambda root, given, out, step: None
         """Hears what models give in evaluations."""
-        self.training_goes_on: Callable[[], None] = lambda: None
-        """Called where an evaluation is over."""
+        self.model_runs: Callable[[], None] = lambda: None
+        """Called before a model runs: whoever looks at what is made of outputs looks away, for some modules compute otherwise under a mode."""
         self._given: tuple[Any, ...] | None = None
+        self._fast_paths = False
+        """A model was evaluated that computes otherwise under a mode."""
         self.holdings = Holdings(state)
         self.probe = Probe(state)
         self.modes: dict[int, RootModes] = {}
@@ -137,8 +139,8 @@ class Facts:
         modes = self.modes.get(id(root))
         if modes is None or modes.ref() is not root:
             modes = self._meet(root)
+        self.model_runs()
         if _grad_enabled():
-            self.training_goes_on()
             if (state.step < EVERY_BATCH and root.training) or state.step < 4 or state.step % 16 == 0:
                 self.batches.given(modes.name, args, kwargs, state.step)
                 self.tokens.given(root, args, kwargs)
@@ -179,6 +181,8 @@ class Facts:
         """A model that is only evaluated, between steps of which nothing else is noted."""
         state = self.state
         if state.step and not transforming() and state.thread == get_ident():
+            self.model_runs()
+            self._fast_paths = self._fast_paths or _fast_path(root)
             if not root.training:
                 self.untouched.evaluated(root, type(root).__name__, state.step)
             self._copy_evaluated(root)
@@ -191,6 +195,7 @@ class Facts:
 
     def _meet(self, root: nn.Module) -> RootModes:
         self.root_ids.add(id(root))
+        self._fast_paths = self._fast_paths or _fast_path(root)
         entry = self.state.roster.entries.get(id(root))
         modes = self.modes[id(root)] = RootModes(entry.name if entry else type(root).__name__, root)
         return modes
@@ -209,7 +214,8 @@ class Facts:
         if not _grad_enabled():
             mark = state.session.clock()
             given, self._given = self._given, None
-            self.evaluated(root, given, out, state.step)
+            if not self._fast_paths:
+                self.evaluated(root, given, out, state.step)
             state.session.spent_since(mark)
         else:
             mark = state.session.clock()
@@ -309,7 +315,7 @@ class Facts:
         """The coming steps are not seen: what was left open would be closed by the wrong one."""
         self.graphs.forget()
         self.sequence.forget()
-        self.training_goes_on()
+        self.model_runs()
 
     def finished_step(self, step: int) -> None:
         READING.step = step

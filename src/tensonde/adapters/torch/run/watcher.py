@@ -102,7 +102,7 @@ class Watcher:
         self.facts.settle = self.rest.settle
         self.facts.answers = self.laboratory.facts
         self.facts.evaluated = self.laboratory.evaluations.gave
-        self.facts.training_goes_on = self.laboratory.evaluations.rest
+        self.facts.model_runs = self.laboratory.evaluations.rest
         self.facts.memory = self.memory.facts
         self.replay.asked_of = lambda step: self.laboratory.wants(step) or self.memory.wants(step)
         self.replay.retrace = lambda why: self.compiled.retrace(why) if self.compiled is not None else None
