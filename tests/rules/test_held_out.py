@@ -93,6 +93,16 @@ NEAR_MISSES = {
     "negatives of other samples beside positives": TAUGHT.replace(
         "loss = F.mse_loss(said, wanted)", "loss = F.mse_loss(said, wanted) - 0.1 * F.mse_loss(said, wanted.flip(0))"
     ),
+    "positions first, each compared with the next": """
+model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 4))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(30):
+    waves = torch.sin(torch.arange(20)[:, None, None] * 0.3 + torch.rand(1, 16, 4))
+    loss = F.mse_loss(model(waves), waves.roll(-1, 0))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
     "outputs and targets sorted alike": DATA
     + LOOP.replace("loss = F.cross_entropy(model(inputs), labels)", "order = labels.argsort()\n    loss = F.cross_entropy(model(inputs)[order], labels[order])"),
 }  # fmt: skip

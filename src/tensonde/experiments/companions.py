@@ -29,6 +29,9 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if rows < FEWEST or not fields:
         raise NotPossible("it is not known which dimension holds the samples")
     found = [_asked(step, anatomy, fields, rows, one) for one in (rows // 3, rows - 2)]
+    moved = {answer.numbers["other"] - answer.numbers["row"] for answer in found if not answer.healthy}
+    if not step.batch and moved and moved <= {1.0, -1.0} and len(moved) == 1:
+        raise NotPossible("rows may be positions of a sequence, each compared with the next")
     yield next((answer for answer in found if answer.healthy), found[0])
 
 
@@ -58,7 +61,7 @@ def _asked(step: Step, anatomy: Anatomy, fields: list[int], rows: int, one: int)
     return Answer(
         False,
         f"row {ours} of the outputs is compared with what was made of the sample of row {theirs}",
-        {"rows": rows, "row": ours, "other": theirs},
+        {"rows": float(rows), "row": float(ours), "other": float(theirs)},
         source=_turned(step, effects, one, rows) or step.loss_source or op.source,
         op=op.name,
         part="another sample",
