@@ -78,6 +78,12 @@ BUGS = {
     "a teacher is given samples in another order": (
         "compared-with-another-sample", TAUGHT.replace("teacher(inputs)", "teacher(inputs.flip(0))  # HERE")
     ),
+    "targets taken with another index": (
+        "target-of-another-sample",
+        LOOP.split("    if step")[0].replace("(64,)", "(32,)").replace(
+            "F.cross_entropy(model(inputs), labels)", "F.cross_entropy(model(inputs), y[torch.randint(0, len(x), (32,))])  # HERE"
+        ),
+    ),
     "targets of a dataset rolled": (
         "targets-in-another-order", LOADED.replace("(x, t)", "(x, t.roll(1, 0))  # HERE")
     ),
@@ -103,6 +109,10 @@ for step in range(30):
     loss.backward()
     optimizer.step()
 """,
+    "mixed with the targets of others": LOOP.split("    if step")[0].replace(
+        "F.cross_entropy(model(inputs), labels)",
+        "F.cross_entropy(model(inputs), labels) + 0.2 * F.cross_entropy(model(inputs), y[torch.randint(0, len(x), (64,))])",
+    ),
     "outputs and targets sorted alike": DATA
     + LOOP.replace("loss = F.cross_entropy(model(inputs), labels)", "order = labels.argsort()\n    loss = F.cross_entropy(model(inputs)[order], labels[order])"),
 }  # fmt: skip
