@@ -40,6 +40,12 @@ for step in range(120):
             right = (model(x_test).argmax(1) == y_test).float().mean()
         model.train()
 """
+BOTH = LOOP.replace(
+    "inputs, labels = x[index], y[index]", "inputs, labels, values = x[index], y[index], level[index]"
+).replace(
+    "F.cross_entropy(model(inputs), labels)",
+    "F.cross_entropy(model(inputs), labels) + 0.1 * F.mse_loss(model(inputs).sum(1), values)",
+)
 TAUGHT = """
 teacher, model = Net(), Net()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -75,6 +81,10 @@ BUGS = {
     "columns of the evaluation in another order": (
         "held-out-at-odds", DATA + "x_test = x_test.flip(1)  # HERE\n" + LOOP
     ),
+    "one of two targets in another order": (
+        "held-out-at-odds",
+        DATA + "level = x.sum(1)\ny, y_test = y[torch.randperm(len(y))], y_test[torch.randperm(len(y_test))]  # HERE\n" + BOTH,
+    ),
     "a teacher is given samples in another order": (
         "compared-with-another-sample", TAUGHT.replace("teacher(inputs)", "teacher(inputs.flip(0))  # HERE")
     ),
@@ -91,6 +101,7 @@ BUGS = {
 NEAR_MISSES = {
     "a training that is evaluated": DATA + LOOP,
     "a teacher": TAUGHT,
+    "two targets": DATA + "level = x.sum(1)\n" + BOTH,
     "a dataset that is shuffled": LOADED,
     "labels drawn at random, to be learnt by heart": DATA
     + "y = torch.randint(0, 3, (len(y),))\ny_test = torch.randint(0, 3, (len(y_test),))\n"
@@ -159,7 +170,5 @@ def test_a_plain_learner_learns_what_is_there_and_nothing_else() -> None:
 def test_an_evaluation_of_few_rows_says_nothing() -> None:
     draw = np.random.default_rng(2)
     said, targets = draw.integers(0, 3, 20), draw.integers(0, 3, 20)
-    told = held_out.answer(
-        Evaluation(9, said, targets, None, None, None, None), np.zeros((0, 1)), np.zeros((0, 1)), None
-    )
+    told = held_out.answer(Evaluation(9, said, targets, None, None, None, None), [])
     assert told.healthy is None

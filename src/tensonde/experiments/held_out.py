@@ -8,12 +8,13 @@ are prepared differently; and if it can, the model that is evaluated is not what
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tensonde.experiments.experiment import Answer
-from tensonde.experiments.pairs import NOT, WELL, columns
+from tensonde.experiments.pairs import NOT, WELL, Rows, columns
 from tensonde.experiments.relation import features, learnt, related
 from tensonde.experiments.step import Array
 from tensonde.model.site import SourceLine
@@ -53,8 +54,8 @@ def relation(evaluation: Evaluation) -> float | None:
     return related(said, targets) if said.shape == targets.shape else None
 
 
-def answer(evaluation: Evaluation, x: Array, y: Array, line: SourceLine | None) -> Answer:
-    """With rows of the training's inputs and targets, and the line that made those targets."""
+def answer(evaluation: Evaluation, trained: Sequence[Rows]) -> Answer:
+    """With rows of the training's inputs and of each of its targets."""
     stands = relation(evaluation)
     numbers = {"rows": float(len(evaluation.said)), **({} if stands is None else {"stands": stands})}
     healthy = None if stands is None or stands < NOT else True
@@ -63,10 +64,11 @@ def answer(evaluation: Evaluation, x: Array, y: Array, line: SourceLine | None) 
         if stands is None
         else f"outputs and targets of an evaluation stand {stands:.0f} deviations from chance"
     )
-    asked = _alike(evaluation, x, y)
-    if asked is None:
+    both = [(rows, asked) for rows in trained if (asked := _alike(evaluation, rows.x, rows.y)) is not None]
+    if not both:
         return Answer(healthy, why, numbers)
-    x, y, other, theirs = asked
+    rows, (x, y, other, theirs) = both[0]
+    line = rows.line
     told = {"training": learnt(x, y), "evaluation": learnt(other, theirs), "across": learnt(x, y, other, theirs)}
     if any(value is None for value in told.values()):
         return Answer(healthy, why, numbers)
@@ -98,6 +100,16 @@ def answer(evaluation: Evaluation, x: Array, y: Array, line: SourceLine | None) 
         return Answer(
             False, "a plain learner carries over what it learns, and the model does not", numbers, source=evaluation.compared, part="model",
         )  # fmt: skip
+    beside = max((r.fits for r in trained if r is not rows and len(r.x) == len(rows.x)), default=0.0)
+    if beside > WELL and max(own, there, across) < NOT and stands is not None and stands < NOT:
+        numbers["another target"] = beside
+        return Answer(
+            False,
+            "another target can be found by the same inputs, and this one cannot",
+            numbers,
+            source=line,
+            part="one target",
+        )
     return Answer(healthy, why, numbers)
 
 

@@ -11,8 +11,8 @@ What was gathered also tells what is the matter where a model that has learnt it
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -146,11 +146,23 @@ def described(target: Array) -> Array | None:
     return features(target)
 
 
-def rows_of(memory: Memory) -> tuple[Array, Array, SourceLine | None]:
-    """Of what was gathered, the field that fits best: inputs, targets, and the line that made the targets."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What was gathered of inputs and one of the targets."""
+
+    x: Array
+    y: Array
+    line: SourceLine | None
+    """That made the targets."""
+    fits: float
+    """As they are, in deviations."""
+
+
+def rows_of(memory: Memory) -> list[Rows]:
+    """Of each target, the one that fits best first."""
     groups = [group for group in memory.get("groups", {}).values() if "fits" in group]
-    best: dict[str, Any] = max(groups, key=lambda group: group["fits"], default={"rows": []})
-    return *_together(best["rows"]), best.get("line")
+    found = [Rows(*_together(group["rows"]), group.get("line"), group["fits"]) for group in groups]
+    return sorted(found, key=lambda rows: -rows.fits)
 
 
 def _together(gathered: list[tuple[Array, Array]]) -> tuple[Array, Array]:

@@ -151,7 +151,7 @@ class Laboratory:
         rows = rows_of(self.inquiry.memory(PAIRS))
         for evaluation in sorted(asked, key=lambda e: e.step):
             self._held_out.add((evaluation.step, len(evaluation.said)))
-            self.inquiry.told(held_out.NAME, held_out.QUESTION, evaluation.step, held_out.answer(evaluation, *rows))
+            self.inquiry.told(held_out.NAME, held_out.QUESTION, evaluation.step, held_out.answer(evaluation, rows))
         self._spent += self._clock() - began
         self._state.session.experiments_seconds = self._spent
 

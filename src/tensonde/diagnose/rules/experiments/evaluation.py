@@ -12,6 +12,8 @@ from tensonde.model.finding import Finding
 
 FEWEST = 32
 """Samples whose spread tells something."""
+SETTLED = 100
+"""Steps in which something of every target is learnt."""
 LEARNT = 0.75
 """Of the loss of the best constant: what a training that has learnt something is below."""
 FAR, ALIKE = 30.0, 3.0
@@ -99,6 +101,10 @@ _AMISS = {
         "The evaluation's inputs are prepared in another way than the training's",
         "Prepare both alike: the same scale, the same statistics, the same order of channels and columns.",
     ),
+    "one target": (
+        "One of several targets does not belong to its inputs, in training and evaluation",
+        "Look for an order, a shift or a permutation that only this target goes through, or that only it misses.",
+    ),
     "model": (
         "What is evaluated is not what was trained",
         "Look at the weights and the mode of the model that is evaluated, and at what is done to its outputs.",
@@ -122,9 +128,13 @@ def held_out_at_odds(case: Case) -> list[Finding]:
     ratios = [a.numbers["loss"] / a.numbers["constant"] for a in learnt if a.numbers.get("constant", 0) > 0]
     if not amiss or not ended_by_itself(case):
         return []
-    if amiss[-1].part == "model" and (any(a.healthy for a in late) or not ratios or min(ratios) > LEARNT):
-        return []
     last = amiss[-1]
+    if last.part in ("model", "one target") and any(a.healthy for a in late):
+        return []
+    if last.part == "model" and (not ratios or min(ratios) > LEARNT):
+        return []
+    if last.part == "one target" and case.steps < SETTLED:
+        return []
     what, advice = _AMISS[last.part]
     numbers = last.numbers
     return [
