@@ -63,7 +63,8 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
     group["line"] = line = _line(step, target) or group.get("line")
     xs, ys = _together(gathered)
     if len(xs) < MORE * group.get("asked", 0):
-        return group.get("answer")
+        known: Answer | None = group.get("answer")
+        return known
     group["asked"] = len(xs)
     fits = learnt(xs, ys) if len(xs) >= 2 * FEWEST else None
     if fits is None:

@@ -57,7 +57,7 @@ def _said(x: Array, y: Array, x_other: Array) -> Array | None:
     n = len(x)
     kernel = x @ x.T
     kernel[np.diag_indices(n)] += 0.1 * float(np.trace(kernel)) / n + 1e-12
-    return x_other @ (x.T @ np.linalg.solve(kernel, y - centre)) + centre
+    return np.asarray(x_other @ (x.T @ np.linalg.solve(kernel, y - centre)) + centre)
 
 
 def features(array: Array) -> Array | None:
@@ -87,4 +87,4 @@ def _flat(array: Array) -> Array:
 
 def _centred(array: Array) -> Array:
     flat = _flat(array)
-    return flat - flat.mean(0)
+    return np.asarray(flat - flat.mean(0))
