@@ -101,8 +101,8 @@ class Evaluations(Looker):
         """A model is about to run, which must not see a mode of ours, or the evaluation is over."""
         if self._on:
             self._on = False
+            self._made, self._inputs = {}, None
             look_away(self)
-        self._made, self._inputs = {}, None
 
     def called(
         self,
