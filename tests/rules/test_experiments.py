@@ -323,7 +323,7 @@ BUGS = {
         + LEARN.replace("targets.reshape(-1))", "targets.reshape(-1))  # HERE"),
     ),
     "labels one sample off": (
-        "nothing-learnt",
+        "compared-with-another-sample",
         LOOP + "    loss = F.cross_entropy(model(inputs), labels.roll(1))  # HERE" + STEP,
     ),
     "labels in an order of their own": (

@@ -7,6 +7,7 @@ one experiment.
 from __future__ import annotations
 
 from tensonde.experiments.bootstrap import BOOTSTRAP
+from tensonde.experiments.companions import COMPANIONS
 from tensonde.experiments.dead_ends import DEAD_ENDS
 from tensonde.experiments.experiment import Experiment
 from tensonde.experiments.fields import FIELDS
@@ -16,6 +17,7 @@ from tensonde.experiments.leak import LEAK
 from tensonde.experiments.modes import MODES
 from tensonde.experiments.nothing_learnt import NOTHING_LEARNT
 from tensonde.experiments.own_batch import OWN_BATCH
+from tensonde.experiments.pairs import PAIRS
 from tensonde.experiments.reach import REACH
 from tensonde.experiments.reward import REWARD
 from tensonde.experiments.sameness import SAMENESS
@@ -24,12 +26,14 @@ from tensonde.experiments.truth import TRUTH
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     FIELDS,
+    COMPANIONS,
     TERMS,
     NOTHING_LEARNT,
     LEAK,
     REACH,
     BOOTSTRAP,
     REWARD,
+    PAIRS,
     SAMENESS,
     INDEPENDENCE,
     INFLUENCE,

@@ -105,6 +105,15 @@ class Inquiry:
             self.answers += [(experiment.name, experiment.question, step.number, answer) for answer in found]
             self.seconds[experiment.name] = self.seconds.get(experiment.name, 0.0) + thread_time() - began
 
+    def memory(self, experiment: Experiment) -> Memory:
+        """What an experiment has kept so far."""
+        return self._memories.setdefault(experiment.name, {})
+
+    def told(self, name: str, question: str, step: int, answer: Answer) -> None:
+        """An answer that no step was asked for; a later one of the same step takes its place."""
+        self.answers = [known for known in self.answers if (known[0], known[2]) != (name, step)]
+        self.answers.append((name, question, step, answer))
+
     def declined(self, step: int, why: str) -> None:
         """Nothing could be asked of this step."""
         self._declined[step] = why

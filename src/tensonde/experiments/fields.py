@@ -21,7 +21,7 @@ _CLASSES = frozenset(("nll_loss_forward", "nll_loss2d_forward"))
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
-    reordered = [*_reordered(step, anatomy)] or [*_taken_apart(step, anatomy)]
+    reordered = [*_reordered(step, anatomy)] or [*_taken_apart(step, anatomy)] or [*_taken_anew(step, anatomy)]
     found = [*_all_the_same(step, anatomy), *_equal(step, anatomy), *reordered, *_own(step, anatomy)]
     found += [*_idle(step, anatomy), *_one_each(step, anatomy, memory), *_unchanging(step, anatomy, memory)]
     found += [*_too_far_on(step, anatomy)]
@@ -93,12 +93,18 @@ def _reordered(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
                     and len(set(rows)) >= FEWEST
                     and sorted(rows) == sorted(given)
                     and moved > len(rows) / 2
+                    and not (len(value.shape) >= 3 and _next_ones(rows, given))
                 ):
                     yield Answer(
                         False, f"{moved} of {len(rows)} targets are those of other samples", {"rows": len(rows), "moved": moved},
                         source=step.loss_source or op.source, op=op.name, part="another order",
                     )  # fmt: skip
                     return
+
+
+def _next_ones(rows: list[bytes], given: list[bytes]) -> bool:
+    """Each is the next one, or the one before: where positions come first, a sequence is compared with itself, one position on."""
+    return rows[:-1] == given[1:] or rows[1:] == given[:-1]
 
 
 def _rows(array: Array) -> list[bytes]:
@@ -139,6 +145,38 @@ def _taken_apart(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
                 False, f"{moved} of {size} rows stand in another place", {"rows": size, "moved": moved},
                 source=op.source or step.loss_source, op=op.name, part="another order",
             )  # fmt: skip
+
+
+def _taken_anew(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
+    """Inputs and targets are rows of two tables of the same length, taken with two different indices. Where some target is taken with the index of the inputs, others
+    are mixed in on purpose."""
+    taken = [
+        (op, step.values[op.inputs[0]], step.array(op.inputs[1]))
+        for op in step.ops
+        if op.name in _TAKING
+        and len(op.inputs) == 2
+        and step.values[op.inputs[0]].origin == "given"
+        and step.values[op.inputs[1]].kind == "int"
+        and len(step.values[op.inputs[1]].shape) == 1
+    ]
+    handed = anatomy.ancestors([v.number for v in anatomy.inputs]) & anatomy.ancestors(list(anatomy.outputs))
+    inputs = [(table, index) for op, table, index in taken if op.outputs[0] in handed]
+    targets = [(op, table, index) for op, table, index in taken if _is_target(step, anatomy, op.outputs[0])]
+    for op, table, index in targets:
+        beside = [
+            (t, i)
+            for t, i in inputs
+            if t.shape[:1] == table.shape[:1] and t is not table and len(i) == len(index) >= FEWEST
+        ]
+        if not beside or any((i == j).all() for _, i in beside for _, _, j in targets if len(i) == len(j)):
+            continue
+        moved = min(int((i != index).sum()) for _, i in beside)
+        if moved > len(index) / 2:
+            yield Answer(
+                False, f"{moved} of {len(index)} are taken with another index than the inputs", {"rows": len(index), "moved": moved},
+                source=op.source or step.loss_source, op=op.name, part="another order",
+            )  # fmt: skip
+            return
 
 
 def _is_target(step: Step, anatomy: Anatomy, value: int) -> bool:

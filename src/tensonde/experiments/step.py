@@ -154,6 +154,9 @@ class Step(Protocol):
     def array(self, value: int) -> Array:
         """As it was made, or given."""
 
+    def tables(self, value: int, target: int) -> tuple[Array, Array] | None:
+        """The arrays of the program that the rows of both were taken from, by the same index, in the order in which they are held."""
+
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
     ) -> list[dict[int, Effect]]:

@@ -20,6 +20,7 @@ from tensonde.adapters.torch.experiments.recorder import Node, Recorder, Ref, re
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.randomness import seed
 from tensonde.adapters.torch.replay.restore.writes import storage_of
+from tensonde.experiments.relation import MOST_ROWS
 from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, Op, OwnFunction, Trial, Value
 from tensonde.model.site import SourceLine
 from tensonde.program import habits, queries
@@ -29,6 +30,8 @@ ROUNDING = 1e-5
 """Changes below this part of the largest value are rounding."""
 _NORMS = {"native_batch_norm": 5, "cudnn_batch_norm": 5, "_native_batch_norm_legit": 5, "_batch_norm_with_update": None}
 _SINGLE = frozenset((torch.float32, torch.float16, torch.bfloat16))
+LOOKED_UP = 8
+"""Rows of a batch that are looked up in a table."""
 Env = dict[int, Tensor]
 
 
@@ -47,6 +50,8 @@ class StepGraph:
         self.seconds_each = 0.0
         self.idle: Sequence[Value] = ()
         self.functions: Sequence[OwnFunction] = ()
+        self.held: Callable[[], list[Tensor]] = list
+        """What variables and datasets of the program hold."""
         self.deadline, self._clock = deadline, clock
         self.holder: Any = None
         """The optimizer that is about to step."""
@@ -118,6 +123,21 @@ class StepGraph:
             tensor = self._tensors[value] if known else self.compute({}, [value])[value]
             found = self._arrays[value] = _array(tensor)
         return found
+
+    def tables(self, value: int, target: int) -> tuple[Array, Array] | None:
+        x, y = self._tensors[value].detach(), self._tensors[target].detach()
+        held = self.held()
+        for table in held:
+            if table.shape[1:] != x.shape[1:] or table.dtype != x.dtype or len(table) <= len(x):
+                continue
+            index = _places(table, x)
+            if index is None:
+                continue
+            for other in held:
+                same = other.shape[1:] == y.shape[1:] and other.dtype == y.dtype and len(other) == len(table)
+                if same and other is not table and torch.equal(other[index], y[: len(index)]):
+                    return _array(table[:MOST_ROWS]), _array(other[:MOST_ROWS])
+        return None
 
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
@@ -524,6 +544,17 @@ def _effect(before: Tensor, after: Tensor) -> Effect:
         if not bool(apart.any()):
             return Effect(False, tuple(np.zeros(size, dtype=bool) for size in before.shape))
     return Effect(True, tuple(_any_but(apart, dim) for dim in range(before.ndim)))
+
+
+def _places(table: Tensor, rows: Tensor) -> Tensor | None:
+    """Where a table has the first of these rows, each in one place only."""
+    found = []
+    for row in rows[:LOOKED_UP]:
+        places = (table == row).flatten(1).all(1).nonzero() if table.ndim > 1 else (table == row).nonzero()
+        if len(places) != 1:
+            return None
+        found.append(int(places[0, 0]))
+    return torch.tensor(found)
 
 
 def _any_but(mask: Tensor, dim: int) -> Array:

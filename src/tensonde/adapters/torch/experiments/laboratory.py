@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.capture import capturing
+from tensonde.adapters.torch.experiments.evaluations import Evaluations
 from tensonde.adapters.torch.experiments.graph import StepGraph
 from tensonde.adapters.torch.experiments.own_functions import own_functions
 from tensonde.adapters.torch.experiments.recorder import MOST_BYTES, Reads, Recorder
@@ -35,8 +36,9 @@ from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.seams.function_mode import look, look_away, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.adapters.torch.tracing.tracer import Tracer
-from tensonde.experiments import EXPERIMENTS
+from tensonde.experiments import EXPERIMENTS, held_out
 from tensonde.experiments.experiment import Inquiry
+from tensonde.experiments.pairs import PAIRS, rows_of
 from tensonde.experiments.step import NotPossible, OwnFunction, Value
 from tensonde.program.frames import foreign_frames, is_user
 from tensonde.program.lines import from_json
@@ -51,8 +53,8 @@ FEW, IN_A_CHECK = 4, 14.0
 """Where a training is to end after so few steps: times its own that a step may take for experiments."""
 AGAIN = 2.0
 """Times its own: what a step takes to be recorded."""
-RECORDED = 5e-4
-"""Seconds that recording an op of the step takes, however small the op is."""
+RECORDING = 0.5
+"""Of its time: what recording a step may take before it is given up."""
 COPIES = 7
 """Of the parameters, that experiments have on a device at once: as they were, gradients, and those of a step that is tried. 6.3 on the stand-in."""
 SMALLEST = 0.25
@@ -68,6 +70,8 @@ class Laboratory:
         self.inquiry = Inquiry()
         self._began = {clock: clock() for clock in (time.thread_time, time.perf_counter)}
         self._spent = 0.0
+        self._recording = 0.0
+        """Seconds that the last recording took, or had taken when it was given up."""
         self._noticed: tuple[int, float] = -1, 0.0
         """The step that is to be asked, and when it began."""
         options = state.session.options
@@ -75,6 +79,10 @@ class Laboratory:
         self.off = not self._seconds or options.budget == 0 or options.replay is not None
         if options.twin is not None or options.dump is not None or options.debug:
             self.off = True
+        self.evaluations = Evaluations(state)
+        self.evaluations.off = self.off
+        self._held_out: set[tuple[int, int]] = set()
+        """Evaluations that were asked, by step and rows."""
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -105,7 +113,7 @@ class Laboratory:
         allowed = EACH * (self._allowance(began - self._began[self._clock]) - self._spent)
         if 0 < (self._state.session.options.steps or 0) <= FEW:  # the training ends before another is asked
             allowed = min(allowed / EACH, IN_A_CHECK * took)
-        if allowed < max(0.01, AGAIN * took, RECORDED * self._replay.tracing.ops):
+        if allowed < max(0.01, AGAIN * took, self._recording / RECORDING):
             why = "the time for experiments is spent" if self._spent else "the step takes longer than experiments may"
             self.inquiry.declined(self._state.step, why)
             return
@@ -130,7 +138,22 @@ class Laboratory:
         return max(self._seconds, min(SHARE * elapsed, MOST * self._seconds), LONG * elapsed)
 
     def facts(self) -> list[dict[str, Any]]:
+        with unseen():
+            self._look_at_evaluations()
         return self.inquiry.facts()
+
+    def _look_at_evaluations(self) -> None:
+        """Asks what evaluations have shown so far, each once; rows of the first and the last are there to say why."""
+        asked = [e for e in self.evaluations.seen.values() if (e.step, len(e.said)) not in self._held_out]
+        if not asked:
+            return
+        began = self._clock()
+        rows = rows_of(self.inquiry.memory(PAIRS))
+        for evaluation in sorted(asked, key=lambda e: e.step):
+            self._held_out.add((evaluation.step, len(evaluation.said)))
+            self.inquiry.told(held_out.NAME, held_out.QUESTION, evaluation.step, held_out.answer(evaluation, rows))
+        self._spent += self._clock() - began
+        self._state.session.experiments_seconds = self._spent
 
     # -- recording it ----------------------------------------------------------------------------
 
@@ -141,7 +164,7 @@ class Laboratory:
         if cannot:
             raise NotPossible(cannot)
         exact = tape.unchanged()
-        taken = self._taken(tape.entries, tape.losses)
+        taken = self._taken(tape.entries, tape.losses, deadline)
         alive = tape.alive([taken.slot])
         for held, tensor in alive:
             exact = exact and same(taken.values[held].detach(), tensor.detach())
@@ -162,7 +185,8 @@ class Laboratory:
         """A step that was saved, in a process of its own, where no optimizer is."""
         guard = self._state.session.guard
         try:
-            graph = self._graph(taken := self._taken(entries, losses), self._clock() + seconds)
+            deadline = self._clock() + seconds
+            graph = self._graph(taken := self._taken(entries, losses, deadline), deadline)
             self._describe(graph, taken, [])
             graph.values = [_named(value) for value in graph.values]
             graph.several = len(losses) > 1
@@ -172,7 +196,7 @@ class Laboratory:
         except NotPossible as why:
             self.inquiry.declined(step, str(why))
 
-    def _taken(self, entries: list[Any], losses: Losses) -> _Taken:
+    def _taken(self, entries: list[Any], losses: Losses, deadline: float) -> _Taken:
         """The step, run again under the recorder, with everything put back."""
         state, replay = self._state, self._replay
         cannot = ""
@@ -192,6 +216,9 @@ class Laboratory:
         tracer = Tracer(state)
         taken = _Taken(entries, Recorder(state, execute.__code__), Reads())
         taken.recorder.limit = min(taken.recorder.limit, room)
+        began = self._clock()
+        last = began + RECORDING * (deadline - began)
+        taken.recorder.late = lambda: self._clock() > last
         with undisturbed(state, replay, before, tracer) as lost:
             try:
                 copy_context().run(self._run, taken)
@@ -201,6 +228,8 @@ class Laboratory:
             except Exception as problem:
                 log.debug("recording a step failed", exc_info=problem)
                 raise NotPossible(f"running the step again failed: {type(problem).__name__}: {problem}"[:200]) from None
+            finally:
+                self._recording = self._clock() - began
         replay._take_stock(lost, before.writes.refused, [], state.step)
         if lost or before.writes.refused:
             raise NotPossible(replay.refused)
@@ -273,6 +302,7 @@ class Laboratory:
         )
         graph.batch = around.batch(values, list(graph.ops))
         graph.idle = around.idle(values)
+        graph.held = around.held
 
 
 @dataclass

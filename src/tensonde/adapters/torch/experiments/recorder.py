@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MOST_NODES = 20_000
 MOST_BYTES = 1 << 29
 """Of all that a step makes."""
+OFTEN = 64
+"""Ops after which the time is looked at."""
 _READS = frozenset(
     ("item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__", "__contains__")
 )
@@ -75,6 +77,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self._lines: dict[tuple[CodeType, int], SourceLine | None] = {}
         self.bytes = 0
         self.limit = MOST_BYTES
+        self.late: Callable[[], bool] = lambda: False
+        """Asked now and then: whether the step takes longer than it may."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -82,6 +86,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if len(self.nodes) >= MOST_NODES:
             raise NotPossible(f"the step has more than {MOST_NODES} ops")
+        if not len(self.nodes) % OFTEN and self.late():
+            raise NotPossible("the step takes longer than experiments may")
         traits = self._traits.get(func)
         if traits is None:
             seeded = torch.Tag.nondeterministic_seeded in func.tags

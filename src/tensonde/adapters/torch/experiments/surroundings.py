@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import ast
+import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from tensonde.adapters.torch.experiments.recorder import Recorder
 from tensonde.adapters.torch.observers.loaders import LOADERS
 from tensonde.adapters.torch.observers.making import made_line, shares
+from tensonde.adapters.torch.tensors import is_plain
 from tensonde.experiments.step import Op, Value
 from tensonde.model.site import SourceLine
 from tensonde.program.classes import item_line, returned_line
 from tensonde.program.drawn import is_drawn
-from tensonde.program.frames import is_user
+from tensonde.program.frames import is_user, is_user_file
 from tensonde.program.lines import from_json, source_line
 from tensonde.program.origin import binding_before, variable_line
 from tensonde.program.syntax import bindings, is_name, reads, scope_at, statements
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["float", "int", "bool", "other"]
 Origin = Literal["made", "parameter", "buffer", "given"]
+MOST_HELD = 256
+MOST_ELEMENTS = 1 << 23
+"""Variables that are looked at for tables, and elements of one."""
 MOST_LINES = 8
 """Values whose making is looked up in the source."""
 
@@ -100,6 +106,22 @@ class Surroundings:
                 found = source_line(frame.f_code.co_filename, bound.line) if bound is not None else found
         return found
 
+    def held(self) -> list[Tensor]:
+        """Arrays and tensors of the program's variables, of its datasets, and of the objects whose methods run."""
+        found: dict[int, Any] = {}
+        waiting = [value for frame in self.frames for value in list(frame.f_locals.values())]
+        for value in waiting[:MOST_HELD]:
+            inner = value.dataset if issubclass(type(value), DataLoader) else value
+            while type(inner) is Subset:
+                inner = inner.dataset
+            parts = [inner]
+            if type(inner) is TensorDataset:
+                parts = list(inner.tensors)
+            elif not issubclass(type(inner), nn.Module) and is_user_made(inner):
+                parts = list(vars(inner).values())
+            found |= {id(part): part for part in parts if issubclass(type(part), Tensor | np.ndarray)}
+        return [t for part in found.values() if (t := _table(part)) is not None]
+
     def batch(self, values: list[Value], ops: list[Op]) -> int:
         """How many samples, where it is certain that the first dimension holds them: a loader put so many together, or the
         program chose rows by an index."""
@@ -149,13 +171,36 @@ def _handed_out(name: str, frame: FrameType | None) -> dict[str, Any] | None:
         path = path[1:] if is_name(node.func, "enumerate") else path
         node = node.args[0]
     loader = evaluate(node, frame)
-    if not isinstance(loader, DataLoader) or not path:
+    if not path:
         return None
-    line = returned_line(loader.collate_fn, path)
-    held = loader.dataset.tensors if isinstance(loader.dataset, TensorDataset) else ()
+    if isinstance(loader, DataLoader):
+        dataset, line = loader.dataset, returned_line(loader.collate_fn, path)
+    elif isinstance(loader, Dataset):  # the loader is made where it is iterated
+        dataset, line = loader, None
+    else:
+        return None
+    held = dataset.tensors if isinstance(dataset, TensorDataset) else ()
     if line is None and path[0] < len(held):
-        return variable_line(held[path[0]], frame, frame.f_lineno)
-    return line if line is not None else item_line(type(loader.dataset), path[0], Dataset)
+        number = frame.f_lineno
+        return variable_line(held[path[0]], frame, number) or variable_line(dataset, frame, number)
+    return line if line is not None else item_line(type(dataset), path[0], Dataset)
+
+
+def is_user_made(value: Any) -> bool:
+    """An object of a class of the program's own."""
+    module = sys.modules.get(type(value).__module__)
+    file = getattr(module, "__file__", None)
+    return file is not None and is_user_file(file) and isinstance(getattr(value, "__dict__", None), dict)
+
+
+def _table(part: Any) -> Tensor | None:
+    if isinstance(part, np.ndarray):
+        if part.dtype.kind not in "fiub" or not part.flags.writeable:
+            return None
+        part = torch.from_numpy(part) if part.flags.c_contiguous else None
+    if part is None or not is_plain(part) or part.requires_grad or not part.ndim or len(part) < 2:
+        return None
+    return part if part.numel() <= MOST_ELEMENTS else None
 
 
 def _unpacked(scope: ast.AST, line: int) -> list[str]:

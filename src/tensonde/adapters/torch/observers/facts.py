@@ -65,6 +65,8 @@ EVERY_BATCH = 128
 """So many first batches are looked at; of the later ones, some."""
 WRITE_AFTER = (50, 1000)
 MOST_OPTIMIZERS = 32
+MOST_STRANGERS = 16
+"""Modules that are no roots whose evaluation ends a rest."""
 LOOK_AFTER = (1, 20)
 CALL_SITE_STEPS = 4096
 """The first steps, in which the line that calls a model is noted."""
@@ -81,6 +83,7 @@ class Facts:
         self.settle: Callable[[], None] = lambda: None
         """Called before the facts are gathered: counts the optimizer steps of stretches that were not observed."""
         self.root_ids: set[int] = set()
+        self._put_into_eval: set[int] = set()
         self.sequence = Sequence()
         self.graphs = Graphs()
         self.clipping = Clipping()
@@ -95,6 +98,13 @@ class Facts:
         """What the first steps took of memory."""
         self.answers: Callable[[], list[dict[str, Any]]] = list
         """What experiments were told."""
+        self.evaluated: Callable[[nn.Module, Any, Any, int], None] = lambda root, given, out, step: None
+        """Hears what models give in evaluations."""
+        self.model_runs: Callable[[], None] = lambda: None
+        """Called before a model runs: whoever looks at what is made of outputs looks away, for some modules compute otherwise under a mode."""
+        self._given: tuple[Any, ...] | None = None
+        self._fast_paths = False
+        """A model was evaluated that computes otherwise under a mode."""
         self.holdings = Holdings(state)
         self.probe = Probe(state)
         self.modes: dict[int, RootModes] = {}
@@ -129,6 +139,7 @@ class Facts:
         modes = self.modes.get(id(root))
         if modes is None or modes.ref() is not root:
             modes = self._meet(root)
+        self.model_runs()
         if _grad_enabled():
             if (state.step < EVERY_BATCH and root.training) or state.step < 4 or state.step % 16 == 0:
                 self.batches.given(modes.name, args, kwargs, state.step)
@@ -140,6 +151,7 @@ class Facts:
                     self.scales.training(modes.name, args, kwargs, state.step)
         else:
             modes.called_without_grad(state.step)
+            self._given = args
             self._copy_evaluated(root)
             if not root.training:
                 self.scales.evaluation(modes.name, args, kwargs, state.step)
@@ -154,11 +166,23 @@ class Facts:
                 self.probe.start()
         state.session.spent_since(mark)
 
+    def is_looked_at(self, module: nn.Module) -> bool:
+        """A module is put into eval mode while Tensonde rests: a root, or one that was never called where it could be seen, such as a copy that is evaluated late."""
+        key = id(module)
+        if key in self.root_ids:
+            return True
+        if key in self._put_into_eval or len(self._put_into_eval) >= MOST_STRANGERS:
+            return False
+        self._put_into_eval.add(key)
+        return True
+
     @unnoticed
     def stranger_evaluated(self, root: nn.Module) -> None:
         """A model that is only evaluated, between steps of which nothing else is noted."""
         state = self.state
         if state.step and not transforming() and state.thread == get_ident():
+            self.model_runs()
+            self._fast_paths = self._fast_paths or _fast_path(root)
             if not root.training:
                 self.untouched.evaluated(root, type(root).__name__, state.step)
             self._copy_evaluated(root)
@@ -171,6 +195,7 @@ class Facts:
 
     def _meet(self, root: nn.Module) -> RootModes:
         self.root_ids.add(id(root))
+        self._fast_paths = self._fast_paths or _fast_path(root)
         entry = self.state.roster.entries.get(id(root))
         modes = self.modes[id(root)] = RootModes(entry.name if entry else type(root).__name__, root)
         return modes
@@ -186,7 +211,13 @@ class Facts:
         state = self.state
         if state.phase is Phase.BACKWARD or state.opaque or KNOWN.compiled or _jit_tracing() is not None:
             return
-        if _grad_enabled():
+        if not _grad_enabled():
+            mark = state.session.clock()
+            given, self._given = self._given, None
+            if not self._fast_paths:
+                self.evaluated(root, given, out, state.step)
+            state.session.spent_since(mark)
+        else:
             mark = state.session.clock()
             modes = self.modes.get(id(root))
             site = None
@@ -285,6 +316,7 @@ class Facts:
         """The coming steps are not seen: what was left open would be closed by the wrong one."""
         self.graphs.forget()
         self.sequence.forget()
+        self.model_runs()
 
     def finished_step(self, step: int) -> None:
         READING.step = step

@@ -61,6 +61,8 @@ class Graphs:
         self._backwards = 0
         self._searched = 0
         self._peak = 0
+        self._episodes = False
+        """A backward pass has used many graphs at once."""
         self.wasted_peak = 0
 
     def made(self, out: Any, step: int, site: Site | None) -> None:
@@ -105,6 +107,7 @@ class Graphs:
             if reached is not None and reached < len(pending) / 2:
                 self.wasted_peak = max(self.wasted_peak, len(pending) - reached)
             else:
+                self._episodes = True
                 self.holder = self.line = None  # an episode, used as a whole
         self._peak = 0
         self._pending.clear()
@@ -148,8 +151,9 @@ class Graphs:
             self._search()
 
     def ended(self) -> None:
-        """The program ends: what still waits for a backward pass was kept for nothing."""
-        if self._peak >= MANY:
+        """The program ends: what still waits for a backward pass was kept for nothing. A program that has made no backward pass yet, or uses whole
+        episodes, may have died within one."""
+        if self._peak >= MANY and self._backwards and not self._episodes:
             self.wasted_peak = max(self.wasted_peak, self._peak)
 
     def _search(self) -> None:

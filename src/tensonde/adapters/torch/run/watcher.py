@@ -101,6 +101,8 @@ class Watcher:
         self.by_hand.updated = self.facts.updated_by_hand
         self.facts.settle = self.rest.settle
         self.facts.answers = self.laboratory.facts
+        self.facts.evaluated = self.laboratory.evaluations.gave
+        self.facts.model_runs = self.laboratory.evaluations.rest
         self.facts.memory = self.memory.facts
         self.replay.asked_of = lambda step: self.laboratory.wants(step) or self.memory.wants(step)
         self.replay.retrace = lambda why: self.compiled.retrace(why) if self.compiled is not None else None

@@ -169,7 +169,7 @@ def _modules(current: Current) -> None:
         if watcher is None or watcher.state.thread != get_ident():
             return
         watcher.facts.replicas.put_into_eval_mode(self)
-        if PATCHES.out and id(self) in watcher.facts.root_ids:
+        if PATCHES.out and watcher.facts.is_looked_at(self):
             watcher.rest.evaluation_begins()
 
     _after(nn.Module, "load_state_dict", loaded, "know which weights were loaded, and which were not")

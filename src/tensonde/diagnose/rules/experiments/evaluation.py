@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from statistics import median
 
-from tensonde.diagnose.analysis.answers import steadily
+from tensonde.diagnose.analysis.answers import answers, steadily
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
+from tensonde.diagnose.told import ended_by_itself
 from tensonde.model.finding import Finding
 
 FEWEST = 32
 """Samples whose spread tells something."""
+SETTLED = 100
+"""Steps in which something of every target is learnt."""
+LEARNT = 0.75
+"""Of the loss of the best constant: what a training that has learnt something is below."""
 FAR, ALIKE = 30.0, 3.0
 """Times that inputs vary more; how far the factors of features may be apart."""
 
@@ -81,6 +86,70 @@ def many_times_larger(case: Case) -> list[Finding]:
             )
         ]  # fmt: skip
     return []
+
+
+_AMISS = {
+    "training targets": (
+        "Targets of the training do not belong to its inputs",
+        "Look for an order, a shift or a permutation that only inputs or only targets of the training data go through.",
+    ),
+    "evaluation targets": (
+        "Targets of the evaluation do not belong to its inputs",
+        "Look for an order, a shift or a permutation that only inputs or only targets of the evaluation's data go through.",
+    ),
+    "inputs": (
+        "The evaluation's inputs are prepared in another way than the training's",
+        "Prepare both alike: the same scale, the same statistics, the same order of channels and columns.",
+    ),
+    "one target": (
+        "One of several targets does not belong to its inputs, in training and evaluation",
+        "Look for an order, a shift or a permutation that only this target goes through, or that only it misses.",
+    ),
+    "model": (
+        "What is evaluated is not what was trained",
+        "Look at the weights and the mode of the model that is evaluated, and at what is done to its outputs.",
+    ),
+}
+
+
+@rule(
+    "held-out-at-odds",
+    severity="error",
+    phase="data",
+    unless=("evaluated-many-times-larger", "evaluated-on-another-scale", "lost-in-eval-mode", "batch-norm-never-updated"),
+)  # fmt: skip
+def held_out_at_odds(case: Case) -> list[Finding]:
+    """A plain learner tells that the data of the training and of an evaluation are not of one kind: it learns the evaluation's and not the training's, or the other way
+    round, or both without carrying over what it learnt. Or it carries it over, while what the model says in every evaluation of the second half has nothing to do with what it is compared with, though its loss in training is well
+    below that of a constant. Where the learner can learn neither side, this rule is silent: not everything can be learnt by a plain learner, and a model may learn by heart on purpose."""
+    late = [a for a in answers(case, "held-out") if a.step >= case.steps // 2] or answers(case, "held-out")[-1:]
+    amiss = [a for a in late if a.part in _AMISS]
+    learnt = [a for a in answers(case, "nothing-learnt") if a.step >= max(10, case.steps // 5)]
+    ratios = [a.numbers["loss"] / a.numbers["constant"] for a in learnt if a.numbers.get("constant", 0) > 0]
+    if not amiss or not ended_by_itself(case):
+        return []
+    last = amiss[-1]
+    if last.part in ("model", "one target") and any(a.healthy for a in late):
+        return []
+    if last.part == "model" and (not ratios or min(ratios) > LEARNT):
+        return []
+    if last.part == "one target" and case.steps < SETTLED:
+        return []
+    what, advice = _AMISS[last.part]
+    numbers = last.numbers
+    return [
+        case.finding(
+            f"{what}: a plain learner stands {numbers['training']:.1f} deviations from chance on the training's rows, {numbers['evaluation']:.1f} on the "
+            f"evaluation's, and {numbers['across']:.1f} from one to the other"
+            + (f" ({last.why})" if last.part == "inputs" else ""),
+            advice,
+            step=last.step,
+            site="loss:value",
+            source=last.line,
+            evidence={**numbers, "standing": "consistent"},
+            confidence=0.85,
+        )
+    ]
 
 
 def _scaled(factors: list[float]) -> bool:

@@ -11,7 +11,7 @@ FEWEST = 150
 """Steps after which a copy should have been renewed."""
 
 
-def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fields") -> list[Finding]:
+def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fields", times: int = 2) -> list[Finding]:
     return [
         case.finding(
             title.format(*answer.names, why=answer.why),
@@ -23,7 +23,7 @@ def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fi
             evidence={"values": list(answer.names), **answer.numbers, "standing": "confirmed"},
             confidence=0.9,
         )
-        for answer in steadily(case, experiment)
+        for answer in steadily(case, experiment, times=times)
         if answer.part == part
     ][:1]
 
@@ -56,6 +56,31 @@ def another_order(case: Case) -> list[Finding]:
     return _amiss(
         case, "another order", "The targets stand in another order than the outputs: {why}",
         "Put both in the same order before they are compared.",
+    )  # fmt: skip
+
+
+@rule(
+    "targets-in-another-order",
+    severity="error",
+    phase="data",
+    unless=("target-of-another-sample", "compared-with-another-sample"),
+)
+def shifted(case: Case) -> list[Finding]:
+    """A plain learner that knows nothing of the model cannot find the targets by the inputs as they stand, and finds them well when the targets are moved by a row or two, or
+    turned round, within each batch."""
+    return _amiss(
+        case, "another order", "Inputs and targets do not belong together: {why}",
+        "Look where the targets are shifted, rolled or turned on their way, and the inputs are not.", "pairs", 1,
+    )  # fmt: skip
+
+
+@rule("compared-with-another-sample", severity="error", phase="forward", unless=("target-of-another-sample",))
+def another_sample(case: Case) -> list[Finding]:
+    """When one sample is exchanged for another, the row of it changes in the outputs, and a different row in what the loss compares them with: a
+    teacher, a copy or a target that is made of the inputs was given the samples in another order. Told where no comparison of the step is in order."""
+    return _amiss(
+        case, "another sample", "Outputs are compared with what belongs to other samples: {why}",
+        "Give both the samples in the same order: look for a flip, a roll, a sort or a permutation that only one of them goes through.", "companions", 1,
     )  # fmt: skip
 
 

@@ -40,6 +40,8 @@ SOME = 0.75
         "no-gradient",
         "nan-origin",
         "target-of-another-sample",
+        "targets-in-another-order",
+        "compared-with-another-sample",
         "target-is-own-output",
         "loss-broadcasts",
         "output-same-for-all",

@@ -1,0 +1,195 @@
+"""Do inputs and targets belong together, row by row?
+
+Rows of inputs and of what the loss compares with are gathered from the steps that are asked. A plain learner (`relation.learnt`), which knows nothing of the program's
+model, learns half of them and is asked about the other half; and again with the targets one or two rows earlier or later within each batch, and in reverse order.
+Healthy: the targets fit as they are, or no order fits, since not everything can be learnt by a plain learner. Where they do not fit as they are, and fit well in another
+order, they were shifted or turned on their way.
+
+What was gathered also tells what is the matter where a model that has learnt its training data is at chance elsewhere (`held_out`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from tensonde.experiments.anatomy import Anatomy
+from tensonde.experiments.experiment import Answer, Experiment, Memory
+from tensonde.experiments.relation import FEWEST, MOST_ROWS, classes, features, learnt
+from tensonde.experiments.step import Array, NotPossible, Step, Value
+from tensonde.model.site import SourceLine
+
+NOT, WELL = 3.0, 7.0
+"""Deviations: what is no relation, and what certainly is one."""
+LOOKED = 2
+"""Steps in which the tables are looked for that rows are taken from."""
+MOST_FIELDS = 2
+MORE = 1.5
+"""Times as many rows as when it was last asked."""
+_TAKING = frozenset(("index", "index_select", "slice", "gather"))
+KINDS = 128
+"""Of tokens; those beyond are counted with others."""
+SHIFTS = (1, -1, 2, -2)
+
+
+def ask(step: Step, memory: Memory) -> Iterable[Answer]:
+    anatomy = Anatomy.of(step)
+    value, targets = _fields(step, anatomy)
+    x = features(_numbers(step.array(value.number)))
+    found = [a for target in targets if x is not None and (a := _asked(step, memory, value, x, target)) is not None]
+    if not found:
+        raise NotPossible("too few rows were seen so far, or they are no rows of numbers")
+    # Where one of several fields fits as it is, the rows belong together.
+    yield max(found, key=lambda answer: (answer.healthy is True, answer.healthy is False))
+
+
+def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) -> Answer | None:
+    y = described(step.array(target.number))
+    if y is None or len(x) != len(y):
+        return None
+    groups = memory.setdefault("groups", {})
+    group = groups.setdefault((x.shape[1], y.ndim, y.shape[1:], target.name), {"rows": []})
+    gathered = group["rows"]
+    if not group.get("whole"):
+        tables = step.tables(value.number, target.number) if len(gathered) < LOOKED else None
+        table = None if tables is None else (features(_numbers(tables[0])), described(tables[1]))
+        if table is not None and table[0] is not None and table[1] is not None and table[0].shape[1] == x.shape[1]:
+            group["whole"], gathered[:] = True, [table]
+        elif sum(len(rows) for rows, _ in gathered) < MOST_ROWS:
+            gathered.append((x, y))
+    group["line"] = line = _line(step, target) or group.get("line")
+    xs, ys = _together(gathered)
+    if len(xs) < MORE * group.get("asked", 0):
+        known: Answer | None = group.get("answer")
+        return known
+    group["asked"] = len(xs)
+    fits = learnt(xs, ys) if len(xs) >= 2 * FEWEST else None
+    if fits is None:
+        return None
+    group["fits"] = fits
+    numbers = {"rows": float(len(xs)), "as they are": fits}
+    if fits < NOT and step.seconds_left() > 0:
+        for name, order in _orders(gathered):
+            numbers[name] = learnt(xs[order[0]], ys[order[1]]) or 0.0
+    best = max((name for name in numbers if name not in ("rows", "as they are")), key=numbers.__getitem__, default="")
+    if best and numbers[best] > WELL:
+        answer = Answer(
+            False, best, numbers, names=(target.name,), source=line or step.loss_source, part="another order"
+        )
+    elif fits > WELL:
+        told = f"a plain learner finds targets by inputs, {fits:.0f} deviations from chance"
+        answer = Answer(True, told, numbers, names=(target.name,), source=line)
+    else:
+        answer = Answer(None, "a plain learner cannot tell", numbers, names=(target.name,), source=line)
+    group["answer"] = answer
+    return answer
+
+
+def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
+    """What the model is handed, and the fields with as many rows that its output is compared with, as they came: what a loss makes of them may stand in another order."""
+    inputs = sorted((v for v in anatomy.inputs if v.kind == "float"), key=lambda v: -int(np.prod(v.shape)))
+    inputs = inputs or [v for v in anatomy.inputs if v.kind == "int" and len(v.shape) >= 2]
+    indices = {n for op in step.ops if op.name in _TAKING for n in op.inputs[1:]}
+    for value in inputs:
+        behind = anatomy.ancestors([value.number])
+        compared = {
+            number
+            for op in step.ops
+            if not anatomy.is_layer(op)
+            and any(n in anatomy.before_loss for n in op.outputs)
+            and any(n in anatomy.trained and n not in anatomy.weights for n in op.inputs)
+            for number in op.inputs
+            if number not in anatomy.computed
+        }
+        made_of = anatomy.ancestors(compared) - behind
+        fields = [
+            v
+            for v in step.values
+            if v.number in made_of
+            and v.kind in ("int", "float", "bool")
+            and v.shape[:1] == value.shape[:1]
+            and not v.into_model
+            and v.number not in indices
+            and (v.origin == "given" or (v.op is not None and step.ops[v.op].name in _TAKING and _taken(step, v)))
+        ]
+        if fields:
+            return value, fields[:MOST_FIELDS]
+    raise NotPossible("no input and target with as many rows are seen")
+
+
+def _line(step: Step, target: Value) -> SourceLine | None:
+    """That made the target, or the table that its rows are taken from."""
+    table = step.values[step.ops[target.op].inputs[0]] if target.op is not None else target
+    return table.made or table.bound or target.made or target.bound
+
+
+def _taken(step: Step, value: Value) -> bool:
+    """Rows of a larger table."""
+    table = step.values[step.ops[value.op or 0].inputs[0]]
+    return table.origin == "given" and table.shape[:1] > value.shape[:1]
+
+
+def _numbers(array: Array) -> Array:
+    """Tokens as how often each occurs."""
+    if array.dtype.kind not in "iu" or array.ndim < 2:
+        return array
+    flat = array.reshape(len(array), -1) % KINDS
+    return np.stack([(flat == kind).mean(1) for kind in range(KINDS)], 1)
+
+
+def described(target: Array) -> Array | None:
+    """Targets as rows of numbers; classes stay whole numbers, so that batches can be put together."""
+    if target.dtype.kind in "iu" and target.ndim == 1:
+        return target
+    return features(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What was gathered of inputs and one of the targets."""
+
+    x: Array
+    y: Array
+    line: SourceLine | None
+    """That made the targets."""
+    fits: float
+    """As they are, in deviations."""
+
+
+def rows_of(memory: Memory) -> list[Rows]:
+    """Of each target, the one that fits best first."""
+    groups = [group for group in memory.get("groups", {}).values() if "fits" in group]
+    found = [Rows(*_together(group["rows"]), group.get("line"), group["fits"]) for group in groups]
+    return sorted(found, key=lambda rows: -rows.fits)
+
+
+def _together(gathered: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    if not gathered:
+        return np.zeros((0, 1)), np.zeros((0, 1))
+    x, y = (np.concatenate([pair[k] for pair in gathered])[:MOST_ROWS] for k in (0, 1))
+    return x, columns(y)
+
+
+def columns(y: Array, most: int | None = None) -> Array:
+    hot = classes(y, most) if y.ndim == 1 else None
+    return hot if hot is not None else y.astype(np.float64).reshape(len(y), -1)
+
+
+def _orders(gathered: list[tuple[Array, Array]]) -> Iterable[tuple[str, tuple[Array, Array]]]:
+    """Which row of the inputs goes with which of the targets."""
+    places = np.cumsum([0, *(len(x) for x, _ in gathered)])
+    parts = [np.arange(a, min(b, MOST_ROWS)) for a, b in pairwise(places)]
+    for shift in SHIFTS:
+        name = f"the target of a row fits the input {abs(shift)} row{'s' * (abs(shift) > 1)} {'before' if shift > 0 else 'after'} it"
+        ours = [part[:-shift] if shift > 0 else part[-shift:] for part in parts]
+        theirs = [part[shift:] if shift > 0 else part[:shift] for part in parts]
+        yield name, (np.concatenate(ours), np.concatenate(theirs))
+    yield "the targets of a batch fit its inputs in reverse order", (
+        np.concatenate(parts), np.concatenate([part[::-1] for part in parts])
+    )  # fmt: skip
+
+
+PAIRS = Experiment("pairs", "Do inputs and targets belong together, row by row?", ask, times=12)
