@@ -49,6 +49,8 @@ class State:
         self._holders: list[Holder] = []
         self._seen: set[int] = set()
         self._parameters: list[tuple[Any, Any]] = []
+        self._names: list[tuple[Any, str]] = []
+        """A slice of a `CellList` gives its parameters other names."""
         self._generators = (random.getstate(), np.random.get_state(), mindspore.get_rng_state())
         self._keep(parameters)
         self._reach(fn, DEEPEST)
@@ -89,6 +91,7 @@ class State:
         for parameter in parameters:
             values = values_of(parameter) if id(parameter) not in self._seen else None
             self._seen.add(id(parameter))
+            self._names.append((parameter, parameter.name))
             if values is not None:
                 self._parameters.append((parameter, values.copy()))
 
@@ -129,6 +132,9 @@ class State:
             now = values_of(parameter)
             if now is not None and not np.array_equal(now, values, equal_nan=now.dtype.kind == "f"):
                 write(parameter, values)
+        for parameter, name in self._names:
+            if parameter.name != name:
+                parameter.name = name
         random.setstate(self._generators[0])
         np.random.set_state(self._generators[1])
         mindspore.set_rng_state(self._generators[2])
