@@ -30,8 +30,8 @@ from tensonde.session.session import StopTraining
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
 
-MOST_BYTES = 256 << 20
-"""Parameters that are copied before each compiled call, at most."""
+MOST_BYTES, EACH_BYTES = 256 << 20, 16 << 20
+"""Parameters that are copied, at most: before the calls up to the first that trains, and before each call after that, in case it goes wrong."""
 Reason = Literal["first", "replay"]
 
 
@@ -66,7 +66,8 @@ class Rehearsal:
         self._meet()
         wanted = self._on_cpu and (self._first or self._alarmed)
         untapped = not self._training.graphs.taps.there  # else the taps would be run, too
-        if wanted and untapped and sum(map(bytes_of, self._held)) <= MOST_BYTES:
+        most = MOST_BYTES if self._first else EACH_BYTES
+        if wanted and untapped and sum(map(bytes_of, self._held)) <= most:
             before = [(p, values.copy()) for p in self._held if (values := memory_of(p)) is not None]
             self._before = before if len(before) == len(self._held) else []
         self._training.session.spent_since(mark)
