@@ -90,9 +90,9 @@ def observe_functional(current: Callable[[], Watcher | None]) -> None:
 def _observe_shards(module: Any) -> None:
     """Parameters of which `fully_shard` takes this rank's part."""
     kind = getattr(module, "FSDPParam", None)
-    if kind is None:
+    original = getattr(kind, "_init_sharded_param", None)
+    if original is None:
         return
-    original = kind._init_sharded_param
 
     @functools.wraps(original)
     def init_sharded_param(self: Any, param: Any, *args: Any, **kwargs: Any) -> Any:
