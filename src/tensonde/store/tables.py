@@ -82,8 +82,10 @@ class StoredTable:
     def one_in(self) -> int:
         """How many of its oldest steps one is kept of (see `thinning`); 1 where all are."""
         for number in self._numbers()[:1]:
-            with contextlib.suppress(*DAMAGE):
-                return one_in(pq.read_schema(self._folder / f"{number}{CLOSED}"))
+            path = self._folder / f"{number}{CLOSED}"
+            with contextlib.suppress(*DAMAGE):  # told by whoever reads it
+                check_file(path)
+                return one_in(pq.read_schema(path))
         return 1
 
     def stamps(self) -> dict[str, tuple[str, int, int]]:
