@@ -67,7 +67,7 @@ _COMMANDS: dict[Kind, Document] = {
         1, "tensonde show RUN --json",
         {"schema": "whole", "run": "text", "path": "text", "script": "text?", "argv": "list", "started": "text?", "framework": "text?",
          "device": "text?", "python": "text?", "state": "text", "ranks": "list", "steps": "whole", "seconds": "number?", "exit": "object?",
-         "overhead": "object?", "coverage": "object?", "failures": "object", "scalars": "object", "hits": "list", "findings": "list",
+         "overhead": "object?", "coverage": "object?", "thinned": "object", "failures": "object", "scalars": "object", "hits": "list", "findings": "list",
          "sites": "list", "problems": "list"},
     ),
     "history": Document(1, "tensonde show RUN SITE --json", {"schema": "whole", "run": "text", "rows": "list", "problems": "list"}),
