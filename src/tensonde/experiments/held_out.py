@@ -62,7 +62,7 @@ def answer(evaluation: Evaluation, trained: Sequence[Rows]) -> Answer:
     why = (
         "too few outputs were compared, or they are all the same"
         if stands is None
-        else f"outputs and targets of an evaluation stand {stands:.0f} deviations from chance"
+        else f"outputs and targets of an evaluation agree {stands:.0f} standard deviations above chance"
     )
     both = [(rows, asked) for rows in trained if (asked := _alike(evaluation, rows.x, rows.y)) is not None]
     if not both:
@@ -79,13 +79,17 @@ def answer(evaluation: Evaluation, trained: Sequence[Rows]) -> Answer:
         own < NOT and there > WELL and across < HALF * there
     ):  # samples of one class are said alike, and may be right together by chance
         return Answer(
-            False, "the training's targets do not belong to its inputs", numbers, source=line, part="training targets"
+            False,
+            "the training targets do not belong to the training inputs",
+            numbers,
+            source=line,
+            part="training targets",
         )
     if own > WELL and there < NOT and across < HALF * own:
         source = evaluation.targets_line or evaluation.compared
         return Answer(
             False,
-            "the evaluation's targets do not belong to its inputs",
+            "the evaluation targets do not belong to the evaluation inputs",
             numbers,
             source=source,
             part="evaluation targets",
@@ -94,11 +98,11 @@ def answer(evaluation: Evaluation, trained: Sequence[Rows]) -> Answer:
         how = _prepared(x, y, other, theirs, evaluation.inputs)
         source = evaluation.inputs_line or evaluation.compared
         return Answer(
-            False, "the evaluation's inputs are prepared in another way" + how, numbers, source=source, part="inputs"
+            False, "the evaluation inputs are preprocessed differently" + how, numbers, source=source, part="inputs"
         )
     if across > WELL and stands is not None and stands < NOT:
         return Answer(
-            False, "a plain learner carries over what it learns, and the model does not", numbers, source=evaluation.compared, part="model",
+            False, "a simple model that learns from the training data does well in the evaluation, and this model does not", numbers, source=evaluation.compared, part="model",
         )  # fmt: skip
     beside = max((r.fits for r in trained if r is not rows and len(r.x) == len(rows.x)), default=0.0)
     if beside > WELL and max(own, there, across) < NOT and stands is not None and stands < NOT:

@@ -80,10 +80,10 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
             False, best, numbers, names=(target.name,), source=line or step.loss_source, part="another order"
         )
     elif fits > WELL:
-        told = f"a plain learner finds targets by inputs, {fits:.0f} deviations from chance"
+        told = f"a simple model predicts targets from inputs {fits:.0f} standard deviations above chance"
         answer = Answer(True, told, numbers, names=(target.name,), source=line)
     else:
-        answer = Answer(None, "a plain learner cannot tell", numbers, names=(target.name,), source=line)
+        answer = Answer(None, "a simple model cannot tell", numbers, names=(target.name,), source=line)
     group["answer"] = answer
     return answer
 

@@ -34,7 +34,6 @@ from tensonde.store.values import encode_value
 
 SEGMENT_BYTES = 32 << 20
 VALUE_BUDGET = 256 << 20
-TABLE_BYTES = 512 << 20
 SEGMENTS = 32
 """At least, that a recording of its largest size has: they are thinned one or two at a time."""
 SCALAR_SHARE = 8
@@ -105,7 +104,7 @@ class RecordingWriter:
         *,
         value_budget: int = VALUE_BUDGET,
         segment_bytes: int = SEGMENT_BYTES,
-        table_bytes: int = TABLE_BYTES,
+        table_bytes: int = 0,
         compact: bool = True,
     ) -> None:
         """`session_facts`: rank, world_size, framework, framework_version, device, python and what else is

@@ -20,7 +20,7 @@ from tensonde.model.moment import Phase
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
 
-WHY = "runs compiled, where Python sees nothing: only the loss and the parameters between its calls are watched"
+WHY = "runs compiled: the loss and the parameters are watched between its calls"
 TAPPED = "runs compiled: of its inside, only the cells that were asked for are watched, not its ops"
 
 

@@ -84,7 +84,7 @@ def coverage(training: PyNative) -> dict[str, Any]:
     taken = training.session.policy.taken
     missing: dict[str, str] = {}
     if taken[Level.FULL] or taken[Level.WATCHED]:
-        reason = "runs compiled, where Python sees nothing" if training.compiled else "was never called"
+        reason = "runs compiled" if training.compiled else "was never called"
         missing = {name: why.get(name, reason) for name in sorted(roster.names - seen)}
     return {
         "modules": len(roster.names),

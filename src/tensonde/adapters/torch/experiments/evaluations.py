@@ -35,7 +35,7 @@ MOST_STEPS, MOST_CALLS, MOST_FUNCTIONS = 24, 16, 48
 MOST_LOOKED = 64
 """Steps in which a model was called without gradients: where nothing is ever compared (a policy that acts), it is no evaluation."""
 MOST_ELEMENTS = 1 << 19
-"""Of a tensor that is kept."""
+"""Of a tensor that is held or kept."""
 _CLASSES = frozenset(("eq", "ne", "__eq__", "__ne__"))
 _SCORES = frozenset(("cross_entropy", "nll_loss"))
 _DISTANCES = frozenset(
@@ -135,7 +135,7 @@ class Evaluations(Looker):
         others = [t for t in given if id(t) not in self._made and not isinstance(t, nn.Parameter)]
         if others and (name in _CLASSES or name in _SCORES or name in _DISTANCES):
             self._compared(name, mine[0], others[0], frame)
-        made = [t for t in tensors_in(out)[:2] if is_plain(t)]
+        made = [t for t in tensors_in(out)[:2] if is_plain(t) and t.numel() <= MOST_ELEMENTS]
         self._made |= {id(t): t for t in made}
 
     def _compared(self, name: str, said: Tensor, target: Tensor, frame: FrameType) -> None:

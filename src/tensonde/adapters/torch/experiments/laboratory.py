@@ -138,8 +138,11 @@ class Laboratory:
         return max(self._seconds, min(SHARE * elapsed, MOST * self._seconds), LONG * elapsed)
 
     def facts(self) -> list[dict[str, Any]]:
-        with unseen():
-            self._look_at_evaluations()
+        try:
+            with unseen():
+                self._look_at_evaluations()
+        except Exception as problem:  # the other facts are kept, whatever becomes of this one
+            self._state.session.guard.contain("an experiment", problem)
         return self.inquiry.facts()
 
     def _look_at_evaluations(self) -> None:

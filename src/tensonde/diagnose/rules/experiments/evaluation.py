@@ -90,23 +90,23 @@ def many_times_larger(case: Case) -> list[Finding]:
 
 _AMISS = {
     "training targets": (
-        "Targets of the training do not belong to its inputs",
-        "Look for an order, a shift or a permutation that only inputs or only targets of the training data go through.",
+        "The training targets do not belong to the training inputs",
+        "Look for a shuffle, a shift or a sort that is applied only to the training inputs or only to the training targets.",
     ),
     "evaluation targets": (
-        "Targets of the evaluation do not belong to its inputs",
-        "Look for an order, a shift or a permutation that only inputs or only targets of the evaluation's data go through.",
+        "The evaluation targets do not belong to the evaluation inputs",
+        "Look for a shuffle, a shift or a sort that is applied only to the evaluation inputs or only to the evaluation targets.",
     ),
     "inputs": (
-        "The evaluation's inputs are prepared in another way than the training's",
-        "Prepare both alike: the same scale, the same statistics, the same order of channels and columns.",
+        "The evaluation inputs are preprocessed differently from the training inputs",
+        "Use the same preprocessing for both: the same scale and statistics, the same order of channels and columns.",
     ),
     "one target": (
         "One of several targets does not belong to its inputs, in training and evaluation",
         "Look for an order, a shift or a permutation that only this target goes through, or that only it misses.",
     ),
     "model": (
-        "What is evaluated is not what was trained",
+        "The evaluated model has not learnt what the training data teach",
         "Look at the weights and the mode of the model that is evaluated, and at what is done to its outputs.",
     ),
 }
@@ -139,8 +139,8 @@ def held_out_at_odds(case: Case) -> list[Finding]:
     numbers = last.numbers
     return [
         case.finding(
-            f"{what}: a plain learner stands {numbers['training']:.1f} deviations from chance on the training's rows, {numbers['evaluation']:.1f} on the "
-            f"evaluation's, and {numbers['across']:.1f} from one to the other"
+            f"{what}: a simple model that learns from training rows predicts other training rows {numbers['training']:.1f} standard deviations above chance, and "
+            f"evaluation rows {numbers['across']:.1f}; one that learns from evaluation rows predicts others of them {numbers['evaluation']:.1f}"
             + (f" ({last.why})" if last.part == "inputs" else ""),
             advice,
             step=last.step,

@@ -119,7 +119,7 @@ def _parts_of_others(world: World) -> Iterator[Finding]:
     seeded = world.seeded_apart
     why = f": they are seeded differently at {seeded}" if seeded is not None else ""
     yield world.first.finding(
-        f"The ranks shard different models: {len(wrong)} of {len(tables[0])} parameters had other values on each rank before fully_shard took a part of them{why}",
+        f"The ranks shard different models: {len(wrong)} of {len(tables[0])} parameters had different values on different ranks before fully_shard{why}",
         "fully_shard keeps each rank's part of the rank's own values. Build the model with the same seed on all ranks and seed by the rank afterwards, or "
         "load one state into all of them (set_model_state_dict with broadcast_from_rank0=True).",
         site=f"{wrong[0].name}:value" if wrong[0].name else None,
@@ -338,8 +338,8 @@ def _later(world: World) -> Iterator[Finding]:
 
 @world_rule("ranks-train-alone", severity="error", phase="optimizer")
 def alone(world: World) -> Iterator[Finding]:
-    """Each rank reads a share of the data of its own, as the sampler deals it out, all begin with the same weights, and nothing ever brings their
-    gradients or weights together: each rank trains a model of its own, on a part of the data.
+    """A sampler splits the data over the ranks, all ranks begin with the same weights, and nothing ever combines their gradients or weights: each rank
+    trains its own model, on a part of the data.
     """
     case = world.first
     optimizer = next(iter(case.stepping), None)
@@ -355,7 +355,7 @@ def alone(world: World) -> Iterator[Finding]:
     apart = [name for name, records in drawn.items() if _stays_apart(world, name, records)]
     if apart:
         yield case.finding(
-            f"Each of the {world.size} ranks trains a model of its own: nothing brings their gradients together, though their data are dealt out",
+            f"Each of the {world.size} ranks trains its own model: nothing combines their gradients, though a sampler splits the data over the ranks",
             "Wrap the model in DistributedDataParallel (with accelerate: give it to `accelerator.prepare`), or reduce the gradients after each backward pass.",
             site=f"{apart[0]}:grad",
             source=optimizer.backward_line or optimizer.step_line,

@@ -182,8 +182,8 @@ def without_offset(world: World) -> Iterator[Finding]:
     made = targets[0].producer
     trace = traces[0]
     yield world.first.finding(
-        f"The targets are the same on all {world.size} ranks, 0 to {rows - 1}, and the features that they choose from are those of all ranks in a row",
-        "The samples of a rank stand behind those of the ranks before it: add `rank * len(batch)` to the targets.",
+        f"All {world.size} ranks have the same targets, 0 to {rows - 1}, but each chooses from the concatenated features of all ranks",
+        "In the concatenated features, the samples of a rank come after those of the ranks before it: add `rank * len(batch)` to the targets.",
         at=trace.ops[made] if made is not None and trace is not None and made < len(trace.ops) else loss,
         evidence={"scores": [rows, columns], "own_part": places},
         confidence=0.9,
@@ -231,8 +231,8 @@ def foreign_words(world: World) -> Iterator[Finding]:
         filled = sum(one.get("count", 0) - one.get("zero", 0) for one in facts)
         if reduced and filled > facts[0].get("count", 0):
             yield world.first.finding(
-                f"Each rank looks up words in {ops[0].module or 'its part of an embedding'} that it does not have, and adds what it finds to the sum of all ranks",
-                "Set the result to zero where the word is not among the rank's own (`x.masked_fill(outside.unsqueeze(-1), 0)`) before it is reduced.",
+                f"Each rank looks up tokens in {ops[0].module or 'its part of an embedding'} that belong to other ranks, and adds the result to the sum over all ranks",
+                "Set the result to zero for tokens of other ranks (`x.masked_fill(outside.unsqueeze(-1), 0)`) before the all-reduce.",
                 at=given[0],
                 evidence={
                     "elements": facts[0].get("count"),

@@ -107,16 +107,16 @@ def overlapping(world: World) -> Iterator[Finding]:
 
 @world_rule("dealt-out-twice", severity="warning", phase="data")
 def dealt_twice(world: World) -> Iterator[Finding]:
-    """The sampler gives each rank a share of the data set, which must be the same on all ranks, and each rank's has other samples: it is a share itself, so
-    that of each only a part is ever read."""
+    """A sampler splits the data set over the ranks, as if all ranks had the same one, but the data set of each rank has different samples. It was split
+    before, so each rank never reads most of its own share."""
     loaders = [next((one for one in case.facts.loaders if one.steps and one.dealt), None) for case in world.cases]
     chosen = [one for one in loaders if one is not None and one.content is not None]
     if len(chosen) < len(loaders) or len({(one.dataset, one.length) for one in chosen}) > 1:
         return
     if len({one.content for one in chosen}) == world.size:
         yield world.first.finding(
-            f"The data are dealt out twice: each rank has other samples in its {chosen[0].dataset}, and its sampler takes one in {world.size} of them",
-            "Give all ranks the whole data set and let the sampler deal it out, or take the sampler away where each rank's data set is its share.",
+            f"The data are split over the ranks twice: the {chosen[0].dataset} of each rank has different samples, and its sampler keeps one in {world.size} of them",
+            "Give every rank the whole data set and let the sampler split it, or remove the sampler.",
             step=None,
             source=chosen[0].data_line or chosen[0].made,
             evidence={"samples": chosen[0].length, "sampler": chosen[0].sampler},
