@@ -131,6 +131,14 @@ SHORT = {
 """Blocks, width, and samples in a batch of `short`, by how long a step takes, more or less."""
 
 
+def chain(layers: int, plain: int, width: int, rows: int) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
+    """Linear layers, and plain ones without parameters. Their numbers, the width and the batch vary apart, so that `instructions.py` learns
+    what each costs."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(width, width) for _ in range(layers)], *[nn.Tanh() for _ in range(plain)])
+    return model, [(torch.randn(rows, width), torch.randint(0, width, (rows,)))]
+
+
 def build(name: str) -> tuple[nn.Module, list[tuple[Tensor, Tensor]]]:
     torch.manual_seed(0)
     if name == "mlp":
