@@ -1,0 +1,46 @@
+import os
+import socket
+import torch
+import torch.nn as nn
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def setup(rank, world, port):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+
+
+def rate(step):
+    return 0.1 * min(1.0, (step + 1) / 20)
+
+
+def worker(rank, world, port):
+    setup(rank, world, port)
+    torch.manual_seed(0)
+    model = DDP(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2)))
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    checkpoint = {"step": 15}
+    start = checkpoint["step"] if rank == 0 else 0
+    g = torch.Generator().manual_seed(3 + rank)
+    for step in range(start, start + 30):
+        for group in opt.param_groups:
+            group["lr"] = rate(step)
+        x = torch.randn(32, 8, generator=g)
+        loss = nn.functional.cross_entropy(model(x), (x[:, 0] > 0).long())
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    print(f"rank {rank} loss {loss.item():.4f} {sum(p.double().sum().item() for p in model.parameters()):.6f}", flush=True)
+    dist.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+if __name__ == "__main__":
+    mp.spawn(worker, args=(2, free_port()), nprocs=2)

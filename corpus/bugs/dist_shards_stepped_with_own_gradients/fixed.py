@@ -1,0 +1,47 @@
+import os
+import socket
+import torch
+import torch.nn as nn
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def setup(rank, world, port):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(port)
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+
+
+def worker(rank, world, port):
+    setup(rank, world, port)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2))
+    parameters = list(model.parameters())
+    owner = [k % world for k in range(len(parameters))]
+    opt = torch.optim.Adam([p for p, r in zip(parameters, owner) if r == rank], lr=0.01)
+    g = torch.Generator().manual_seed(3 + rank)
+    for step in range(30):
+        x = torch.randn(32, 8, generator=g)
+        loss = nn.functional.cross_entropy(model(x), (x[:, 0] > 0).long())
+        model.zero_grad()
+        loss.backward()
+        for p in parameters:
+            dist.all_reduce(p.grad)
+            p.grad /= world
+        opt.step()
+        with torch.no_grad():
+            for p, r in zip(parameters, owner):
+                dist.broadcast(p, src=r)
+        if rank == 0 and step % 10 == 0:
+            print(f"step {step} loss {loss.item():.4f}", flush=True)
+    dist.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+if __name__ == "__main__":
+    mp.spawn(worker, args=(2, free_port()), nprocs=2)

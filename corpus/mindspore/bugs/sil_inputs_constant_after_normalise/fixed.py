@@ -1,0 +1,25 @@
+import numpy as np
+import mindspore as ms
+from mindspore import nn, ops, Tensor, Parameter
+import mindspore.dataset as ds
+
+ms.set_seed(3)
+rng = np.random.default_rng(3)
+x = rng.normal(size=(640, 1)).astype(np.float32)
+y = (2 * x + 1).astype(np.float32)
+x = (x - x.mean(0, keepdims=True)) / (x.std(0, keepdims=True) + 1e-6)
+net = nn.SequentialCell(nn.Dense(1, 16), nn.ReLU(), nn.Dense(16, 1))
+opt = nn.SGD(net.trainable_params(), 0.02)
+
+
+def forward(a, b):
+    return ((net(a) - b) ** 2).mean()
+
+
+step = ms.value_and_grad(forward, None, opt.parameters)
+for k in range(80):
+    at = slice(k % 20 * 32, k % 20 * 32 + 32)
+    loss, grads = step(Tensor(x[at]), Tensor(y[at]))
+    opt(grads)
+    if k % 20 == 0:
+        print(k, loss)

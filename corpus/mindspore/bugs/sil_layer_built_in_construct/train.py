@@ -1,0 +1,38 @@
+import numpy as np
+import mindspore as ms
+from mindspore import nn, ops, Tensor, Parameter
+import mindspore.dataset as ds
+
+ms.set_seed(3)
+rng = np.random.default_rng(3)
+x = rng.normal(size=(640, 8)).astype(np.float32)
+y = (x[:, :1] * 2 - x[:, 1:2] + 0.1 * rng.normal(size=(640, 1))).astype(np.float32)
+
+
+class Net(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Dense(8, 32)
+        self.out = nn.Dense(16, 1)
+
+    def construct(self, t):
+        h = ops.relu(self.body(t))
+        h = ops.relu(nn.Dense(32, 16)(h))
+        return self.out(h)
+
+
+net = Net()
+opt = nn.SGD(net.trainable_params(), 0.02)
+
+
+def forward(a, b):
+    return ((net(a) - b) ** 2).mean()
+
+
+step = ms.value_and_grad(forward, None, opt.parameters)
+for k in range(80):
+    at = slice(k % 20 * 32, k % 20 * 32 + 32)
+    loss, grads = step(Tensor(x[at]), Tensor(y[at]))
+    opt(grads)
+    if k % 20 == 0:
+        print(k, loss)
