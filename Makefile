@@ -6,7 +6,7 @@ PIP     = $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 MINDSPORE = .venv-mindspore
 
-.PHONY: demo test quick test-companions test-mindspore test-kernels corpus-mindspore real-mindspore real real-quick lint bench corpus mutants pairs porting docs setup web vscode web-test screenshots wheel clean
+.PHONY: demo test quick test-companions test-mindspore test-kernels corpus-mindspore real-mindspore real real-quick lint bench corpus mutants pairs porting profile docs setup web vscode web-test screenshots wheel clean
 
 setup: $(VENV)/.ready
 
@@ -94,6 +94,9 @@ bench: setup
 	$(BIN)/python benchmarks/dump.py
 	$(BIN)/python benchmarks/compiled.py
 	$(BIN)/python benchmarks/hub.py
+
+profile: setup ## where a step's instructions go, by callgrind, and what a model of the cost predicts; needs valgrind
+	$(BIN)/python benchmarks/instructions.py $(PROFILE)
 
 corpus: setup ## every bug of the corpus, its mended twin and the healthy scripts under tensonde run
 	$(BIN)/python corpus/run.py $(CORPUS)

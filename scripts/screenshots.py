@@ -93,7 +93,7 @@ def open_page(browser: Any, url: str, theme: str, width: int = 1366, height: int
 
 
 def keep(page: Any, name: str) -> None:
-    page.mouse.move(5, 760)
+    page.mouse.move(3, 50)  # over nothing that would show it
     time.sleep(1.2)
     path = OUT / f"{name}.png"
     page.screenshot(path=path)
@@ -102,6 +102,16 @@ def keep(page: Any, name: str) -> None:
     if size > LARGEST:
         sys.exit(f"{path.name} has {size} bytes, more than {LARGEST}")
     page.context.close()
+
+
+def settled(page: Any) -> None:
+    """The details are those of the selection, and its tensor is drawn, as a map and in numbers."""
+    named = """() => {
+      const sel = window.__tensonde.app.route.sel.replace(/:[^:/]*$/, '');
+      return document.querySelector('[data-testid=details] h2')?.textContent === sel && !!document.querySelector('[data-testid=heat-map]')
+        && (document.querySelector('[data-testid=grid] b')?.textContent ?? '·') !== '·';
+    }"""
+    wait(lambda: page.evaluate(named))
 
 
 def select(page: Any, name: str) -> None:
@@ -142,6 +152,7 @@ def live(browser: Any, folder: str, url: str) -> None:
     page.get_by_label("Dimension 0, of 8").fill("7")  # the sample that is empty
     page.get_by_label("Dimension 0, of 8").press("Enter")
     page.get_by_test_id("heat-map").wait_for()
+    settled(page)
     keep(page, "ui-stopped")
     page = open_page(browser, url, "light")
     while training.poll() is None:
@@ -161,7 +172,7 @@ def compiled(browser: Any, folder: str, url: str) -> None:
     page.goto(url)
     page.get_by_test_id("run").filter(has_text="compiled").first.wait_for(timeout=120_000)
     page.close()
-    page = open_page(browser, url, "light", run="compiled")
+    page = open_page(browser, url, "light", 1280, 720, run="compiled")
     page.wait_for_selector("[data-testid=state][data-state=stopped]")
     page.get_by_test_id("step").click()
     wait(lambda: page.evaluate("(window.__tensonde.app.place.outline?.edges ?? 0) > 10"))
@@ -171,6 +182,7 @@ def compiled(browser: Any, folder: str, url: str) -> None:
         time.sleep(1)
     page.wait_for_selector("[data-testid=state][data-state=stopped]")
     page.get_by_test_id("tab-tensor").click()
+    settled(page)
     keep(page, "ui-mindspore")
     training.terminate()
     training.wait(60)

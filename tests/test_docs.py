@@ -29,7 +29,9 @@ BLOCK = re.compile(
 )
 SHOWN = {"text", "console", "json", "toml"}
 """Nothing to run: what programs print (other tests compare it), and files."""
-SLOW = {"graph-mode", "compare", "culprits", "train", "replay", "tune", "agents", "editors", "ci"}
+SLOW = {
+    "graph-mode", "compare", "culprits", "train", "replay", "tune", "agents", "editors", "ci", "check", "tour", "recording", "run",
+}  # fmt: skip
 """Pages that take half a minute and more."""
 NEEDS = re.compile(r"^# needs: (\w+)$", re.MULTILINE)
 """In a block: a package of the dependency group companions, without which the block is passed over."""

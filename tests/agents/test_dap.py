@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from dap_drive import Editor, Failed, over_stdio, over_tcp
 from hub_drive import hub, training
 
 from launch import Foundry, skip_if_quick
+from tensonde.dap.session import DebugSession
+from tensonde.dap.wire import Wire
 
 TRAINING = """\
 import sys, torch
@@ -194,6 +197,22 @@ def test_ranks_are_threads(folder: Path) -> None:
         editor.event("exited", here, exitCode=0)
 
 
+def test_a_stop_that_came_before_anybody_listened_is_told_once() -> None:
+    """Ranks are followed in a thread of its own, which may be late: its first message is the state."""
+    sink = io.BytesIO()
+    session = DebugSession(Wire(io.BytesIO(), sink))
+    session._debuggee.run = {"id": "a", "ranks": [{"name": "rank1", "rank": 1, "connected": True, "stop": None}]}
+    session._configuration_done({})
+    stop = {"reason": "step", "step": 1, "site": None, "hits": [], "breakpoint": None, "number": 7}
+    for number in (7, 7, 6, 9):
+        session._heard(
+            {"type": "state", "rank": "rank1", "state": {"state": "stopped", "stop": {**stop, "number": number}}}
+        )
+        session._heard({"type": "stop", "rank": "rank1", "stop": {**stop, "number": number}})
+    said = sink.getvalue().replace(b" ", b"")
+    assert said.count(b'"event":"stopped"') == said.count(b'"threadId":2') == 2
+
+
 def test_what_cannot_be_is_refused_in_the_protocol(folder: Path) -> None:
     with over_stdio(folder) as editor:
         editor.ask("initialize")
@@ -229,8 +248,9 @@ def test_an_attached_training_goes_on_when_the_editor_leaves(tmp_path: Path, fou
             assert not wrong["verified"]
             assert "nrm" in wrong["message"]
             assert editor.goes("continue")["hitBreakpointIds"] == [right["id"]]
+            here = editor.now
             made.client.post(f"/runs/{trained.id}/control", {"action": "continue"})  # another client, who is first
-            editor.event("stopped", editor.now)
+            editor.event("stopped", here)
             editor.ask("disconnect")
         place = made.client.place(trained.id, "rank0")
         assert place.get("breakpoints") == []

@@ -64,7 +64,23 @@ def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Cal
     page.get_by_test_id("watch-selection").click()
     wait_until(lambda: page.get_by_test_id("watch-count").text_content() == "1 site")
     page.get_by_test_id("watch-condition").select_option("")
+    # What is wrong is said, with a mark below the place, and what was written stays.
+    page.get_by_test_id("watch-expression").fill("nrm > 0")
+    page.get_by_test_id("watch-save").click()
+    wrong = page.get_by_test_id("watch-problem")
+    wait_until(lambda: "did you mean norm?" in (wrong.text_content() or ""))
+    quoted, mark = wrong.inner_text().splitlines()[1:]
+    assert quoted.index("nrm") == mark.index("^"), wrong.inner_text()
+    assert page.get_by_test_id("watch-expression").input_value() == "nrm > 0"
     page.get_by_test_id("watch-expression").fill("norm > 0")
+    page.get_by_test_id("watch-sites").fill("head:nope")
+    wait_until(lambda: "there is no role 'nope'" in (wrong.text_content() or ""))
+    assert page.get_by_test_id("watch-save").is_disabled()
+    page.get_by_test_id("watch-sites").fill("head:out")
+    wait_until(lambda: page.get_by_test_id("watch-count").text_content() == "1 site")
+    # On what is recorded so far it would have found something, and a click goes there.
+    page.get_by_test_id("watch-recheck").click()
+    wait_until(lambda: "1 hit in" in (page.get_by_test_id("recheck-result").text_content() or ""))
     page.get_by_test_id("watch-save").click()
     page.get_by_test_id("watchpoint").filter(has_text="norm > 0").wait_for()
     page.get_by_test_id("continue").click()
@@ -87,6 +103,11 @@ def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Cal
     page.get_by_test_id("watchpoint").filter(has_text="norm > 0").get_by_role("checkbox").uncheck()
     page.locator("#tree-search").fill("head.weight kind:parameter")
     page.get_by_test_id("tree-row").filter(has_text="head.weight").click()
+    # Watched, it is its value that is watched.
+    page.get_by_test_id("watch-selection").click()
+    wait_until(lambda: page.get_by_test_id("watch-sites").input_value() == "head.weight:value")
+    wait_until(lambda: page.get_by_test_id("watch-count").text_content() == "1 site")
+    page.get_by_role("button", name="Close", exact=True).click()
     page.get_by_test_id("tensor-address").select_option("head.weight:value")
     page.get_by_test_id("compare").select_option("previous")
     # As the page says: at the first stop nothing older is kept, so it takes a step or two.
@@ -126,6 +147,12 @@ def test_two_trainings_on_one_hub(desk: Desk, page: Any, boxes: Callable[[], dic
     second = desk.tensonde("run", desk.script("second.py", TRAINING), TENSONDE_HUB=url)
     page.goto(url)
     wait_until(lambda: page.get_by_test_id("run").count() == 2)
+    # The list goes with them: how far each is, and how its loss went.
+    row = page.get_by_test_id("run").filter(has_text="second")
+    step = lambda: int((row.locator("td").nth(6).text_content() or "0").replace(" ", ""))  # noqa: E731
+    wait_until(lambda: row.locator("svg").count() == 1)
+    before = step()
+    wait_until(lambda: step() > before)
     open_run(page, url, boxes, "first")
     pause(page)
     page.get_by_test_id("run-picker").click()
@@ -142,10 +169,10 @@ def test_the_hub_dies_and_comes_back(desk: Desk, page: Any, boxes: Callable[[], 
     page.goto(url)
     open_run(page, url, boxes)
     expect_state(page, "running")
+    port = int(url.split(":")[2].split("/")[0])
     hub.process.kill()
     page.get_by_test_id("hub-lost").wait_for()
     assert training.process.poll() is None
-    port = int(url.split(":")[2].split("/")[0])
     desk.hub(port)
     page.get_by_test_id("hub-lost").wait_for(state="hidden")
     expect_state(page, "running")
@@ -153,6 +180,36 @@ def test_the_hub_dies_and_comes_back(desk: Desk, page: Any, boxes: Callable[[], 
     wait_until(lambda: int((page.get_by_test_id("current-step").text_content() or "0").replace(" ", "")) > before)
     pause(page)
     assert training.process.poll() is None
+
+
+def test_the_hub_dies_while_the_training_is_stopped(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:
+    """Nobody claims to know that it still is; what was read stays; then it is stopped where it was."""
+    hub, url = desk.hub()
+    desk.tensonde("run", desk.script("train.py", TRAINING), TENSONDE_HUB=url)
+    page.goto(url)
+    open_run(page, url, boxes)
+    expect_state(page, "running")
+    port = int(url.split(":")[2].split("/")[0])
+    source = page.get_by_label("Which graph")
+    wait_until(lambda: source.count() and source.input_value())  # while it runs: a stopped one writes no graph
+    pause(page)
+    at = page.get_by_test_id("current-step").text_content()
+    hub.process.kill()
+    expect_state(page, "lost")
+    page.get_by_test_id("hub-lost").wait_for()
+    shown = source.input_value()
+    assert shown
+    assert page.get_by_test_id("continue").is_disabled()
+    page.wait_for_timeout(2000)
+    assert "No graph" not in page.text_content("body")
+    assert boxes()
+    assert source.input_value() == shown
+    desk.hub(port)
+    page.get_by_test_id("hub-lost").wait_for(state="hidden")
+    expect_state(page, "stopped")
+    assert page.get_by_test_id("current-step").text_content() == at
+    page.get_by_test_id("continue").click()
+    expect_state(page, "running")
 
 
 def test_a_wrong_token_is_refused(desk: Desk, page: Any) -> None:

@@ -29,6 +29,13 @@ def test_a_recording_is_read_and_keeps_its_place(desk: Desk, page: Any) -> None:
     page.goto(url.replace("a-token", "b-token"))
     assert "terminal" in page.text_content("p:last-of-type")
 
+    # A link to what is not here says so, beside what is.
+    page.goto(url)
+    page.goto(f"{url.split('?')[0]}#/run/gone/rank0?sel=head")
+    page.get_by_role("alert").get_by_text("There is no run gone").wait_for()
+    page.get_by_test_id("run").filter(has_text="kept").wait_for()
+    assert page.evaluate("window.toasts") == []
+
     page.goto(url)
     row = page.get_by_test_id("run").filter(has_text="kept")
     assert "train.py" in row.text_content()
@@ -66,6 +73,13 @@ def test_a_recording_is_read_and_keeps_its_place(desk: Desk, page: Any) -> None:
     asked.wait_for()
     assert all(word in asked.text_content() for word in ("better than a constant", "it is worse", "ratio 1.25", "head"))
     page.get_by_test_id("tab-tensor").click()
+
+    # A browser passes over changes of the URL that come too fast, as from a drag along the timeline: the page does not.
+    page.evaluate("for (let k = 0; k < 600; k++) window.__tensonde.app.go({ step: k % 5 })")
+    for step in (0, 1, 2, 3, 4, 2):
+        page.evaluate("step => window.__tensonde.app.go({ step })", step)
+        assert page.evaluate("window.__tensonde.app.route.step") == step
+    wait_until(lambda: "step=2&" in page.url)
 
     # The other rank: the same selection, step, tab and comparison.
     before = page.url

@@ -33,6 +33,9 @@ DEEP = """
         optimizer.zero_grad(); loss.backward(); optimizer.step()
         time.sleep(0.02)
 """
+CUT = """() => [...document.querySelectorAll('header button, header [data-testid=stop-place], [data-testid=details] header button')]
+  .filter((one) => one.scrollWidth > one.clientWidth + 1 && one.dataset.testid === 'stop-place' || one.getBoundingClientRect().right > innerWidth)
+  .map((one) => one.title || one.textContent)"""
 STATE = """() => {
   const pill = document.querySelector('[data-testid=state]'), stop = window.__tensonde.app.place.stop;
   return { state: pill.dataset.state, text: pill.textContent, number: stop?.number ?? -1, site: stop?.site ?? '' };
@@ -75,6 +78,12 @@ def test_where_it_says_stopped_it_is_stopped_there(desk: Desk, page: Any, boxes:
     page.go_back()
     wait_until(lambda: page.evaluate("window.__tensonde.app.route.sel") == sites[-2])
 
+    # On a small screen, too, the whole place of the stop is to be read, and nothing runs out of the page.
+    for width, height in ((1024, 768), (1280, 800)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(200)
+        assert page.evaluate(CUT) == [], width
+
     # Held, the selection stays.
     page.get_by_test_id("follow").click()
     held = page.evaluate("window.__tensonde.app.route.sel")
@@ -96,7 +105,7 @@ def test_a_model_of_48_layers_asks_little_and_shows_all(
     # Opened before the training has said a word: there is nothing to complain about.
     page.get_by_test_id("run").first.click()
     expect_state(page, "starting")
-    page.get_by_text("The training starts").wait_for()
+    page.get_by_text("The training starts", exact=True).wait_for()
     (desk.folder / "go").touch()
     expect_state(page, "stopped")
     # Before the first step: the modules are there, and their weights.

@@ -28,6 +28,7 @@ step 3
 diff 0:out step:1
 diff 0:out step:3
 diff 0:out run:first:3
+diff 0 run:first:3
 diff 0:out step:5
 diff 2:out step:2
 print 0:out
@@ -57,7 +58,8 @@ def test_the_terminal_knows_what_the_browser_shows(tmp_path: Path) -> None:
     assert "relu" in found["find src:train.py:9 relu"]
     assert "elements changed (100.0%)" in found["diff 0:out step:1"]
     assert "0 of 4096 elements changed" in found["diff 0:out step:3"]
-    assert "against step 3 of first: 0 of 4096 elements changed" in found["diff 0:out run:first:3"]
+    for words in ("diff 0:out run:first:3", "diff 0 run:first:3"):
+        assert "against step 3 of first: 0 of 4096 elements changed" in found[words]
     assert "against step 2: 256 of 256 elements changed" in found["diff 2:out step:2"]  # at hand, though not dumped
     assert "was not kept at step 5: it was at 0, 1, 2, 3" in found["diff 0:out step:5"]
     assert "an empty line shows its 64 rows, 20 at a time" in found["print 0:out"]
@@ -65,3 +67,39 @@ def test_the_terminal_knows_what_the_browser_shows(tmp_path: Path) -> None:
     assert "[0]" in pages[0]
     assert "44 more rows" in pages[0]
     assert "[39]" in pages[1]
+
+
+NESTED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
+        self.head = nn.Linear(8, 4)
+    def forward(self, x):
+        return self.head(self.body(x))
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(20):
+    x, y = 5 + torch.randn(64, 8), torch.randint(0, 4, (64,))
+    loss = nn.functional.cross_entropy(net(x), y)
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+"""
+
+
+def test_a_module_is_all_that_is_in_it_and_a_buffer_is_as_it_is_now(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(NESTED)
+    lines = "step\nstats body.1.running_mean:value\nnode body\nstep 4\nstats body.1.running_mean:value\nquit\ny\n"
+    said = cli("debug", "--record", "run", "train.py", cwd=tmp_path, stdin=lines).err
+    _, step, first, node, _, later, *_ = (part.partition("\n")[2] for part in said.split("(tensonde) "))
+    assert "end of step 0" in step
+    after_one, after_five = (
+        float(next(line.split()[1] for line in part.splitlines() if line.split()[:1] == ["max"]))
+        for part in (first, later)
+    )
+    assert after_five > 3 * after_one > 0  # inputs are about 5, and each step moves it by a tenth of the way
+    assert "goes to  head/linear#0" in node
+    assert "body.2/relu#0:out" in node  # what it gives; not what goes on inside of it
+    assert "goes to  body" not in node

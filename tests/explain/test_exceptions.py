@@ -54,6 +54,21 @@ criterion = nn.CrossEntropyLoss()
 loader = DataLoader(TensorDataset(torch.randn(8, 1, 8, 8), torch.randint(0, 3, (8,))), batch_size=4)
 """, LOOP)  # fmt: skip
 
+case("reshape mixes samples", "layer-input-size", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.fc = nn.Linear(4 * 8 * 8, 3)
+    def forward(self, x):
+        x = self.conv(x).relu()
+        x = x.reshape(-1, 4 * 8 * 4)  # HERE
+        return self.fc(x)
+model = Net()
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(8, 1, 8, 8), torch.randint(0, 3, (8,))), batch_size=4)
+""", LOOP)  # fmt: skip
+
 case("sequential in_features", "layer-input-size", """
 model = nn.Sequential(
     nn.Linear(6, 16),
@@ -157,6 +172,21 @@ class Net(nn.Module):
         self.fc = nn.Linear(4, 2)
     def forward(self, x):
         return self.fc(self.emb(x).mean(1))
+model = Net()
+tokens = torch.randint(0, 10, (6, 5))
+tokens[2, 3] = 10
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(tokens, torch.zeros(6, dtype=torch.long)), batch_size=6)
+""", LOOP)  # fmt: skip
+
+case("index of a bag", "index-out-of-range", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.EmbeddingBag(10, 4)  # HERE
+        self.fc = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.fc(self.emb(x))
 model = Net()
 tokens = torch.randint(0, 10, (6, 5))
 tokens[2, 3] = 10

@@ -45,6 +45,10 @@ def test_before_step_0_there_are_modules_and_initial_weights(
         assert module["type"] == "Linear"
         assert [one["address"] for one in module["parameters"]] == ["0.bias:value", "0.weight:value"]
         assert place.get("tensor", address="0.weight:value", rows="0:1")["shape"] == [32, 16]
+        # There is no step before it, and the page says that; it does not say that there is no such tensor.
+        against = place.get("tensor", address="0.weight:value", against="previous")
+        assert against["against"] is None
+        assert "no earlier value of 0.weight:value is at hand" in against["note"]
 
 
 def test_numbers_are_of_this_stop_and_say_their_step(there: HubProcess, foundry: Foundry, tmp_path: Path) -> None:

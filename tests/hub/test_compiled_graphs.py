@@ -84,6 +84,26 @@ def test_a_compiled_graph_is_shown_forward_and_backward(foundry: Foundry, tmp_pa
     parents = dict(zip(eager["scopes"]["name"], eager["scopes"]["parent"], strict=True))
     assert eager["scopes"]["name"][parents["module"]] == "fast"
 
+    # What the graph did not compute is null, everywhere: neither NaN nor 0.
+    fields = ("absmax", "mean", "norm", "zero", "negative", "rms", "nonfinite")
+    address = next(port["address"] for port in node["outputs"] if port["digest"])
+    answer = web.get(f"{base}/digests", params={"site": address, "fields": ",".join(fields)})
+    TypeAdapter(models.Digests).validate_json(answer.content)
+    curves = answer.json()["fields"]
+    assert all(value > 0 for value in curves["absmax"])
+    assert {name for name in fields if None in curves[name]} == {"mean", "norm", "zero", "negative", "rms"}
+    (port,) = (port for port in node["outputs"] if port["address"] == address)
+    assert {name for name in fields if port["digest"][name] is None} == {"mean", "norm", "zero", "negative", "rms"}
+    for condition, known in (("absmax > 0", True), ("mean > 1e9", False), ("zeros > 0.5 or nan > 0", False)):
+        asked = {"sites": address, "condition": condition}
+        found = web.post(f"{base}/watchpoints/recheck", json=asked).json()
+        assert (found["checked"] > 0, found["unknown"] > 0, bool(found["hits"])) == (known, not known, known), found
+    assert web.get(f"{base}/histograms", params={"site": address}).json()["step"] == []
+    status = web.get(f"{base}/status", params={"field": "norm"}).json()
+    ids = {site["address"]: site["id"] for site in web.get(f"{base}/sites").json()}
+    assert status["value"][status["sites"].index(ids[address])] is None
+    assert status["value"][status["sites"].index(ids["0.weight:value"])] > 0
+
 
 WRAPPED = """
 import os, torch, torch.distributed as dist

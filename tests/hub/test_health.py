@@ -36,6 +36,13 @@ CASES = [
     (Site(8, "i", Role.OUT, Kind.MODULE, dtype="float32"), {}, (2, LAST), "bad"),
     (Site(9, "j", Role.OUT, Kind.MODULE, dtype="float32"), {}, (2,), "warn"),
     (Site(10, "k", Role.OUT, Kind.MODULE, dtype="float32"), {"step": 4}, (4,), "bad"),
+    # The -inf of a mask is intended, also in the parts of a softmax that a compiler makes; that of a logarithm is not.
+    (Site(11, "l/masked_fill#0", Role.OUT, Kind.OP, dtype="float32"), {"neg_inf": 3}, (), "ok"),
+    (Site(12, "l/softmax-sub#0", Role.OUT, Kind.OP, dtype="float32"), {"neg_inf": 3}, (), "ok"),
+    (Site(13, "l/masked_fill#1", Role.OUT, Kind.OP, dtype="float32"), {"neg_inf": 3, "nan": 1}, (), "bad"),
+    (Site(14, "l/softmax#0", Role.OUT, Kind.OP, dtype="float32"), {"nan": 8}, (), "bad"),
+    (Site(15, "l/log#0", Role.OUT, Kind.OP, dtype="float32"), {"neg_inf": 1}, (), "bad"),
+    (Site(16, "where", Role.OUT, Kind.MODULE, dtype="float32"), {"neg_inf": 1}, (), "bad"),
     (None, {"absmax": 7e4}, (), "ok"),
     (None, {"neg_inf": 1}, (), "bad"),
 ]

@@ -44,11 +44,14 @@ def test_one_rank_waits_for_nobody(tmp_path: Path) -> None:
 
 
 def test_bands_are_over_the_ranks_that_have_a_number() -> None:
-    low, high, spread = bands(np.array([[1.0, np.nan, np.nan], [3.0, 2.0, np.nan]]))
+    values = np.array([[1.0, np.nan, np.nan], [3.0, 2.0, np.nan]])
+    low, high, spread = bands(values, np.isnan(values))
     assert low[:2].tolist() == [1.0, 2.0]
     assert high[:2].tolist() == [3.0, 2.0]
-    assert spread[:2].tolist() == [2.0, 0.0]
-    assert np.isnan([low[2], high[2], spread[2]]).all()
+    assert spread[0] == 2.0
+    assert np.isnan([spread[1], low[2], high[2], spread[2]]).all()  # one rank alone agrees with nobody
+    # NaN on one rank is as far from a number as can be.
+    assert bands(values, np.zeros_like(values, bool))[2][:2].tolist() == [2.0, np.inf]
 
 
 def test_a_hold_is_at_the_end_of_the_step_unless_a_stop_before_is_wanted() -> None:

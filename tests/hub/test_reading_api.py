@@ -197,7 +197,14 @@ def test_graph_and_nodes(ask: Ask, refused: Ask) -> None:
     assert node["outputs"][0]["digest"]["neg_inf"] == 1
     assert node["before"]
     assert ask("node", models.Node, name="encoder.0")["parameters"][0]["address"] == "encoder.0.weight:value"
-    assert ask("node", models.Node, name="encoder.0.weight (gradient)")["kind"] == "parameter"
+    weight = ask("node", models.Node, name="encoder.0.weight (gradient)")
+    assert (weight["kind"], weight["after"]) == ("parameter", ["encoder.0/linear#0"])
+    # Neighbours are those that a tensor goes between, not what happened to run before; ops come with their numbers, too.
+    outer = ask("node", models.Node, name="encoder")
+    assert (outer["before"], outer["after"]) == ([], ["head"])
+    loss = ask("node", models.Node, name="criterion")
+    assert loss["before"]
+    assert set(loss["before"]) <= loss["around"].keys()
     assert "encoder.0" in refused(404, "node", name="encodr.0")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -80,8 +79,3 @@ def test_what_mindspore_lacks_is_said(tmp_path: Path, words: list[str], code: in
     assert ran.code == code, ran.out + ran.err
     assert said in " ".join((ran.out + ran.err).split())
     assert words != ["lr"] or "trained" not in ran.out + ran.err  # nothing is run for nothing
-
-
-def test_inspect_is_said_not_to_work() -> None:
-    with pytest.raises(UsageError, match="does not work with MindSpore"):
-        adapter_of("mindspore").inspect(None, (), {}, None, sys._getframe())

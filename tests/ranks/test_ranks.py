@@ -13,6 +13,7 @@ from ranks_program import program
 from launch import Foundry, Ran
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.model.finding import Finding
+from tensonde.store.format import FACTS
 from tensonde.store.query import query
 
 LOOP = """
@@ -488,6 +489,18 @@ def test_what_ends_one_rank_is_named_and_the_rest_follows_from_it(case: str, fou
     assert found[0].source is not None
     assert code in found[0].source.code
     assert all(finding.caused_by is not None for finding in found[1:]), [(f.rule, f.rank, f.title) for f in found]
+
+
+def test_a_rank_that_wrote_no_facts_is_explained_by_another(foundry: Foundry, tmp_path: Path) -> None:
+    """The launcher may kill a rank before it has written them."""
+    ran = foundry.watched(program(FAILS["unused-in-ddp"][0]), tmp_path)
+    assert ran.folder is not None
+    for path in ran.folder.rglob(f"rank1/{FACTS}"):
+        path.unlink()
+    cause, *rest = alarms(ran)
+    assert (cause.rule, cause.rank) == ("unused-in-ddp", 0)
+    assert rest
+    assert all(finding.caused_by == 0 for finding in rest), [(f.rule, f.rank, f.title) for f in rest]
 
 
 def test_collectives_can_be_queried(foundry: Foundry, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tensonde.store.collectives import CAPACITY, GRADIENTS, Call, CollectivesFile, Kind, read_collectives
 from tensonde.store.standing import PATIENCE, Standing, stuck
 from tensonde.store.whereabouts import Whereabouts, WhereaboutsFile, read_whereabouts
@@ -68,6 +70,19 @@ def test_calls_that_run_beside_the_program(tmp_path: Path) -> None:
     assert states() == [(None, False), (None, True), (None, False)]
     file.ended(first, 0.5)
     assert states() == [(0.5, False), (None, True), (None, False)]
+
+
+@pytest.mark.parametrize(("sent", "asked", "told"), [(1, 2, "tags"), (1, 1, None), (-1, 2, None)])
+def test_a_tensor_with_another_tag_is_never_received(sent: int, asked: int, told: str | None) -> None:
+    """-1: there were too many tags to know them."""
+    sends = call(1, Kind("send", "float32[2]", "", "0", 2, "train.py", 7, [], peer=1, tag=sent))
+    receives = call(1, Kind("recv", "float32[2]", "", "0", 2, "train.py", 9, [], peer=0, tag=asked))
+    found = stuck([at(0, 3, sends), at(1, 3, receives)])
+    assert (found.why if found is not None else None) == told
+    if found is not None:
+        assert found.culprit is not None
+        assert found.culprit.line == 9
+        assert "with tag 2" in found.sentence()
 
 
 def test_both_receive_first() -> None:

@@ -894,6 +894,10 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Net()
         train(model, torch.optim.Adam(model.parameters(), lr=1e-7), 60, size=256)  # HERE
     """),
+    "small rate, and a loss that jumps from batch to batch": ("learning-rate-too-small", """
+        model = Net()
+        train(model, torch.optim.SGD(model.parameters(), lr=4e-7), 60, size=2)  # HERE
+    """),
     "large rate": ("learning-rate-too-large", """
         model = Net()
         train(model, torch.optim.SGD(model.parameters(), lr=300.0, momentum=0.9), 40)  # HERE

@@ -243,8 +243,25 @@ for step in range(30):
     log_probs = chances.log_prob(action)
     loss = -(log_probs * rewards).mean()
 """
+FIELDS = """
+from torch.utils.data import DataLoader, TensorDataset
+model = Net()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for epoch in range(6):
+    for inputs, labels, beside in DataLoader(TensorDataset(x, y, t), batch_size=32, shuffle=True):
+        loss = F.cross_entropy(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
 
 BUGS = {
+    "a field that nothing takes": (
+        "field-never-used",
+        FIELDS.replace(
+            "loss = F.cross_entropy(model(inputs), labels)", "loss = F.cross_entropy(model(inputs), labels)  # HERE"
+        ),
+    ),
     "an evaluation on inputs that are not scaled": (
         "evaluated-many-times-larger",
         NORMED.replace("  # HERE", "")
@@ -266,6 +283,32 @@ BUGS = {
     "rewards with the wrong sign": (
         "rewarded-actions-unlearnt",
         ACTIONS.replace("loss = -(log_probs * rewards).mean()", "loss = (log_probs * rewards).mean()  # HERE") + STEP,
+    ),
+    "a cross entropy with the wrong sign": (
+        "rewarded-actions-unlearnt",
+        ACTIONS.replace(
+            "-(log_probs * rewards).mean()",
+            "-(rewards * F.cross_entropy(chances.logits, action, reduction='none')).mean()  # HERE",
+        )
+        + STEP,
+    ),
+    "a distance of normal actions with the wrong sign": (
+        "rewarded-actions-unlearnt",
+        LOOP
+        + """
+    spread = torch.distributions.Normal(model(inputs), 1.0)
+    action = spread.sample()
+    advantages = -action.square().sum(1)
+    loss = (spread.log_prob(action).sum(1) * advantages).mean()  # HERE
+"""
+        + STEP,
+    ),
+    "rewards with two minuses": (
+        "rewarded-actions-unlearnt",
+        ACTIONS.replace("loss = -(log_probs * rewards)", "loss = -(log_probs * -rewards)").replace(
+            "rewards).mean()", "rewards).mean()  # HERE"
+        )
+        + STEP,
     ),
     "an action that is drawn anew": (
         "action-drawn-twice",
@@ -396,11 +439,30 @@ class Mixed(Net):
 }
 
 NEAR_MISSES = {
+    "numbers of samples that nothing takes": FIELDS.replace("(x, y, t)", "(x, y, torch.arange(256))"),
     "an evaluation on a wider range": NORMED.replace("range(110)", "range(45)").replace(
         "            model(x)", "            model(x * 4)"
     ),
     "noise that is to be found": LOADED,
     "actions that are rewarded": ACTIONS + STEP,
+    "rewards with a minus before them": ACTIONS.replace("-(log_probs * rewards)", "(-rewards * log_probs)") + STEP,
+    "a cross entropy that is weighed by rewards": ACTIONS.replace(
+        "-(log_probs * rewards)", "(rewards * F.cross_entropy(chances.logits, action, reduction='none'))"
+    )
+    + STEP,
+    "a squared distance that is weighed by advantages": LOOP
+    + "    advantages = torch.randn(32)\n    loss = (advantages.exp() * (model(inputs) - t[index]).pow(2).sum(1)).mean()"
+    + STEP,
+    "the entropy of actions that are made of noise": LOOP
+    + """
+    spread = torch.distributions.Normal(model(inputs), 0.5)
+    action = spread.rsample()
+    loss = (0.1 * spread.log_prob(action) + (action - t[index]).pow(2)).mean()
+"""
+    + STEP,
+    "errors that are weighed by how often they come": LOOP
+    + "    weights = torch.rand(32)\n    td_errors = y[index] - model(inputs)[:, 0]\n    loss = (weights * td_errors.pow(2)).mean()"
+    + STEP,
     "actions that cost something": ACTIONS.replace(
         "rewards = (action == y[index]).float() - 0.3", "costs = (action != y[index]).float() - 0.3"
     ).replace("loss = -(log_probs * rewards).mean()", "loss = (log_probs * costs).mean()")

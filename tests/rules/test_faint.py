@@ -37,11 +37,21 @@ IMAGES = """
         optimizer.step()
 """
 NET = "model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))"
+SCALING = """class Scaling(nn.Sequential):
+        def forward(self, batch):
+            return super().forward({given})
+    model = Scaling(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))"""
 NORMED = "model = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))"
 
 BUGS = {
     "small": ("weights-begin-too-small", DEEP.format(fill=SMALL, norm="")),
     "twice": ("inputs-scaled-away", IMAGES.format(prepare="return batch / 255.0  # HERE", net=NET)),
+    "twice, in the model": (
+        "inputs-scaled-away",
+        IMAGES.format(
+            prepare="return batch", net=SCALING.format(given="batch / 255)  # HERE").replace("HERE)", "HERE")
+        ),
+    ),
 }
 ADAPTERS = """
     class Adapted(nn.Module):
@@ -62,6 +72,7 @@ ADAPTERS = """
 NEAR_MISSES = {
     "by the number of inputs": DEEP.format(fill="nn.init.kaiming_normal_(m.weight, nonlinearity='relu')", norm=""),
     "adapters that begin at zero, and nothing to learn": ADAPTERS,
+    "divided in the model, by little": IMAGES.format(prepare="return batch", net=SCALING.format(given="batch / 2")),
     "once": IMAGES.format(prepare="return batch", net=NET),
     "twice, and normalised": IMAGES.format(prepare="return batch / 255.0", net=NORMED),
 }

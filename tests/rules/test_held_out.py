@@ -124,6 +124,50 @@ for step in range(30):
         "F.cross_entropy(model(inputs), labels)",
         "F.cross_entropy(model(inputs), labels) + 0.2 * F.cross_entropy(model(inputs), y[torch.randint(0, len(x), (64,))])",
     ),
+    "what comes next, in another table": """
+later = torch.cat([torch.zeros(1, 1), x.sum(1, keepdim=True).tanh()[:-1]])
+model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(60):
+    index = torch.randint(0, 255, (32,))
+    loss = F.mse_loss(model(x[index]), later[index + 1])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    "a memory of what came before": """
+class Memory(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.states, self.head = nn.RNN(8, 16), nn.Linear(16, 1)
+
+    def forward(self, rows):
+        return self.head(self.states(rows)[0])
+
+
+before = torch.cat([torch.zeros(1, 1), x.sum(1, keepdim=True).tanh()[:-1]])
+model = Memory()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(60):
+    start = 16 * (step % 16)
+    loss = F.mse_loss(model(x[start : start + 16]), before[start : start + 16])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    "two sets of samples, compared as a whole": """
+there = torch.randn(256, 8) * 0.5 + 1
+model = nn.Linear(8, 8)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+def near(a, b):
+    return torch.exp(-torch.cdist(a, b) ** 2 / 8).mean()
+for step in range(60):
+    moved, wanted = model(x[torch.randint(0, 256, (32,))]), there[torch.randint(0, 256, (32,))]
+    loss = near(moved, moved) - 2 * near(moved, wanted) + near(wanted, wanted)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
     "outputs and targets sorted alike": DATA
     + LOOP.replace("loss = F.cross_entropy(model(inputs), labels)", "order = labels.argsort()\n    loss = F.cross_entropy(model(inputs)[order], labels[order])"),
 }  # fmt: skip
@@ -165,6 +209,10 @@ def test_a_plain_learner_learns_what_is_there_and_nothing_else() -> None:
     assert shuffled is not None
     assert (learnt(x, hot) or 0) > 7
     assert abs(learnt(x, shuffled) or 0) < 3
+    turns = np.eye(4)[np.arange(300) % 4]
+    assert (learnt(np.concatenate([x, turns + 0.5 * draw.normal(size=turns.shape)], 1), turns) or 0) > 7, (
+        "classes that take turns"
+    )
 
 
 def test_an_evaluation_of_few_rows_says_nothing() -> None:

@@ -35,6 +35,15 @@ LINE = {"file": "train.py", "line": 20, "code": "return self.x[n], self.y[n], np
         ),
         (
             {
+                "type": "TypeError",
+                "op": "cross_entropy",
+                "message": "For 'CrossEntropyLoss', the 'labels' should be Int32, but got 'mindspore.float32'.",
+            },
+            "label-dtype",
+            "CrossEntropyLoss needs int32 class labels, but the labels are float32",
+        ),
+        (
+            {
                 "type": "ValueError",
                 "message": "",
                 "columns": {"taken": 2, "given": 3, "names": ["x", "y", "index"], "line": LINE},

@@ -80,3 +80,24 @@ writer.close()
 assert not {{"pyarrow", "pandas", "duckdb", "rich"}} & set(sys.modules), sorted(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_full_segments_wait_for_the_command_until_there_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tensonde.store.writer.LEFT_BYTES", 120_000)
+    writer = RecordingWriter(tmp_path / "rank0", {}, compact=False, segment_bytes=30_000)
+    rows = np.zeros(200, ROW)
+    for step in range(4):  # three are full, of 38,400 bytes and more each
+        rows["step"] = step
+        writer.digests(rows)
+    assert not list(tmp_path.glob("rank0/digests/*.parquet"))
+    for step in range(4, 8):
+        rows["step"] = step
+        writer.digests(rows)
+    writer.close()
+    assert len(list(tmp_path.glob("rank0/digests/*.parquet"))) >= 4
+    compact_closed(tmp_path)
+    assert not list(tmp_path.glob("rank0/digests/*.arrow*"))
+    table = Rank(tmp_path / "rank0").digests()
+    assert table["step"].to_pylist() == [step for step in range(8) for _ in range(200)]

@@ -93,7 +93,49 @@ describe('SceneBuilder', () => {
   });
 });
 
+describe('what a compiled forward pass has saved', () => {
+  it('is folded into the op that takes it, as parameters are, and makes no groups', () => {
+    const graph = small();
+    const saved = 2000;
+    for (let k = 0; k < saved; k++) {
+      graph.nodes.name.push(`exp#${k} (saved)`);
+      graph.nodes.kind.push('input');
+      graph.nodes.type.push('input');
+      graph.nodes.scope.push(-1);
+      graph.nodes.source.push(null);
+      graph.nodes.phase.push('backward');
+      graph.nodes.op.push('');
+      graph.nodes.site.push(null);
+      graph.edges.from.push(5 + k);
+      graph.edges.to.push(k % 2 ? 1 : 3);
+    }
+    const hierarchy = new Hierarchy(graph);
+    expect(hierarchy.host[5]).toBe(3);
+    expect(hierarchy.host[6]).toBe(1);
+    expect(hierarchy.kind.includes('group')).toBe(false);
+    expect(new SceneBuilder(hierarchy).build().item.length).toBeLessThan(10);
+  });
+});
+
 describe('Colouring', () => {
+  it('shows a selection in the other pass as well', () => {
+    const graph = small();
+    graph.nodes.name = graph.nodes.name.map((name) => (name.includes('/') ? `${name} (backward)` : name === 'net.fc.weight' ? `${name} (gradient)` : name));
+    graph.nodes.site = graph.nodes.site.map((site) => site && site.replace(/:(out|value)$/, ':grad'));
+    const colouring = new Colouring(outlineOf(graph));
+    for (const sel of ['net/relu#0', 'net/relu#0:out', 'net/relu#0:grad', 'net/relu#0 (backward)']) expect(colouring.shows(sel)).toBe(3);
+    expect(colouring.shows('net.fc.weight:value')).toBe(2);
+    expect(colouring.find('net/relu#0:out')).toBe(-1); // its numbers are of the other pass
+    expect(new Colouring(outlineOf(small())).shows('net/relu#0 (backward)')).toBe(3);
+    expect([colouring.shows(''), colouring.shows('/randn#0:out'), colouring.shows('gone/tanh#0:out')]).toEqual([-1, -1, -1]);
+  });
+  it('shows an op that the graph does not have by its module', () => {
+    const outline = outlineOf(small());
+    const colouring = new Colouring(outline);
+    expect(outline.name[colouring.shows('net.fc/matmul#0:out')]).toBe('net.fc');
+    expect(outline.name[colouring.shows('net/tanh#0:out')]).toBe('net');
+  });
+
   const outline = outlineOf(small());
 
   it('finds the node of an address, a name and a gradient', () => {

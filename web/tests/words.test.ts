@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { number, percent, shape, splitAddress, tail } from '../src/lib/format';
+import { curve, isPartial, number, percent, plain, shape, splitAddress, tail } from '../src/lib/format';
 import { combine, readCondition, takeApart, writeCondition } from '../src/lib/pattern';
 import { highlight } from '../src/lib/python';
 import { parseQuery, search } from '../src/lib/search';
 import { groupHits } from '../src/lib/grouping';
 import { along, axes, cell, setWord, words } from '../src/lib/slice';
-import { colourOf, NAN, scaleOf } from '../src/lib/colour';
+import { colourOf, NAN, rangeOf, scaleOf } from '../src/lib/colour';
 import { formatRoute, HOME, parseRoute } from '../src/state/route';
 import { outlineOf, small } from './graphs';
 
@@ -41,6 +41,9 @@ describe('numbers', () => {
     ['-Infinity', '−Inf'],
     [null, '–'],
   ] as const)('%s is written %s', (value, text) => expect(number(value)).toBe(text));
+  it('writes what a finding brings as evidence', () => {
+    expect(plain(['a tiny_gpt.py:27', 2304, { op: 'masked_fill', ratio: 'NaN' }])).toBe('a tiny_gpt.py:27, 2 304, op masked_fill, ratio NaN');
+  });
   it('writes shares and shapes', () => {
     expect(percent(0.0213)).toBe('2.1 %');
     expect(percent(0.0001)).toBe('< 0.1 %');
@@ -100,6 +103,26 @@ describe('colours', () => {
     expect(scaleOf([[-1, 3, NaN]])).toEqual({ low: -3, high: 3, signed: true });
     expect(colourOf(NaN, scaleOf([[0, 1]]), false)).toEqual(NAN);
     expect(scaleOf([[NaN]]).high).toBe(1);
+  });
+});
+
+describe('what a picture says of its values', () => {
+  it('is their range, not that of the colours, and nothing where none is finite', () => {
+    expect(rangeOf([[-1, 3], [NaN, 2]])).toEqual([-1, 3]);
+    expect(scaleOf([[-1, 3]])).toMatchObject({ low: -3, high: 3 });
+    expect(rangeOf([[NaN, Infinity], [-Infinity, NaN]])).toBeNull();
+    expect(rangeOf([[0, 0]])).toEqual([0, 0]);
+    expect(rangeOf([])).toBeNull();
+  });
+});
+
+describe('statistics that are not known', () => {
+  it('are dashes, and NaN is NaN', () => {
+    const row = { negative: null, mean: null, absmax: 1.5 };
+    expect([number(row.mean), number(row.absmax), isPartial(row)]).toEqual(['–', '1.5', true]);
+    const all = { negative: 0, mean: 'NaN' as const };
+    expect([number(all.mean), isPartial(all), isPartial(null)]).toEqual(['NaN', false, false]);
+    expect(curve([1, null, 'NaN', 'Infinity'])).toEqual([1, null, NaN, Infinity]);
   });
 });
 

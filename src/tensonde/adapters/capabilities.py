@@ -46,7 +46,7 @@ CAPABILITIES: dict[str, frozenset[Capability]] = {
             "schedules",
         )
     ),
-    "mindspore": frozenset(("ops", "lines", "trace", "replay", "dump", "compiled", "blocking", "print")),
+    "mindspore": frozenset(("ops", "lines", "trace", "replay", "dump", "compiled", "blocking", "print", "inspect")),
 }
 
 MEANING: dict[Capability, str] = {

@@ -22,7 +22,10 @@ def resolved(address: str, known: Callable[[], Collection[str]]) -> str:
     return next((found for role in _ROLES if (found := f"{address}:{role}") in there), f"{address}:out")
 
 
-def no_site(address: str, known: list[str]) -> UsageError:
+def no_tensor(address: str, known: list[str], *, before: bool) -> UsageError:
+    """Why there is none at an address."""
+    if address in known:
+        return no_value(address, before=before)
     close = nearest(address, known)
     hint = f"; the nearest are {', '.join(close[:3])}" if close else ""
     return UsageError(f"there is no site {address!r} so far{hint}.")

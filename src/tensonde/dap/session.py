@@ -51,6 +51,9 @@ class DebugSession:
         self._breakpoints = Breakpoints()
         self._values = Values()
         self._stops: dict[int, Json] = {}
+        self._told: dict[int, int] = {}
+        """By thread, the number of the last stop that the editor was told of."""
+        self._telling = threading.Lock()
         self._launched = False
         self._stop_on_entry = True
         self._configured = threading.Event()
@@ -116,13 +119,15 @@ class DebugSession:
         self._debuggee.attach(arguments)
 
     def _configuration_done(self, arguments: Json) -> None:
-        self._configured.set()
+        standing = [rank for rank in self._debuggee.ranks if rank["stop"] is not None]
         if self._launched and not self._stop_on_entry:
+            self._told = {rank["rank"] + 1: rank["stop"]["number"] for rank in standing}  # nobody asked for these
+            self._configured.set()
             self._resume_all("continue")
             return
-        for rank in self._debuggee.ranks:
-            if rank["stop"] is not None:
-                self._stopped(rank["rank"], rank["stop"])
+        self._configured.set()
+        for rank in standing:
+            self._stopped(rank["rank"], rank["stop"])
 
     def _terminate(self, arguments: Json) -> None:
         self._debuggee.control("terminate")
@@ -136,12 +141,13 @@ class DebugSession:
     # -- what the training does ------------------------------------------------------------------
 
     def _heard(self, message: Message) -> None:
-        """In another thread."""
+        """In another thread. The first message about a rank is its state: a rank may have stopped before anybody listened."""
         kind = message["type"]
-        if kind == "stop" and self._configured.is_set():
+        stop = message["stop"] if kind == "stop" else message["state"].get("stop") if kind == "state" else None
+        if stop is not None and self._configured.is_set():
             name = message["rank"]
             found = [rank["rank"] for rank in self._debuggee.run["ranks"] if rank["name"] == name]
-            self._stopped(found[0] if found else 0, message["stop"])
+            self._stopped(found[0] if found else 0, stop)
         elif kind == "state" and message["state"]["state"] not in ("running", "stopped"):
             if not any(
                 rank["state"] in ("running", "stopped")
@@ -163,7 +169,12 @@ class DebugSession:
         self._wire.event("terminated")
 
     def _stopped(self, rank: int, stop: Json) -> None:
+        """Tells the editor, once, however often it is heard of."""
         thread = rank + 1
+        with self._telling:
+            if stop["number"] <= self._told.get(thread, -1):
+                return
+            self._told[thread] = stop["number"]
         self._values.forget()
         self._stops[thread] = stop
         reason = REASONS.get(stop["reason"], stop["reason"])

@@ -71,9 +71,9 @@ def node(context: Context, argument: str) -> None:
     if not name:
         raise UsageError("node which? For example `node blocks.0.attn/softmax#0`; `find softmax` looks for one.")
     for trace in _traces(context):
-        ops = [op for op in trace.ops if op.site == name] or [op for op in trace.ops if op.module == name]
+        ops = [op for op in trace.ops if op.site == name] or _within(trace, name)
         if ops:
-            _show_ops(context, trace, ops)
+            _show_ops(context, trace, ops, name)
             return
     if not _show_model(context, name):
         raise UsageError(f"there is no node {name!r} so far; `find` looks for names.")
@@ -113,14 +113,19 @@ def _show_model(context: Context, name: str) -> bool:
     return True
 
 
-def _show_ops(context: Context, trace: Trace, ops: list[OpRecord]) -> None:
+def _within(trace: Trace, module: str) -> list[OpRecord]:
+    """What ran while it was called, in modules inside of it as well."""
+    spans = [(call.first, call.last) for call in trace.calls if call.module == module]
+    return [op for op in trace.ops if op.module == module or any(first <= op.index < last for first, last in spans)]
+
+
+def _show_ops(context: Context, trace: Trace, ops: list[OpRecord], name: str) -> None:
     by_index = {op.index: op for op in trace.ops}
     first, last = ops[0], ops[-1]
     inside = {op.index for op in ops}
-    title = first.site if len(ops) == 1 else f"{first.module}, {len(ops)} ops"
-    context.terminal.line(
-        (title, "title"), f"  {first.op if len(ops) == 1 else first.module_type}", (f"  step {trace.step}", "dim")
-    )
+    title = first.site if len(ops) == 1 else f"{name}, {len(ops)} ops"
+    type = next((call.type for call in trace.calls if call.module == name), first.module_type)
+    context.terminal.line((title, "title"), f"  {first.op if len(ops) == 1 else type}", (f"  step {trace.step}", "dim"))
     if first.source is not None:
         context.terminal.line(("  " + str(first.source), "dim"), "  ", (first.source.code, "code"))
     rows: list[list[Piece]] = []

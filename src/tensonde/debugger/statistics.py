@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tensonde.debugger.address import expand, split_outside
+from tensonde.debugger.address import Reference, expand, split_outside
 from tensonde.debugger.change import Change, compare
 from tensonde.debugger.context import Context
 from tensonde.debugger.histogram import histogram, magnitudes
@@ -86,7 +86,8 @@ def diff(context: Context, argument: str) -> None:
     first = reference(context, words[0] if words else default_reference(context, "", "diff"))
     value = fetch(context, first)
     if len(words) == 2 and is_elsewhere(words[1]):
-        other, against = elsewhere(context, first, words[1])
+        # By its whole address: a bare name means a parameter's value or a module's output there as well.
+        other, against = elsewhere(context, Reference(value.address, first.index, first.text), words[1])
     elif len(words) == 2:
         second = reference(context, words[1])
         other, against = fetch(context, second), str(second)

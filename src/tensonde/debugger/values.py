@@ -66,7 +66,10 @@ def show_page(context: Context, value: Value, part: str) -> None:
     rows = wide[first : first + PAGE]
     for k, row in enumerate(rows, first):
         index = ", ".join(map(str, np.unravel_index(k, value.array.shape[:-1]))) if value.array.ndim > 1 else str(k)
-        context.terminal.line((f"  [{index}] ", "dim"), " ".join(values_text(row, context.terminal.width).split()))
+        prefix = f"  [{index}] "
+        lines = values_text(row, context.terminal.width - len(prefix)).splitlines()
+        for n, line in enumerate(lines):
+            context.terminal.line((prefix if n == 0 else " " * len(prefix), "dim"), line.removeprefix("  "))
     last = first + len(rows)
     if last < len(wide):
         context.notes.printed = (key, last)

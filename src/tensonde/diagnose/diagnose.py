@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from dataclasses import replace
 
 import tensonde.diagnose.rules  # noqa: F401  registers them
@@ -112,16 +113,23 @@ def _link(findings: list[Finding], makers: list[Rule]) -> None:
 
 _SPREAD = ("nan-origin", "nan-in-data", "nan-in-optimizer", "nonfinite", "divergence", "exploding-gradients")
 """What one rank may have from another, by the gradients that they share."""
+_NUMBERS = re.compile(r"\d+")
 _PHASES = ("init", "data", "forward", "backward", "optimizer")
 
 
 def _link_ranks(findings: list[Finding], makers: list[Rule]) -> None:
-    """What a rule about all ranks explains, it explains on every rank. Where several ranks have values that are not
-    finite, the first of them in time is the cause: gradients carry them on."""
+    """What a rule about all ranks explains, it explains on every rank. Ranks that raise the same exception raise it for the
+    same reason: one rank's facts may explain it where another ended before it wrote its own. Where several ranks have
+    values that are not finite, the first of them in time is the cause: gradients carry them on."""
     for k, maker in enumerate(makers):
         for j, finding in enumerate(findings if maker in WORLD_RULES else []):
             if finding.rule in maker.explains and finding.caused_by is None:
                 findings[j] = replace(finding, caused_by=k)
+    thrown = [(k, _NUMBERS.sub("#", f.title)) for k, f in enumerate(findings) if f.rule == "exception"]
+    causes = {title: cause for k, title in thrown if (cause := findings[k].caused_by) is not None}
+    for k, title in thrown:
+        if findings[k].caused_by is None and title in causes:
+            findings[k] = replace(findings[k], caused_by=causes[title])
     roots = [
         k
         for k, finding in enumerate(findings)

@@ -44,6 +44,9 @@ or 0), and `nan`, `pos_inf`, `neg_inf` are 1 where there are any."""
 UNSIGNED = 2
 """In `flags`: the sign of the infinities is not known; they are counted under `neg_inf`."""
 
+COMPUTED_BY = ("flags", "absmax")
+"""The columns that `not_computed` reads beside the field itself."""
+
 DTYPES = (
     "float64", "float32", "float16", "bfloat16",
     "int64", "int32", "int16", "int8", "uint8", "bool",
@@ -59,3 +62,13 @@ def of_one(field: Callable[[str], Any]) -> Any:
     of one row or a column of many."""
     high, low, nan = field("pos_inf") > 0, field("neg_inf") > 0, field("nan") > 0
     return np.where(high & ~low & ~nan, np.inf, np.where(low & ~high & ~nan, -np.inf, field("mean")))
+
+
+def not_computed(name: str, field: Callable[[str], Any]) -> Any:
+    """Whether a stored field says nothing: compiled graphs leave most out. `field` gives a field of one row or a column of many."""
+    partial = (field("flags") & PARTIAL) > 0
+    if name in STATS:
+        return partial & np.isnan(field(name))
+    if name == "zero":
+        return partial & (field("absmax") != 0)
+    return partial & (name == "negative")

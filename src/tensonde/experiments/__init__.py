@@ -18,9 +18,11 @@ from tensonde.experiments.modes import MODES
 from tensonde.experiments.nothing_learnt import NOTHING_LEARNT
 from tensonde.experiments.own_batch import OWN_BATCH
 from tensonde.experiments.pairs import PAIRS
+from tensonde.experiments.placement import PLACEMENT
 from tensonde.experiments.reach import REACH
 from tensonde.experiments.reward import REWARD
 from tensonde.experiments.sameness import SAMENESS
+from tensonde.experiments.sizes import SIZES
 from tensonde.experiments.terms import TERMS
 from tensonde.experiments.truth import TRUTH
 
@@ -28,6 +30,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     FIELDS,
     COMPANIONS,
     TERMS,
+    SIZES,
+    PLACEMENT,
     NOTHING_LEARNT,
     LEAK,
     REACH,
@@ -35,11 +39,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     REWARD,
     PAIRS,
     SAMENESS,
+    OWN_BATCH,
     INDEPENDENCE,
     INFLUENCE,
     DEAD_ENDS,
     TRUTH,
     MODES,
-    OWN_BATCH,
 )
 """In the order asked."""

@@ -4,6 +4,8 @@ Value learning compares a prediction with a reward plus a share of what a model 
 raised by a little everywhere, and the target is computed again. Healthy: it rises by 0 to 1 times as much. A share below 0 turns
 the sign of every later reward, one above 1 lets values grow without end.
 
+What is made of the prediction itself is no such target: an action that noise is added to is compared with the output that it was drawn by where its log-probability is taken.
+
 And where that model is a copy of the one that is trained: do its weights ever change? They are compared from step to step, bit by bit.
 """
 
@@ -37,6 +39,8 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         if pair is None:
             continue
         prediction, target = pair
+        if prediction in anatomy.ancestors([target]):  # what is drawn around an output, and then compared with it
+            continue
         layers = _layers_behind(step, anatomy, target)
         if not layers or not _has_data(step, anatomy, target):
             continue
@@ -151,7 +155,7 @@ def _shares(step: Step, target: int, layers: list[int]) -> Array | None:
     for size in (_RAISE, 2 * _RAISE):
         raised = {number: (step.array(number) + size).astype(step.array(number).dtype) for number in layers}
         rises.append((step.array_with(target, raised).astype(np.float64) - before) / size)
-    if not np.allclose(rises[0], rises[1], atol=_EXACT, rtol=_EXACT) or not np.abs(rises[0]).any():
+    if not np.allclose(rises[0], rises[1], atol=_EXACT, rtol=_EXACT) or np.abs(rises[0]).max() < _EXACT:
         return None
     return rises[0]
 

@@ -5,7 +5,8 @@ made of the same data without gradients (a teacher, a copy, the inputs themselve
 do. Where they change in different rows wherever they meet, every output is compared with what belongs to another sample: one of the two was turned, shifted or
 shuffled on its way.
 
-Not claimed where one comparison is in order, since others may be negatives that are taken from other samples on purpose.
+A sample may have several rows, one for each of its positions: then all of them are looked at. Not claimed where one comparison is in order, since others may be negatives
+that are taken from other samples on purpose.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import numpy as np
 
 from tensonde.experiments.anatomy import Anatomy
 from tensonde.experiments.experiment import Answer, Experiment, Memory
-from tensonde.experiments.step import Effect, NotPossible, Op, Step
+from tensonde.experiments.step import Array, Effect, NotPossible, Op, Step
 from tensonde.model.site import SourceLine
 
 FEWEST = 4
+_TAKING = frozenset(("index", "index_select"))
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
@@ -28,7 +30,10 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     fields = _fields(step, anatomy, rows)
     if rows < FEWEST or not fields:
         raise NotPossible("it is not known which dimension holds the samples")
-    found = [_asked(step, anatomy, fields, rows, one) for one in (rows // 3, rows - 2)]
+    found: list[Answer] = []
+    for one in (rows // 3, rows - 2):  # the second only where the first is amiss
+        if not any(answer.healthy for answer in found):
+            found.append(_asked(step, anatomy, fields, rows, one))
     moved = {answer.numbers["other"] - answer.numbers["row"] for answer in found if not answer.healthy}
     if not step.batch and moved and moved <= {1.0, -1.0} and len(moved) == 1:
         raise NotPossible("rows may be positions of a sequence, each compared with the next")
@@ -47,25 +52,37 @@ def _asked(step: Step, anatomy: Anatomy, fields: list[int], rows: int, one: int)
     if not changes:
         raise NotPossible("all samples are equal")
     (effects,) = step.effects([changes], still_norms=True)
-    told: list[tuple[Op, int, int]] = []
+    told: list[tuple[Op, Array, Array]] = []
     for op in step.ops:
         for hot, cold in _meetings(anatomy, op):
-            ours, theirs = _row(effects.get(hot), rows), _row(effects.get(cold), rows)
-            if ours is not None and theirs is not None:
-                told.append((op, ours, theirs))
+            ours, theirs = _places(effects.get(hot), rows), _places(effects.get(cold), rows)
+            if ours is not None and theirs is not None and len(ours) == len(theirs):
+                told.append((op, np.flatnonzero(ours), np.flatnonzero(theirs)))
     if not told:
         raise NotPossible("nothing that was made of the samples is compared with outputs")
-    if any(ours == theirs for _, ours, theirs in told):
+    if any(_meet(ours, theirs) for _, ours, theirs in told):
         return Answer(True, "both change with the same sample")
     op, ours, theirs = told[0]
+    several = len(ours) > 1 or len(theirs) > 1
     return Answer(
         False,
-        f"row {ours} of the outputs is compared with what was made of the sample of row {theirs}",
-        {"rows": float(rows), "row": float(ours), "other": float(theirs)},
+        f"rows {_some(ours)} of the outputs are compared with what was made of the sample of rows {_some(theirs)}"
+        if several
+        else f"row {ours[0]} of the outputs is compared with what was made of the sample of row {theirs[0]}",
+        {"rows": float(rows), "row": float(ours[0]), "other": float(theirs[0])},
         source=_turned(step, effects, one, rows) or step.loss_source or op.source,
         op=op.name,
         part="another sample",
     )
+
+
+def _meet(ours: Array, theirs: Array) -> bool:
+    """Half of the rows of one are rows of the other: not every position of a sample has to change with it."""
+    return 2 * len(np.intersect1d(ours, theirs)) >= min(len(ours), len(theirs))
+
+
+def _some(rows: Array) -> str:
+    return ", ".join(str(row) for row in rows[:3]) + (", …" if len(rows) > 3 else "")
 
 
 def _rows(step: Step, anatomy: Anatomy) -> int:
@@ -77,8 +94,18 @@ def _rows(step: Step, anatomy: Anatomy) -> int:
 
 
 def _fields(step: Step, anatomy: Anatomy, rows: int) -> list[int]:
-    """Data with a row for each sample, and nothing that was made of other such data."""
-    known = [v.number for v in anatomy.data if v.shape[0] == rows and v.kind in ("float", "int")]
+    """Data with a row for each sample, and nothing that was made of other such data. Rows that a table was asked for are data, the places where they stand in it are not."""
+    places = {n for op in step.ops if op.name in _TAKING for n in op.inputs[1:]}
+    handed = {v.number for v in anatomy.inputs}
+    known = [
+        v.number
+        for v in step.values
+        if v.shape[:1] == (rows,)
+        and v.kind in ("float", "int")
+        and v.number not in anatomy.computed
+        and v.number not in places
+        and (v.number in handed or v.origin == "given" or (v.op is not None and step.ops[v.op].name in _TAKING))
+    ]
     return [n for n in known if not (anatomy.ancestors([n]) - {n}) & set(known)]
 
 
@@ -91,12 +118,18 @@ def _meetings(anatomy: Anatomy, op: Op) -> Iterable[tuple[int, int]]:
     yield from ((h, c) for h in hot for c in cold)
 
 
+def _places(effect: Effect | None, rows: int) -> Array | None:
+    """Which rows changed, where they are as many as one sample has."""
+    if effect is None or not effect.changed or not effect.along or len(effect.along[0]) % rows:
+        return None
+    along = effect.along[0]
+    return along if 0 < along.sum() <= len(along) // rows else None
+
+
 def _row(effect: Effect | None, rows: int) -> int | None:
     """The one row that changed."""
-    if effect is None or not effect.changed or not effect.along or len(effect.along[0]) != rows:
-        return None
-    found = np.flatnonzero(effect.along[0])
-    return int(found[0]) if len(found) == 1 else None
+    along = _places(effect, rows)
+    return int(np.flatnonzero(along)[0]) if along is not None and len(along) == rows else None
 
 
 def _turned(step: Step, effects: dict[int, Effect], one: int, rows: int) -> SourceLine | None:
@@ -110,5 +143,5 @@ def _turned(step: Step, effects: dict[int, Effect], one: int, rows: int) -> Sour
 
 
 COMPANIONS = Experiment(
-    "companions", "Is an output compared with what was made of the same sample?", ask, times=3, alone=False
+    "companions", "Is an output compared with what was made of the same sample?", ask, times=2, alone=False
 )

@@ -149,7 +149,7 @@ def _taken_apart(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
 
 def _taken_anew(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
     """Inputs and targets are rows of two tables of the same length, taken with two different indices. Where some target is taken with the index of the inputs, others
-    are mixed in on purpose."""
+    are mixed in on purpose. Rows that are the same distance on, all of them, come later in time; whether they belong there, `pairs` asks."""
     taken = [
         (op, step.values[op.inputs[0]], step.array(op.inputs[1]))
         for op in step.ops
@@ -171,7 +171,8 @@ def _taken_anew(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
         if not beside or any((i == j).all() for _, i in beside for _, _, j in targets if len(i) == len(j)):
             continue
         moved = min(int((i != index).sum()) for _, i in beside)
-        if moved > len(index) / 2:
+        later = any((index - i == index[0] - i[0]).all() for _, i in beside)
+        if moved > len(index) / 2 and not later:
             yield Answer(
                 False, f"{moved} of {len(index)} are taken with another index than the inputs", {"rows": len(index), "moved": moved},
                 source=op.source or step.loss_source, op=op.name, part="another order",
@@ -180,7 +181,7 @@ def _taken_anew(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
 
 
 def _is_target(step: Step, anatomy: Anatomy, value: int) -> bool:
-    """It goes on to a comparison with what the model gives, and into no model."""
+    """It goes on to a comparison with what the model gives, row by row, and into no model."""
     waiting, seen, compared = [value], set(), False
     while waiting:
         number = waiting.pop()
@@ -191,10 +192,21 @@ def _is_target(step: Step, anatomy: Anatomy, value: int) -> bool:
             return False
         for op in anatomy.users.get(number, []):
             if any(n in anatomy.trained for n in op.inputs):
+                if _all_with_all(step, op):
+                    return False
                 compared |= any(n in anatomy.before_loss for n in op.outputs)
             else:
                 waiting += op.outputs
     return compared
+
+
+_PRODUCTS = frozenset(("mm", "bmm", "addmm", "baddbmm", "_cdist_forward", "_euclidean_dist"))
+
+
+def _all_with_all(step: Step, op: Op) -> bool:
+    """Each row meets every other, as where two sets of samples are compared as a whole: then their order does not matter."""
+    sizes = [prod(step.values[n].shape) for n in op.inputs]
+    return op.name in _PRODUCTS or prod(step.values[op.outputs[0]].shape) > max(sizes)
 
 
 def _one_each(step: Step, anatomy: Anatomy, memory: Memory) -> Iterable[Answer]:
@@ -271,7 +283,7 @@ def _unchanging(step: Step, anatomy: Anatomy, memory: Memory) -> Iterable[Answer
 
 
 def _own(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
-    """Classes that are predicted are the classes that the same output says."""
+    """Classes that are predicted are the classes that the same output says. Those that are drawn by what it says are actions, which something else weighs."""
     for op in step.ops:
         if op.name not in _CLASSES or len(op.inputs) < 2 or not any(n in anatomy.before_loss for n in op.outputs):
             continue
@@ -279,7 +291,10 @@ def _own(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
         if target not in anatomy.computed or step.values[target].kind != "int":
             continue
         outputs = set(anatomy.outputs)
-        if anatomy.ancestors([target]) & anatomy.ancestors([scores]) & outputs:
+        behind = anatomy.ancestors([target])
+        after = behind - anatomy.ancestors(outputs)
+        drawn = any(made.random for number in after for made in anatomy.makers(number))
+        if behind & anatomy.ancestors([scores]) & outputs and not drawn:
             yield Answer(
                 False, "the targets are what the model says itself", source=op.source, op=op.name, part="own output"
             )

@@ -27,6 +27,12 @@ MOST = 12
 """Values that are tried."""
 FEWEST = 4
 NOT_PADDING = ", where it is no padding,"
+COLUMNS = 16
+"""Of a table whose columns are looked at one by one."""
+_TAKING = frozenset(("select", "slice"))
+LONGEST = 8
+"""Ops that are looked at of what is done to a column."""
+_SHAPING = frozenset(("view", "reshape", "squeeze", "unsqueeze", "_to_copy", "clone", "alias", "slice"))
 _SIDES = 4
 """A tensor of so few rows and many columns is a few lists side by side, such as the two ends of edges."""
 
@@ -34,6 +40,7 @@ _SIDES = 4
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
     asked = 0
+    yield from _taken_twice(step, anatomy)
     for value in anatomy.data:
         if not _is_candidate(value, anatomy) or asked >= MOST or step.seconds_left() <= 0:
             continue
@@ -59,6 +66,79 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
                     part="handed to the model" if value.into_model else "compared with",
                 )
                 break
+
+
+def _taken_twice(step: Step, anatomy: Anatomy) -> Iterator[Answer]:
+    """One column of a table is taken twice, for the same kind of use, and another one never, which has no influence: the same number was written twice."""
+    for value in anatomy.inputs:
+        if len(value.shape) != 2 or not 2 <= value.shape[1] <= COLUMNS or value.shape[0] < FEWEST or value.read:
+            continue
+        array = step.array(value.number)
+        taken: dict[int, list[Op]] = {}
+        for op in _users(step, anatomy, value):
+            if op.name not in _TAKING or op.outputs[0] not in anatomy.before_loss:
+                break
+            part = step.array(op.outputs[0])
+            column = _column(array, part)
+            if column is None:
+                break
+            taken.setdefault(column, []).append(op)
+        else:
+            twice = [ops for ops in taken.values() if len(ops) > 1]
+            never = [k for k in range(array.shape[1]) if k not in taken and (array[:, k] != array[0, k]).any()]
+            if (
+                len(twice) == 1
+                and len(never) == 1
+                and len(taken) + 1 == array.shape[1]
+                and _alike(step, anatomy, twice[0])
+            ):
+                first = twice[0][0]
+                yield Answer(
+                    False,
+                    f"column {never[0]} of {value.name} is taken nowhere, and another one twice",
+                    names=(f"{value.name}[:, {never[0]}]",),
+                    source=first.source,
+                    module=first.module,
+                    op=first.name,
+                    part="handed to the model",
+                )
+
+
+def _alike(step: Step, anatomy: Anatomy, takes: list[Op]) -> bool:
+    """The same is done to both, up to where weights or others meet them. A sine and a cosine, a value and its square, a vector of a user and a bias of the same user are two uses of one
+    column."""
+    return len({frozenset(_uses(step, anatomy, number) for number in take.outputs) for take in takes}) == 1
+
+
+def _uses(step: Step, anatomy: Anatomy, value: int) -> tuple[object, ...]:
+    found: list[object] = []
+    while len(users := [op for op in anatomy.users.get(value, []) if op.outputs]) == 1 and len(found) < LONGEST:
+        (op,) = users
+        if op.name not in _SHAPING:
+            found.append(op.name)
+        beside = [n for n in op.inputs if n != value and step.values[n].shape]
+        value = op.outputs[0]
+        if beside:
+            found.append(step.values[value].shape[1:] in ((), (1,)))
+            break
+    return tuple(found)
+
+
+def _users(step: Step, anatomy: Anatomy, value: Value) -> Iterator[Op]:
+    """Of the value, and of slices that take all of it."""
+    for op in anatomy.users.get(value.number, []):
+        if op.name == "slice" and step.values[op.outputs[0]].shape == value.shape:
+            yield from _users(step, anatomy, step.values[op.outputs[0]])
+        else:
+            yield op
+
+
+def _column(table: Array, part: Array) -> int | None:
+    """The only one that it is."""
+    if part.size != len(table):
+        return None
+    equal = np.flatnonzero((table == part.reshape(-1, 1)).all(axis=0))
+    return int(equal[0]) if len(equal) == 1 else None
 
 
 def _used_beside(step: Step, anatomy: Anatomy, value: Value) -> bool:

@@ -37,7 +37,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
     inputs = [v for v in anatomy.inputs if v.kind == "float" and len(v.shape) >= 2 and v.shape[0] >= FEWEST]
     asked = False
-    for op, output, target in _compared(step, anatomy):
+    for op, output, target in compared(step, anatomy):
         asked = True
         for value in inputs:
             columns = _columns(step, value, target)
@@ -47,7 +47,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
                     f"what is compared with is a part of {value.name or 'an input'}",
                     {"columns": len(columns)},
                     names=(value.name, step.values[target].name),
-                    source=_line(step, anatomy, target, value) or op.source,
+                    source=target_line(step, anatomy, target, value) or op.source,
                     op=op.name,
                     part="target among the inputs",
                 )
@@ -57,7 +57,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     yield Answer(True, "no target is among the inputs")
 
 
-def _compared(step: Step, anatomy: Anatomy) -> Iterator[tuple[Op, int, int]]:
+def compared(step: Step, anatomy: Anatomy) -> Iterator[tuple[Op, int, int]]:
     """Comparisons on the way to the loss: what the model gives, and what it is compared with."""
     for op in step.ops:
         if (
@@ -117,7 +117,7 @@ def _table(array: Array) -> Array:
     return np.asarray(array.reshape(len(array), -1))
 
 
-def _line(step: Step, anatomy: Anatomy, target: int, value: Value) -> SourceLine | None:
+def target_line(step: Step, anatomy: Anatomy, target: int, value: Value | None = None) -> SourceLine | None:
     """The line that made the target: an op of the step, or what the program tells of what it was given; else that of the input."""
     number = target
     while made := anatomy.makers(number):
@@ -125,7 +125,7 @@ def _line(step: Step, anatomy: Anatomy, target: int, value: Value) -> SourceLine
             return made[-1].source
         number = made[-1].inputs[0]
     known = step.values[number]
-    return known.made or value.made or known.bound
+    return known.made or (value.made if value is not None else None) or known.bound
 
 
 LEAK = Experiment("leak", "Is no target among the inputs?", ask, times=2)

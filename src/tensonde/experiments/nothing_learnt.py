@@ -26,6 +26,8 @@ BETTER = 0.9
 """Of the loss of the best constant: what a model that has learnt something is below."""
 AT_FLOOR, OUTWEIGHS = 0.02, 0.5
 """Of the loss of the best constant: a term below is driven to nothing; one that costs more is not worth its price."""
+ROUNDING = 1e-5
+"""Of the loss: what another order of the same rows may make of a sum."""
 APART = 4.0
 """Deviations between the loss and that of outputs changed about."""
 
@@ -55,7 +57,11 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if held is not None:
         numbers["earlier_constant"] = held
     if len(rows) == 1:
-        numbers["apart"] = apart(step, list(outputs), loss, rows.pop())
+        count = rows.pop()
+        changed = changed_about(step, list(outputs), count)
+        numbers["apart"] = _deviations(loss, changed)
+        numbers["samples"] = float(count // rows_each(step, count))
+        numbers["order_matters"] = float(max(abs(other - loss) for other in changed) > ROUNDING * abs(loss))
     constant = max(fit.loss, held) if held is not None else fit.loss
     healthy = loss < BETTER * constant or numbers.get("apart", 0.0) > APART
     term = None if healthy else _outweighing(step, anatomy, constant, numbers)
@@ -155,14 +161,30 @@ def _weaker(step: Step, towers: Mapping[int, int], loss: float, rows: int) -> An
 
 def apart(step: Step, outputs: Sequence[int], loss: float, rows: int) -> float:
     """How many deviations the loss lies below that of outputs changed about."""
+    return _deviations(loss, changed_about(step, outputs, rows))
+
+
+def changed_about(step: Step, outputs: Sequence[int], rows: int) -> list[float]:
+    """The loss with outputs given to other samples, several times. All rows of a sample go together, where it has several: what is said of a position in any sample is no knowledge
+    of the sample. Where the loss compares outputs with each other, such as those of one row, it stays what it is."""
     draw = np.random.Generator(np.random.PCG64(0))
     arrays = {number: step.array(number) for number in outputs}
+    each = rows_each(step, rows)
     losses = []
     for _ in range(SHUFFLES):
-        order = draw.permutation(rows)
+        order = (draw.permutation(rows // each)[:, None] * each + np.arange(each)).reshape(-1)
         losses.append(step.loss_with({number: array[order] for number, array in arrays.items()}))
+    return losses
+
+
+def _deviations(loss: float, losses: Sequence[float]) -> float:
     spread = float(np.std(losses, ddof=1))
     return float((np.mean(losses) - loss) / max(spread, 1e-9 * abs(loss), 1e-30))
+
+
+def rows_each(step: Step, rows: int) -> int:
+    """Rows that one sample has, as far as that is known."""
+    return rows // step.batch if step.batch >= FEWEST_ROWS and not rows % step.batch else 1
 
 
 NOTHING_LEARNT = Experiment("nothing-learnt", "Is it better than a constant?", ask, first=10, always=True)

@@ -18,7 +18,7 @@ from tensonde.experiments.experiment import NO_TIME, Answer, Experiment, Memory
 from tensonde.experiments.step import NotPossible, Step, Trial
 
 STEPS, FEWEST = 5, 2
-SHARE = 0.8
+SHARE = 0.6
 """Of the time that is left, for two trials."""
 SAME, FAR, DECAY = 0.9, 8.0, 0.05
 """Cosine and ratio of sizes beyond which gradients are not those of the batch; a weight decay that is worth a trial."""

@@ -3,7 +3,7 @@
 Rows of inputs and of what the loss compares with are gathered from the steps that are asked. A plain learner (`relation.learnt`), which knows nothing of the program's
 model, learns half of them and is asked about the other half; and again with the targets one or two rows earlier or later within each batch, and in reverse order.
 Healthy: the targets fit as they are, or no order fits, since not everything can be learnt by a plain learner. Where they do not fit as they are, and fit well in another
-order, they were shifted or turned on their way.
+order, they were shifted or turned on their way. Not claimed where the model carries something from one row to the next: rows are positions then, and a target may be about an earlier one.
 
 What was gathered also tells what is the matter where a model that has learnt its training data is at chance elsewhere (`held_out`).
 """
@@ -75,7 +75,9 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
         for name, order in _orders(gathered):
             numbers[name] = learnt(xs[order[0]], ys[order[1]]) or 0.0
     best = max((name for name in numbers if name not in ("rows", "as they are")), key=numbers.__getitem__, default="")
-    if best and numbers[best] > WELL:
+    if best and numbers[best] > WELL and _are_positions(step, value):
+        answer = Answer(None, "rows are positions of a sequence", numbers, names=(target.name,), source=line)
+    elif best and numbers[best] > WELL:
         answer = Answer(
             False, best, numbers, names=(target.name,), source=line or step.loss_source, part="another order"
         )
@@ -86,6 +88,26 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
         answer = Answer(None, "a simple model cannot tell", numbers, names=(target.name,), source=line)
     group["answer"] = answer
     return answer
+
+
+def _are_positions(step: Step, value: Value) -> bool:
+    """One row that is changed changes what the model says of others: it remembers what came before, and targets may be about that."""
+    array = step.array(value.number)
+    one = len(array) // 3
+    other = next((k for k in range(len(array)) if (array[k] != array[one]).any()), None)
+    if other is None:
+        return False
+    changed = array.copy()
+    changed[one] = array[other]
+    (effects,) = step.effects([{value.number: changed}], still_norms=True)
+    for number in Anatomy.of(step).outputs:
+        effect = effects.get(number)
+        if effect is None or not effect.changed or not effect.along or len(effect.along[0]) % len(array):
+            continue
+        rows = effect.along[0].reshape(len(array), -1).any(axis=1)
+        if np.delete(rows, one).any():
+            return True
+    return False
 
 
 def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:

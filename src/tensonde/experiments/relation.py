@@ -37,8 +37,10 @@ def learnt(x: Array, y: Array, x_other: Array | None = None, y_other: Array | No
     if len(x) < FEWEST:
         return None
     if x_other is None or y_other is None:
-        # Every other row, so that an order in the data is no matter.
-        x, x_other, y, y_other = x[::2], x[1::2], y[::2], y[1::2]
+        # Drawn, so that an order in the data is no matter: every other row has classes of its own where they take turns.
+        order = np.random.Generator(np.random.PCG64(6)).permutation(len(x))
+        ours, others = order[::2], order[1::2]
+        x, x_other, y, y_other = x[ours], x[others], y[ours], y[others]
     said = _said(_flat(x), _flat(y), _flat(x_other))
     return None if said is None else related(said, _flat(y_other))
 

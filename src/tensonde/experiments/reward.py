@@ -1,13 +1,15 @@
 """Where actions are weighed by what they brought: does the loss fall when the better ones become more likely?
 
 Policy gradients multiply the log-probability of each action with its return or advantage. Each log-probability (or ratio of probabilities) is raised by a
-little, in proportion to its weight, and the loss is computed again. Healthy: it falls. Where it rises, the sign is wrong, and what is rewarded is unlearnt.
+little, in proportion to its weight, and the loss is computed again. Healthy: it falls. Where it rises, the sign is wrong, and what is rewarded is unlearnt. A cross entropy or a squared
+distance, in the place of the log-probability, is lowered.
 
 And is the action that acts the one whose probability is trained? Healthy: each draw of an action gets to a log-probability, or none does. Where one
 distribution is drawn from twice, and only one draw gets there, the other one acts.
 
-The program's text says that the weights are good things: the line has a variable such as `advantage`, `returns`, `rewards`. Costs, where the sign is the other
-one, and weights of samples are not meant.
+The program's text says that the weights are good things: what is multiplied with the log-probability has a variable such as `advantage`, `returns`, `rewards`. A minus before it, on the
+same line, is taken off first. Costs, where the sign is the other one, and weights of samples, such as those of errors
+that are learnt from again, are not meant.
 """
 
 from __future__ import annotations
@@ -20,10 +22,24 @@ import numpy as np
 from tensonde.experiments.anatomy import Anatomy
 from tensonde.experiments.experiment import Answer, Experiment, Memory
 from tensonde.experiments.step import NotPossible, Op, Step
+from tensonde.program.queries import products
 
 GOOD = re.compile(r"\b\w*(?:advant|reward|returns|td_?err|gae)\w*\b|\badvs?\b|\brets?\b|\bdeltas?\b", re.IGNORECASE)
-BAD = re.compile(r"cost|penalt|regret|nll|energy|\bloss(?:es)?\b(?!\s*[=+])", re.IGNORECASE)
+BAD = re.compile(r"cost|\bneg|minus|penalt|regret|nll|energy|\bloss(?:es)?\b(?!\s*[=+])", re.IGNORECASE)
 RAISE = 1e-2
+_TURNING = frozenset(("neg", "mul", "div", "detach", "alias", "clone"))
+_TERMS = frozenset(("add", "sub", "mul", "div", "neg"))
+_ALONG = frozenset((
+    "exp", "log", "sum", "mean", "squeeze", "unsqueeze", "view", "reshape", "_unsafe_view", "expand", "alias", "clone", "_to_copy", "transpose", "permute", "t", "clamp", "clamp_min",
+    "clamp_max", "minimum", "maximum", "masked_fill", "cat", "stack", "slice",
+))  # fmt: skip
+"""Ops that give more where they are given more."""
+_CHANCES = frozenset(
+    ("gather", "index", "index_select", "select", "_log_softmax", "_softmax", "sigmoid", "log_sigmoid_forward")
+)
+_DISTANCES = frozenset((
+    "nll_loss_forward", "nll_loss2d_forward", "mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "pow", "abs",
+))  # fmt: skip
 _DRAWS = frozenset(("multinomial",))
 _CHOOSING = frozenset(("gather", "index", "index_select", "nll_loss_forward"))
 _SHAPING = frozenset(
@@ -37,7 +53,10 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if not products:
         raise NotPossible("no action is weighed by what it brought")
     for op, (chance, weight) in products[:4]:
-        array, weights = step.array(chance), step.array(weight)
+        array = step.array(chance)
+        weights = _sense(step, anatomy, chance) * _sign(step, anatomy, op, weight) * step.array(weight)
+        if not weights.any():
+            continue
         size = float(np.abs(weights).max())
         raised = (array + RAISE * weights / size).astype(array.dtype)
         change = step.loss_with({chance: raised}) - step.loss_with({})
@@ -56,13 +75,15 @@ def _weighed(step: Step, anatomy: Anatomy, op: Op) -> tuple[int, int] | None:
     """What a product on the way to the loss is trained by, and what weighs it."""
     if op.name != "mul" or len(op.inputs) != 2 or not anatomy.before_loss.intersection(op.outputs) or op.source is None:
         return None
-    code = op.source.code or ""
-    if not GOOD.search(code) or BAD.search(code):
+    if not GOOD.search(op.source.code) or BAD.search(op.source.code):
         return None
+    sides = products(op.source.file, op.source.line)
     values = step.values
-    for chance, weight in (op.inputs, op.inputs[::-1]):
+    for place in (1, 0):
+        chance, weight = op.inputs[1 - place], op.inputs[place]
         if (
             chance in anatomy.trained
+            and any(GOOD.search(side[place]) for side in sides)
             and weight not in anatomy.trained
             and values[weight].kind == "float"
             and values[chance].shape == values[weight].shape
@@ -72,6 +93,43 @@ def _weighed(step: Step, anatomy: Anatomy, op: Op) -> tuple[int, int] | None:
         ):
             return chance, weight
     return None
+
+
+def _sign(step: Step, anatomy: Anatomy, product: Op, weight: int) -> int:
+    """-1 where the weight is the good thing with a minus before it, on the same line."""
+    sign = 1
+    while len(made := anatomy.makers(weight)) == 1 and made[0].name in _TURNING and len(made[0].inputs) == 1:
+        before, after = step.array(made[0].inputs[0]), step.array(weight)
+        if made[0].source != product.source or before.shape != after.shape:
+            break
+        if float((before * after).sum()) < 0:
+            sign = -sign
+        weight = made[0].inputs[0]
+    return sign
+
+
+def _sense(step: Step, anatomy: Anatomy, chance: int) -> int:
+    """1 where it rises with the probability of what was done; -1 where it falls, as a cross entropy and a squared distance do; 0 where that is not known."""
+    sign = 1
+    while len(made := anatomy.makers(chance)) == 1:
+        op = made[0]
+        given = [n for n in op.inputs if n in anatomy.trained and n not in anatomy.weights]
+        if op.name in _CHANCES:
+            return sign
+        if op.name in _DISTANCES or (op.name == "mul" and op.inputs[0] == op.inputs[-1] and len(op.inputs) == 2):
+            return -sign
+        if not given or (op.name not in _ALONG and op.name not in _TERMS):
+            return 0
+        if op.name == "neg" or (op.name == "sub" and given[0] != op.inputs[0]):
+            sign = -sign
+        elif op.name in ("mul", "div"):
+            before, after = step.array(given[0]), step.array(chance)
+            if len(given) > 1 and op.name == "mul":
+                return 0
+            if before.shape == after.shape and float((before * after).sum()) < 0:
+                sign = -sign
+        chance = given[0]
+    return 0
 
 
 def _scores(step: Step, anatomy: Anatomy, weight: int) -> bool:

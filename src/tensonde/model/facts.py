@@ -525,6 +525,10 @@ class LoaderFact(Record, frozen=True):
     drop_last: bool = False
     dealt: bool = False
     """Whether its sampler gives each rank a share of its own."""
+    shares: int = 0
+    """In how many shares such a sampler splits the data."""
+    sampler_line: Line = None
+    """Where such a sampler was made."""
     content: int | None = None
     """Of such a loader: a checksum of the tensors that its data set keeps, one row per sample; None where it keeps none, or too much."""
     seed: int | None = None
@@ -847,13 +851,29 @@ class CollectiveFact(Record, frozen=True):
     """Parameters that it was called on, in the first steps."""
     copies: list[str] = []
     """Parameters of whose gradients it was called on a copy in the first step with such a call: a tensor with other memory and the same values, up to a factor."""
+    buffers: list[str] = []
+    """Buffers of modules that it was called on, in the first steps with such a call."""
+    buffers_divided: bool = False
+    """Whether the function that calls it there divides them."""
     norms: dict[str, list[Number]] = {}
     """Of gradients in the first step, and of parameters where it is first called on them: their norm before and after."""
     first_step: int = 0
     inside: bool = False
     """Whether it was called in a module's forward or in a backward pass."""
+    backward: bool = False
+    """Whether this was a backward pass."""
+    given: list[int] = []
+    """Checksums of what it reduces in a forward or backward pass, of the first calls in the first step; 0 for equal elements."""
+    divided: bool = False
+    """Whether the program divides what is reduced there, before or afterwards."""
     scalar: bool = False
     """Whether all that it was called on has one element."""
+    by_own: Line = None
+    """The line that divides what it gives, a number counted over batches, by another such number that is the rank's own."""
+    again: bool = False
+    """Whether in one step it was called on gradients that held its earlier result still, beside those of another backward pass."""
+    touched: int = 0
+    """Calls with `async_op=True` in the first steps whose tensor was changed before the program waited for them."""
     undivided_mean: bool = False
     """Whether it is called on a mean, and the program only prints or compares the result."""
     line: Line = None
@@ -915,6 +935,31 @@ class Parted(Record, frozen=True):
     line: Line = None
 
 
+class Drawn(Record, frozen=True):
+    """A parameter that a class of the program makes itself: the line, and the line that makes the generator which its values come from."""
+
+    name: str = ""
+    line: Line = None
+    generator: Line = None
+
+
+class Changed(Record, frozen=True):
+    """A buffer that a class of the program changes while it trains: the line."""
+
+    name: str = ""
+    line: Line = None
+
+
+class Share(Record, frozen=True):
+    """A variable that holds what the program takes for its rank out of a whole (`order[rank::world]`), when the training begins."""
+
+    name: str = ""
+    size: int = 0
+    items: list[int] = []
+    """Checksums of its items, the smallest ones first; where two ranks have the same items, they have the same ones here."""
+    line: Line = None
+
+
 class BeginningFact(Record, frozen=True):
     """What a rank does by itself, for the comparison with other ranks."""
 
@@ -924,10 +969,25 @@ class BeginningFact(Record, frozen=True):
     saves: list[StateSave] = []
     declared: list[Declared] = []
     numberings: list[Numbering] = []
+    drawn: list[Drawn] = []
+    changed: list[Changed] = []
+    shares: list[Share] = []
     sent: list[str] = []
     """Parameters that were sent to all ranks (`broadcast`) before the first step."""
     rewrite: Line = None
     """The statement that changes gradients between the backward pass and the optimizer's step."""
+
+
+class EvaluatedWeights(Record, frozen=True):
+    """A model that is run without gradients: the trained one, or one with parameters of the same shapes."""
+
+    name: str = ""
+    looks: list[list[int]] = []
+    """Steps, and the checksum of all its parameters then."""
+    made: Line = None
+    called: Line = None
+    update_line: Line = None
+    """The first line of the program that averages parameters in place."""
 
 
 class GradientReturned(Record, frozen=True):
@@ -985,6 +1045,8 @@ class ReplicaFact(Record, frozen=True):
     """The first of them."""
     evaluated: bool = False
     """Whether it was put into eval mode after its training began."""
+    hooked: bool = False
+    """Whether the program reduces its gradients by a function of its own (`register_comm_hook`)."""
     joined: bool = False
     """Whether it was called inside `join()`, where the ranks may make different numbers of steps."""
     line: Line = None
@@ -1214,6 +1276,10 @@ class Facts(Record, frozen=True):
     collectives: list[CollectiveFact] = []
     replicas: list[ReplicaFact] = []
     stages: StagesFact = msgspec.field(default_factory=StagesFact)
+    evaluated_weights: list[EvaluatedWeights] = []
+    """Of a training with several ranks."""
+    divided_by_ranks: list[int] = []
+    """Lines of the files of the optimizers' backward passes that divide by the number of ranks, as their text says."""
     beginning: BeginningFact = msgspec.field(default_factory=BeginningFact)
     hooks: list[HookFact] = []
     memory: MemoryFact | None = None

@@ -121,7 +121,14 @@ def _finding(finding: Finding) -> str:
 
 
 def _value(value: Any) -> str:
-    return number(value) if isinstance(value, (int, float)) else str(value)
+    match value:
+        case int() | float():
+            return number(value)
+        case list() | tuple():
+            return ", ".join(map(_value, value))
+        case dict():
+            return ", ".join(f"{name} {_value(one)}" for name, one in value.items())
+    return str(value)
 
 
 def _charts(rank: Rank, title: str) -> str:

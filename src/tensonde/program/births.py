@@ -21,6 +21,7 @@ class Births:
     def __init__(self, reference: Callable[[Any, Callable[[Any], None]], Any] = weakref.ref) -> None:
         self._reference = reference
         self._places: dict[int, tuple[Any, CodeLine]] = {}
+        self._forgetting = _forgetting(self._places)
         self.files: dict[str, None] = {}
         """The user's files that made them; they stay when the objects are gone."""
 
@@ -29,7 +30,7 @@ class Births:
             key = id(thing)
             if is_user(place[0]):
                 self.files.setdefault(place[0].co_filename)
-            self._places[key] = (self._reference(thing, _forgetting(key, self._places)), place)
+            self._places[key] = (self._reference(thing, self._forgetting(key)), place)
 
     def anywhere(self, thing: Any) -> CodeLine | None:
         """Also the line of a library, where the user had none on the stack."""
@@ -52,11 +53,14 @@ class Births:
                 yield thing
 
 
-def _forgetting(key: int, places: dict[int, Any]) -> Callable[[Any], None]:
-    """The callback may run while the interpreter takes modules apart: it uses nothing but what it was given."""
+def _forgetting(places: dict[int, Any]) -> Callable[[int], Callable[[Any], None]]:
+    """Makes callbacks, which may run while the interpreter takes modules apart: they use nothing but what they were given."""
     forget = places.pop
 
-    def gone(_: Any) -> None:
-        forget(key, None)
+    def forgetting(key: int) -> Callable[[Any], None]:
+        def gone(_: Any) -> None:
+            forget(key, None)
 
-    return gone
+        return gone
+
+    return forgetting

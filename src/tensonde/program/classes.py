@@ -19,6 +19,7 @@ from tensonde.program.syntax import (
     is_own,
     method,
     scope_at,
+    spelled,
     statements,
     targets,
     walk,
@@ -101,6 +102,28 @@ def last_set(kind: type, name: str, *, running: bool = False) -> Json | None:
             lines += _items_put(function, spelling) if running else []
         if lines and owner is not None:
             return line_at(owner[0], lines[-1])
+    return None
+
+
+def changed_in(kind: type, name: str) -> Json | None:
+    """The last line of a class of the user's, outside of `__init__`, that sets an attribute or changes it in place."""
+    for base in kind.__mro__:
+        owner = user_class(base)
+        lines: list[int] = []
+        for function in owner[1].body if owner is not None else ():
+            if isinstance(function, ast.FunctionDef) and function.args.args and function.name != "__init__":
+                spelling = f"{function.args.args[0].arg}.{name}"
+                lines += [binding.line for binding in bindings(function, spelling)]
+                lines += [
+                    node.lineno
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Attribute)
+                    and node.attr.endswith("_")
+                    and not node.attr.endswith("__")
+                    and spelled(node.value) == spelling
+                ]
+        if lines and owner is not None:
+            return line_at(owner[0], max(lines))
     return None
 
 

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Iterator
 from types import CodeType
 
-from tensonde.program.syntax import bindings, covers, is_name, parse, scope_at, walk
+from tensonde.program.syntax import bindings, called, covers, is_name, loop_around, parse, reads, scope_at, walk
 
 LARGE = 100.0
 _METHODS = ("div", "div_", "divide", "true_divide")
@@ -103,6 +103,107 @@ def _kind(divisor: ast.expr, method: ast.FunctionDef) -> str:
         case ast.BinOp(op=ast.Add()):
             return "guarded"
     return "other"
+
+
+def divides_around(path: str, line: int) -> bool:
+    """Whether the function that calls a collective at this line divides, anywhere: an average is made by hand there."""
+    scope = scope_at(path, line)
+    return scope is not None and any(
+        (isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div))
+        or (isinstance(node, ast.Call) and called(node) in (*_METHODS, "mul_", "mul"))
+        for node in ast.walk(scope)
+    )
+
+
+def divides_given(path: str, line: int) -> bool:
+    """Whether the function that gives a tensor to a collective at this line divides that tensor, by whatever means; also where this cannot be read."""
+    scope = scope_at(path, line)
+    calls = [node for node in ast.walk(scope) if isinstance(node, ast.Call) and node.args] if scope is not None else []
+    given = next((ast.unparse(call.args[0]) for call in calls if call.lineno == line), None)
+    if scope is None or given is None:
+        return True
+    for node in ast.walk(scope):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mult):
+            parts: list[ast.AST] = [node.left]
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div | ast.Mult):
+            parts = [node.target]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called(node) in _SCALING:
+            parts = [node.func.value]
+        else:
+            continue
+        if any(
+            ast.unparse(inner) == given for part in parts for inner in ast.walk(part) if isinstance(inner, ast.expr)
+        ):
+            return True
+    return False
+
+
+_SCALING = (*_METHODS, "mul", "mul_", "multiply", "lerp_", "copy_")
+_COLLECTIVES = ("all_reduce", "reduce", "all_gather", "all_gather_object", "gather")
+
+
+def by_own_count(path: str, line: int) -> int:
+    """The line that divides a name, which the statement at `line` gives to a collective and which a loop before it has added up, by another that a loop
+    has added up and that no collective is given; 0 where none does."""
+    scope = scope_at(path, line)
+    calls = [node for node in ast.walk(scope) if isinstance(node, ast.Call) and node.args] if scope is not None else []
+    given = next((call.args[0] for call in calls if call.lineno == line and isinstance(call.args[0], ast.Name)), None)
+    if scope is None or not isinstance(given, ast.Name) or not _counted(scope, given.id, line):
+        return 0
+    if any(number >= line and scope_at(path, number) is scope for number in divisions_by_ranks(path)):
+        return 0  # the number of ranks is taken into account
+    shared = {
+        name.id
+        for call in calls
+        if called(call) in _COLLECTIVES
+        for name in ast.walk(call)
+        if isinstance(name, ast.Name)
+    }
+    for node in ast.walk(scope):
+        if (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Div)
+            and node.lineno > line
+            and reads(node.left, given.id)
+        ):
+            by = node.right
+            if isinstance(by, ast.Name) and by.id not in shared and _counted(scope, by.id, node.lineno):
+                return node.lineno
+    return 0
+
+
+def _counted(scope: ast.AST, name: str, line: int) -> bool:
+    """It begins with something, is only added to in a loop, and is given nothing else before the line."""
+    found = [binding for binding in bindings(scope, name) if binding.line < line]
+    added = [binding for binding in found if binding.augmented and loop_around(scope, binding.line) is not None]
+    return bool(added) and found[-1].augmented
+
+
+@functools.lru_cache(maxsize=32)
+def divisions_by_ranks(path: str) -> list[int]:
+    """Lines of a file that divide by the number of ranks: by a call of `get_world_size()`, or a name that says so or holds one."""
+    found = []
+    for node in walk(path):
+        by = node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else None
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+            by = node.value
+        if isinstance(node, ast.Call) and called(node) in _METHODS and node.args:
+            by = node.args[-1]
+        if by is not None and _counts_ranks(path, by, 2):
+            found.append(int(getattr(node, "lineno", 0)))
+    return sorted(found)
+
+
+def _counts_ranks(path: str, by: ast.expr, depth: int) -> bool:
+    names = [node for node in ast.walk(by) if isinstance(node, ast.Name | ast.Attribute)]
+    words = [node.id if isinstance(node, ast.Name) else node.attr for node in names]
+    if any("world" in word.lower() or word.lower() in ("num_replicas", "n_ranks", "num_ranks") for word in words):
+        return True
+    scope = scope_at(path, by.lineno)
+    if depth == 0 or scope is None or not isinstance(by, ast.Name):
+        return False
+    before = [one for one in bindings(scope, by.id) if one.line < by.lineno]
+    return bool(before) and _counts_ranks(path, before[-1].value, depth - 1)
 
 
 _READ_BY = ("print", "float", "round", "item", "log", "append", "info", "format")

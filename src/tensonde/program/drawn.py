@@ -34,6 +34,21 @@ def is_drawn(path: str, name: str, line: int) -> bool:
     return scope is not None and _Way(path).name(name, scope, line, (), _DEPTH)
 
 
+def generator_of(path: str, value: ast.expr, line: int) -> int:
+    """The line that makes the generator which an expression draws from (`torch.randn(8, generator=g)`); 0 where it names none."""
+    given = [
+        word.value
+        for node in ast.walk(value)
+        if isinstance(node, ast.Call)
+        for word in node.keywords
+        if word.arg == "generator" and isinstance(word.value, ast.Name)
+    ]
+    scope = scope_at(path, line)
+    if not given or scope is None:
+        return 0
+    return max((one.line for one in bindings(scope, given[0].id) if one.line <= line), default=0)
+
+
 class _Way:
     def __init__(self, path: str) -> None:
         self._path = path

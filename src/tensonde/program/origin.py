@@ -20,7 +20,7 @@ from tensonde.program.lines import Json, line_at
 from tensonde.program.queries import assignment
 from tensonde.program.standing import Stand, argument, called, with_only_call
 from tensonde.program.syntax import Binding, bindings, function_of, is_name, parse, scope_at, statements, walk
-from tensonde.program.values import UNKNOWN, evaluate
+from tensonde.program.values import UNKNOWN, FrameState, evaluate
 
 _DEPTH = 16
 _SAME = (
@@ -258,3 +258,12 @@ def binding_before(name: str, frame: FrameType, at: int, before: int) -> Binding
         before = 1 << 30
     earlier = [b for b in found if (b.line < before or (b.line == before and b.loop)) and not b.augmented]
     return earlier[-1] if earlier else None
+
+
+def given_line(held: object, place: FrameState) -> Json | None:
+    """The line before the one that failed which last gave this very object to a variable of the frame."""
+    for name, value in place.frame.f_locals.items():
+        if value is held:
+            found = binding_before(name, place.frame, place.line, place.line)
+            return line_at(place.path, found.line) if found is not None else None
+    return None

@@ -43,6 +43,15 @@ def names_at(path: str, line: int) -> set[str]:
     return found
 
 
+def products(path: str, line: int) -> list[tuple[str, str]]:
+    """What stands on both sides of each `*` on a line."""
+    return [
+        (ast.unparse(node.left), ast.unparse(node.right))
+        for node in walk(path)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and covers(node, line)
+    ]
+
+
 def given_twice(path: str, names: Sequence[str]) -> list[int]:
     """Lines of calls that are given one of these variables twice: `push(next_obs, action, next_obs)`."""
     found = []
@@ -64,6 +73,15 @@ def first_argument(path: str, line: int, called: str) -> str | None:
             and node.args
         ):
             return node.args[0].id if isinstance(node.args[0], ast.Name) else None
+    return None
+
+
+def keyword_argument(path: str, line: int, called: str, keyword: str) -> str | None:
+    """The name that a call on a line is given by a keyword: `sampler` of `DataLoader(data, sampler=sampler)`."""
+    for node in walk(path):
+        if isinstance(node, ast.Call) and covers(node, line) and spelled(node.func).rpartition(".")[2] == called:
+            given = next((word.value for word in node.keywords if word.arg == keyword), None)
+            return given.id if isinstance(given, ast.Name) else None
     return None
 
 

@@ -49,7 +49,7 @@ def _own(loop: ast.For | ast.While) -> list[ast.stmt]:
 
 def _parting(scope: ast.AST, asked: ast.expr, line: int, depth: int) -> int:
     """Breadth first: what reads a rank itself counts before what it is made of."""
-    if _reads_rank(asked):
+    if reads_rank(asked):
         return line
     if depth == 0:
         return 0
@@ -73,7 +73,7 @@ def _names(asked: ast.expr) -> list[str]:
     return list(dict.fromkeys(node.id for node in ast.walk(asked) if isinstance(node, ast.Name)))
 
 
-def _reads_rank(asked: ast.expr) -> bool:
+def reads_rank(asked: ast.expr) -> bool:
     for node in ast.walk(asked):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         if "rank" in name.lower() or name in ("is_main_process", "is_master", "is_main"):

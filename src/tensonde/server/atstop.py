@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensonde.digest.layout import ROW
+from tensonde.server.health import health_of_row
 from tensonde.server.place import Place
 from tensonde.server.reading import digest_out
 from tensonde.server.refusals import Refusal
@@ -45,7 +46,7 @@ def digests(place: Place, addresses: Iterable[str]) -> dict[str, Json]:
     return {
         facts["address"]: {
             "shape": facts["shape"], "dtype": facts["dtype"], "digest": digest_out(row), "step": facts["step"],
-            "live": True, "note": facts.get("note", ""),
+            "live": True, "note": facts.get("note", ""), "health": health_of_row(facts["address"], row),
         }
         for facts, row in zip(reply.result, rows, strict=False)
     }  # fmt: skip

@@ -11,12 +11,13 @@ from tensonde.digest.layout import ROW
 from tensonde.model.watchpoint import Hit, Watchpoint
 from tensonde.server.columns import Segment
 from tensonde.server.place import Place
-from tensonde.server.reading import hit_out
+from tensonde.server.reading import STORED, hit_out, unknown
 from tensonde.server.refusals import NotFound
 from tensonde.watch.armed import Armed
 from tensonde.watch.engine import Engine
 from tensonde.watch.parse import watchpoint
 from tensonde.watch.pattern import Pattern
+from tensonde.watch.vocabulary import DERIVED
 
 Json = dict[str, Any]
 MOST_HITS = 1000
@@ -75,7 +76,8 @@ def match(place: Place, pattern: str) -> Json:
 
 
 def recheck(place: Place, sites: str | None, condition: str | None, id: int | None) -> Json:
-    """On every recorded digest, from the first on, as if the watchpoint had been there."""
+    """On every recorded digest, from the first on, as if the watchpoint had been there. `checked` are those that have all that it asks
+    for, `unknown` the others: compiled graphs compute a few statistics only."""
     known = recorded_watchpoints(place)
     if condition is not None:
         chosen = [watchpoint(f"{sites or '**'} {condition}", id=0)]
@@ -91,16 +93,22 @@ def recheck(place: Place, sites: str | None, condition: str | None, id: int | No
         if engine.wanted(site):
             engine.add_site(site)
             wanted.append(site.id)
+    asked = sorted({name for point in chosen for name in engine.fields(point.id) if name in STORED or name in DERIVED})
     hits: list[Hit] = []
-    checked = 0
+    checked = left = 0
     for segment in place.segments():
         rows = np.flatnonzero(np.isin(segment.column("site"), wanted))
         for begin in range(0, len(rows), BATCH):
             batch = rows_at(segment, rows[begin : begin + BATCH])
-            checked += len(batch)
+            lacking = int(np.any([unknown(batch.__getitem__, name) for name in asked], axis=0).sum()) if asked else 0
+            checked, left = checked + len(batch) - lacking, left + lacking
             hits += engine.evaluate(batch)
     names = place.addresses
-    return {"hits": [hit_out(k, hit, names) for k, hit in enumerate(hits[:MOST_HITS])], "checked": checked}
+    return {
+        "hits": [hit_out(k, hit, names) for k, hit in enumerate(hits[:MOST_HITS])],
+        "checked": checked,
+        "unknown": left,
+    }
 
 
 def rows_at(segment: Segment, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -19,6 +19,8 @@ LARGE = 65504.0
 """The largest float16: a larger magnitude soon leaves half precision."""
 MASKING = ops(Trait.MASKING)
 """Ops that make the -inf of a mask, which is intended. A softmax over a row of nothing else is not."""
+_TAKE_MASKS = ops(Trait.SOFTMAX) | {"scaled_dot_product_attention"}
+"""Ops that a mask is made for: in their parts, as a compiler takes them apart, its -inf is there as well."""
 
 
 def health(sites: Array, columns: Mapping[str, Array] | Array, known: Mapping[int, Site], hit_at: Array) -> list[str]:
@@ -29,6 +31,9 @@ def health(sites: Array, columns: Mapping[str, Array] | Array, known: Mapping[in
     it is never warned about for its numbers. Nobody trains a buffer, so a zero gradient of one is fine.
     """
     bad = (columns["nan"] + columns["pos_inf"] + columns["neg_inf"]) > 0
+    for k in np.flatnonzero((columns["neg_inf"] > 0) & ((columns["nan"] + columns["pos_inf"]) == 0)).tolist():
+        site = known.get(int(sites[k]))
+        bad[k] = site is None or not _may_mask(site.name)
     large = np.nan_to_num(columns["absmax"], nan=0.0) > LARGE
     empty = (columns["zero"] == columns["count"]) & (columns["count"] > 1)
     bad |= (hit_at >= 0) & (hit_at >= columns["step"])
@@ -68,6 +73,20 @@ def health_of_stats(stats: Iterable[Mapping[str, float]]) -> str:
     if any(one.get("nan", 0) or one.get("pos_inf", 0) or one.get("neg_inf", 0) for one in known):
         return "bad"
     return "ok" if known else "none"
+
+
+def health_of_row(address: str, row: Any) -> str:
+    """Of a tensor as it is now, in a stopped training."""
+    stats = {name: int(row[name]) for name in ("nan", "pos_inf", "neg_inf")}
+    if not stats["nan"] and not stats["pos_inf"] and _may_mask(address.rpartition(":")[0]):
+        stats["neg_inf"] = 0
+    return health_of_stats([stats])
+
+
+def _may_mask(name: str) -> bool:
+    """An op whose -inf is that of a mask; `softmax-sub` is a part of a softmax in a compiled graph."""
+    op, dash, _ = name.rpartition("/")[2].partition("#")[0].partition("-")
+    return "/" in name and (op in MASKING or (bool(dash) and op in _TAKE_MASKS))
 
 
 def _is_gradient(site: Site) -> bool:

@@ -18,7 +18,7 @@ from tensonde.server.onlookers import TICK, Gallery, Key
 from tensonde.server.onlookers import encode as text_of
 from tensonde.server.place import Place
 from tensonde.server.refusals import NotFound
-from tensonde.server.states import live_state, recorded_run, run_word
+from tensonde.server.states import live_state, recorded_run, run_word, sketch
 from tensonde.store.codec import finding_out
 from tensonde.store.files import plain
 from tensonde.store.format import FINDINGS
@@ -58,7 +58,9 @@ class Hub:
         for id, here in ranks.items():
             entry = found.get(id) or _of_agent(id, next(iter(here.values())))
             known = {rank["name"]: rank for rank in entry["ranks"]}
-            known.update({name: live_state(live, known.get(name)) for name, live in here.items()})
+            for name, live in here.items():
+                state = live_state(live, known.get(name))
+                known[name] = {**state, "loss": state["loss"] or sketch(live.scalars())}
             entry["ranks"] = sorted(known.values(), key=lambda rank: (rank["rank"], rank["name"]))
             entry["framework"] = entry["framework"] or next(iter(here.values())).facts.get("framework")
             entry["state"] = run_word(entry["ranks"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tensonde.model.flow import around_module, users_of
 from tensonde.model.graph import GraphRecord
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -61,15 +62,21 @@ def _of_compiled(place: Place, graph: GraphRecord, node: int, sites: list[Site],
 
 def _find_op(place: Place, name: str, step: int | None) -> tuple[Trace | None, OpRecord | None]:
     """In the trace of that step, else in the latest before it, else in any."""
-    if "/" not in name or place.recorded is None:
+    if "/" not in name:
         return None, None
-    traces = [found for path in place.recorded.trace_files() if (found := place.recorded.trace(path)) is not None]
-    order = sorted(traces, key=lambda trace: (step is not None and trace.step > step, -trace.step))
-    for trace in order:
+    for trace in _traces(place, step):
         for op in trace.ops:
             if op.site == name:
                 return trace, op
     return None, None
+
+
+def _traces(place: Place, step: int | None) -> list[Trace]:
+    """That of the step first, then those before it, the latest first, then the others."""
+    if place.recorded is None:
+        return []
+    traces = [found for path in place.recorded.trace_files() if (found := place.recorded.trace(path)) is not None]
+    return sorted(traces, key=lambda trace: (step is not None and trace.step > step, -trace.step))
 
 
 def _of_op(place: Place, trace: Trace, op: OpRecord) -> Json:
@@ -151,9 +158,7 @@ def _of_sites(place: Place, name: str, sites: list[Site], step: int | None) -> J
     def port(site: Site) -> Json:
         return _site_port(site, latest)
 
-    order = list(dict.fromkeys(site.name for site in known if site.kind is Kind.MODULE and site.role is Role.OUT))
-    at = order.index(name) if name in order else -1
-    before, after = order[at - 1 : at] if at > 0 else [], order[at + 1 : at + 2] if at >= 0 else []
+    before, after, around = _neighbours(place, first, step)
     facts = (place.facts.get("modules") or {}).get(name) or {}
     return {
         "name": name, "kind": str(first.kind), "type": first.type,
@@ -163,9 +168,35 @@ def _of_sites(place: Place, name: str, sites: list[Site], step: int | None) -> J
         "arguments": plain(facts.get("settings") or {}),
         "inputs": [port(site) for site in sites if site.role in (Role.IN, Role.GRAD_IN)],
         "outputs": [port(site) for site in sites if site.role not in (Role.IN, Role.GRAD_IN)],
-        "parameters": [port(site) for site in weights], "before": before, "after": after,
-        "around": _around(place, [*before, *after], step),
+        "parameters": [port(site) for site in weights], "before": before, "after": after, "around": around,
     }  # fmt: skip
+
+
+def _neighbours(place: Place, site: Site, step: int | None) -> tuple[list[str], list[str], dict[str, Json]]:
+    """As a trace has them; of a module that no trace has, those that ran just before and after it."""
+    for trace in _traces(place, step):
+        if site.kind is Kind.PARAMETER and (users := users_of(trace, site.name)):
+            return [], users, _with_ops(_around(place, users, step), trace, users)
+        if site.kind is Kind.MODULE and (flow := around_module(trace, site.name)) is not None:
+            names = [*flow[0], *flow[1]]
+            return *flow, _with_ops(_around(place, names, step), trace, names)
+    before, after = _in_order(place, site.name)
+    return before, after, _around(place, [*before, *after], step)
+
+
+def _with_ops(around: dict[str, Json], trace: Trace, names: list[str]) -> dict[str, Json]:
+    """With the numbers of the trace where nothing else was observed."""
+    for op in trace.ops:
+        if op.site in names and op.site not in around and op.outputs:
+            around[op.site] = _port(op.outputs[0], _output(op, 0), op.site, trace.step)
+    return around
+
+
+def _in_order(place: Place, name: str) -> tuple[list[str], list[str]]:
+    outs = (site.name for site in place.sites.values() if site.kind is Kind.MODULE and site.role is Role.OUT)
+    order = list(dict.fromkeys(outs))
+    at = order.index(name) if name in order else -1
+    return order[at - 1 : at] if at > 0 else [], order[at + 1 : at + 2] if at >= 0 else []
 
 
 def _site_port(site: Site, latest: dict[str, Json]) -> Json:

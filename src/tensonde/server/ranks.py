@@ -52,21 +52,20 @@ def heat(places: list[Place], address: str, field: str, points: int) -> Json:
     found = [(place, place.addresses.get(address)) for place in places]
     if all(site is None for _, site in found):
         reading.known_site(places[0], address)
-    needed = reading.sources_of(field)
     series: list[dict[int, float]] = []
     for place, site in found:
         if site is None:
             series.append({})
             continue
-        columns = gather(place.segments(), site.id, tuple(sorted(set(needed))), None)
-        values = reading.field(columns.__getitem__, field)
-        series.append(dict(zip(columns["step"].astype(np.int64).tolist(), values.tolist(), strict=True)))
+        columns = gather(place.segments(), site.id, reading.columns_of([field]), None)
+        values = zip(columns["step"].astype(np.int64).tolist(), reading.listed(columns.__getitem__, field), strict=True)
+        series.append({step: float(value) for step, value in values if value is not None})
     steps = np.array(sorted(set().union(*series)), np.int64)
     whole = np.array([[one.get(step, np.nan) for step in steps.tolist()] for one in series], np.float64)
     missing = np.array([[step not in one for step in steps.tolist()] for one in series], bool)
     whole = whole.reshape(len(series), len(steps))
     missing = missing.reshape(len(series), len(steps))
-    low, high, spread = bands(whole)
+    low, high, spread = bands(whole, missing)
     kept = (
         thin(np.nan_to_num(spread, nan=0.0, posinf=np.finfo(np.float64).max), points)
         if len(steps)
@@ -78,19 +77,22 @@ def heat(places: list[Place], address: str, field: str, points: int) -> Json:
     ]
     return {
         "address": address, "field": field, "step": steps[kept].tolist(), "values": shown, "thinned": len(kept) < len(steps),
-        "min": numbers(low[kept]), "max": numbers(high[kept]), "spread": numbers(spread[kept]),
+        "min": numbers(low[kept]), "max": numbers(high[kept]), "spread": [None if np.isnan(value) else number(value) for value in spread[kept].tolist()],
     }  # fmt: skip
 
 
-def bands(values: Array) -> tuple[Array, Array, Array]:
-    """Smallest, largest and their distance over the ranks, of those that are numbers; NaN where none is."""
+def bands(values: Array, missing: Array) -> tuple[Array, Array, Array]:
+    """Smallest, largest and their distance over the ranks, of those that are numbers; NaN where none is. A rank that has NaN where
+    others have numbers is infinitely far from them; where fewer than two have anything, there is no distance."""
     if not values.size:
         return np.empty(0), np.empty(0), np.empty(0)
     none = np.isnan(values).all(axis=0)
     low = np.where(none, np.nan, np.where(np.isnan(values), np.inf, values).min(axis=0))
     high = np.where(none, np.nan, np.where(np.isnan(values), -np.inf, values).max(axis=0))
+    apart = (np.isnan(values) & ~missing).any(axis=0) & ~none
     with np.errstate(invalid="ignore"):
-        return low, high, high - low
+        spread = np.where(apart, np.inf, high - low)
+    return low, high, np.where((~missing).sum(axis=0) > 1, spread, np.nan)
 
 
 # -- who waits for whom ------------------------------------------------------------------------------

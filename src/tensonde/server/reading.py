@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tensonde.digest.layout import COUNTS, EXPONENT_BINS, STATS
+from tensonde.digest.layout import COMPUTED_BY, COUNTS, EXPONENT_BINS, PARTIAL, STATS, not_computed
 from tensonde.errors import UsageError
 from tensonde.model.facts import MemoryFact
 from tensonde.model.memory import NAMES
@@ -18,7 +18,7 @@ from tensonde.model.watchpoint import Hit
 from tensonde.program.lines import to_json
 from tensonde.server.columns import Segment, gather, latest, thin
 from tensonde.server.health import COLUMNS, health, last_hits
-from tensonde.server.numbers import number, numbers
+from tensonde.server.numbers import numbers
 from tensonde.server.place import Place
 from tensonde.server.refusals import NotFound
 from tensonde.store.codec import finding_out
@@ -30,6 +30,8 @@ from tensonde.watch.vocabulary import DERIVED
 Json = dict[str, Any]
 Array = np.ndarray[Any, Any]
 STORED = (*COUNTS, *STATS)
+DIGEST = (*STORED, "flags")
+"""The columns that `digest_out` needs."""
 _PHASES = {int(phase): str(phase) for phase in Phase}
 
 
@@ -70,6 +72,26 @@ def field(segment_column: Any, name: str) -> Array:
         return np.asarray(DERIVED[name][1](lambda other: field(segment_column, other)), np.float64)
 
 
+def listed(column: Any, name: str) -> list[Any]:
+    """A stored or derived field of rows as JSON has it: None where it was not computed. `column` gives a stored one."""
+    found = numbers(field(column, name))
+    if found:
+        for k in np.flatnonzero(unknown(column, name)).tolist():
+            found[k] = None
+    return found
+
+
+def unknown(column: Any, name: str) -> Array:
+    """In which rows a stored or derived field was not computed."""
+    found = [not_computed(source, column) for source in sources_of(name) if source in STORED]
+    return np.any(found, axis=0) if found else np.zeros(len(column("step")), bool)
+
+
+def columns_of(names: Iterable[str]) -> list[str]:
+    """The columns that `listed` needs for these fields."""
+    return sorted({*COMPUTED_BY, *(source for name in names for source in sources_of(name))})
+
+
 def sources_of(name: str) -> list[str]:
     """Which stored fields a field is made of."""
     if name in STORED or name in ("step", "call"):
@@ -88,24 +110,25 @@ def sources_of(name: str) -> list[str]:
 
 def digests(place: Place, address: str, fields: list[str], steps: tuple[int, int] | None, points: int) -> Json:
     site = known_site(place, address)
-    needed = {source for name in fields for source in sources_of(name)}
-    columns = gather(place.segments(), site.id, ("call", "phase", *sorted(needed)), steps)
-    found = {name: field(lambda n: columns[n], name) for name in fields}
+    columns = gather(place.segments(), site.id, ("call", "phase", *columns_of(fields)), steps)
     total = len(columns["step"])
-    rows = thin(next(iter(found.values())) if found else columns["step"].astype(np.float64), points)
+    rows = thin(field(columns.__getitem__, fields[0] if fields else "step"), points)
+    columns = {name: column[rows] for name, column in columns.items()}
     return {
         "site": address,
-        "step": columns["step"][rows].astype(np.int64).tolist(),
-        "call": columns["call"][rows].astype(np.int64).tolist(),
-        "phase": [_PHASES.get(int(code), str(code)) for code in columns["phase"][rows].tolist()],
-        "fields": {name: numbers(values[rows]) for name, values in found.items()},
+        "step": columns["step"].astype(np.int64).tolist(),
+        "call": columns["call"].astype(np.int64).tolist(),
+        "phase": [_PHASES.get(int(code), str(code)) for code in columns["phase"].tolist()],
+        "fields": {name: listed(columns.__getitem__, name) for name in fields},
         "thinned": len(rows) < total,
     }
 
 
 def histograms(place: Place, address: str, steps: tuple[int, int] | None, points: int) -> Json:
     site = known_site(place, address)
-    columns = gather(place.segments(), site.id, ("exponents",), steps)
+    columns = gather(place.segments(), site.id, ("exponents", "flags"), steps)
+    made = (columns["flags"].astype(np.int64) & PARTIAL) == 0  # a compiled graph counts no magnitudes
+    columns = {name: column[made] for name, column in columns.items()}
     total = len(columns["step"])
     rows = np.unique(np.linspace(0, total - 1, min(points, total)).astype(np.int64)) if total else np.empty(0, np.int64)
     counts = columns["exponents"][rows] if total else np.empty((0, EXPONENT_BINS))
@@ -116,14 +139,13 @@ def histograms(place: Place, address: str, steps: tuple[int, int] | None, points
     }  # fmt: skip
 
 
-def status(place: Place, step: int | None, shown: str) -> Json:
+def status(place: Place, step: int | None, by: str) -> Json:
     at = place.last_step if step is None else step
-    wanted = "absmax" if shown == "health" else shown
-    needed = list(dict.fromkeys([*COLUMNS, "norm", *sources_of(wanted)]))
-    sites, columns = _latest_columns(place.segments(), at, needed)
-    values, known = field(lambda name: columns[name], wanted), place.sites
+    wanted = "absmax" if by == "health" else by
+    sites, columns = _latest_columns(place.segments(), at, list(dict.fromkeys([*COLUMNS, *columns_of([wanted])])))
+    values, known = listed(columns.__getitem__, wanted), place.sites
     return {
-        "step": at, "sites": sites.tolist(), "value": numbers(values), "seen": columns["step"].astype(np.int64).tolist(),
+        "step": at, "sites": sites.tolist(), "value": values, "seen": columns["step"].astype(np.int64).tolist(),
         "status": health(sites, columns, known, last_hits(sites, known, place.hits, at)),
     }  # fmt: skip
 
@@ -140,21 +162,21 @@ def _latest_columns(segments: list[Segment], at: int | None, names: list[str]) -
 def latest_digests(place: Place, pattern: str, step: int | None, limit: int) -> list[Json]:
     wanted = Pattern.parse(pattern) if pattern else None
     known = place.sites
-    sites, columns = _latest_columns(place.segments(), step, ["step", "call", "phase", *STORED])
-    found: list[Json] = []
-    for k, id in enumerate(sites.tolist()):
-        site = known.get(id)
-        if site is None or (wanted is not None and not wanted.matches(site)):
-            continue
-        row = {name: columns[name][k] for name in ("step", "call", "phase", *STORED)}
-        found.append(
-            {
-                "address": site.address, "step": int(row["step"]), "call": int(row["call"]),
-                "phase": _PHASES.get(int(row["phase"]), str(row["phase"])), "digest": digest_out(row), "_id": id,
-            }
-        )  # fmt: skip
-    found.sort(key=lambda entry: entry.pop("_id"))
-    return found[:limit]
+    ids, columns = _latest_columns(place.segments(), step, ["step", "call", "phase", *DIGEST])
+    matching = [
+        (id, k)
+        for k, id in enumerate(ids.tolist())
+        if (site := known.get(id)) is not None and (wanted is None or wanted.matches(site))
+    ]
+    chosen = sorted(matching)[:limit]
+    columns = {name: column[[k for _, k in chosen]] for name, column in columns.items()}
+    return [
+        {
+            "address": known[id].address, "step": int(columns["step"][k]), "call": int(columns["call"][k]),
+            "phase": _PHASES.get(int(columns["phase"][k]), str(columns["phase"][k])), "digest": digest,
+        }
+        for k, ((id, _), digest) in enumerate(zip(chosen, digests_out(columns), strict=True))
+    ]  # fmt: skip
 
 
 def digests_of(place: Place, sites: Iterable[Site], step: int | None) -> dict[str, Json]:
@@ -163,21 +185,25 @@ def digests_of(place: Place, sites: Iterable[Site], step: int | None) -> dict[st
     until = (0, 1 << 62 if step is None else step)
     segments = place.segments()
     for site in sites:
-        columns = gather(segments, site.id, ("step", *STORED), until)
+        columns = gather(segments, site.id, ("step", *DIGEST), until)
         if len(columns["step"]):
             found[site.address] = {
-                "digest": digest_out({name: columns[name][-1] for name in STORED}), "step": int(columns["step"][-1]),
+                "digest": digest_out({name: columns[name][-1] for name in DIGEST}), "step": int(columns["step"][-1]),
             }  # fmt: skip
     return found
 
 
-def digest_out(row: Any) -> dict[str, Any]:
-    """All fields, stored and derived, of one row."""
-    stored = {name: np.asarray([row[name]]) for name in STORED}
-    out: dict[str, Any] = {name: int(row[name]) for name in COUNTS}
-    out |= {name: number(row[name]) for name in STATS}
-    out |= {name: number(field(lambda other: stored[other], name)[0]) for name in DERIVED}
-    return out
+def digest_out(row: Any) -> Json:
+    """All fields, stored and derived, of one row; None for those that were not computed."""
+    return digests_out({name: np.asarray([row[name]]) for name in DIGEST})[0]
+
+
+def digests_out(columns: dict[str, Array]) -> list[Json]:
+    """`digest_out` of many rows."""
+    found = {name: listed(columns.__getitem__, name) for name in (*STORED, *DERIVED)}
+    for name in COUNTS:
+        found[name] = [None if count is None else int(count) for count in found[name]]
+    return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
 
 
 def scalars(place: Place, name: str, points: int) -> Json:

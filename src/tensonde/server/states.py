@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ def recorded_state(rank: RecordedRank) -> Json:
         "budget": overhead.get("budget", (session.get("options") or {}).get("budget")),
         "device": session.get("device"), "framework": session.get("framework"), "host": session.get("host"),
         "pid": session.get("pid"), "hits": len(rank.hits), "findings": rank.finding_count, "dropped": 0,
-        "seconds": rank.seconds, "loss": numbers(_sketch(rank)),
+        "seconds": rank.seconds, "loss": sketch(rank.scalars()),
         "last_step_at": session.get("closed"), "capabilities": ["read"], "version": 0, "hub": HUB,
     }  # fmt: skip
 
@@ -73,9 +73,15 @@ def live_state(live: LiveRank, recorded: Json | None) -> Json:
         word = (
             "lost" if recorded["state"] == "running" else str(recorded["state"])
         )  # finished or killed: the recording knows
+    lives = word in ("running", "stopped", "lost")
+    # The training counts the step that it is at; one that has ended is at none, and the last one is what there is to look at.
+    if lives:
+        at = known.step, known.step
+    else:
+        at = (recorded["step"], recorded["steps"]) if recorded is not None else (max(known.step - 1, 0), known.step)
     return {
-        "name": live.name, "rank": live.rank, "live": word in ("running", "stopped", "lost"), "connected": live.connected,
-        "state": word, "stop": live.stop, "step": known.step, "steps": known.step,
+        "name": live.name, "rank": live.rank, "live": lives, "connected": live.connected,
+        "state": word, "stop": live.stop, "step": at[0], "steps": at[1],
         "epoch": known.epoch, "phase": known.phase or None, "steps_per_second": known.steps_per_second,
         "overhead": known.overhead, "budget": (facts.get("options") or {}).get("budget"), "device": facts.get("device"),
         "framework": facts.get("framework"), "host": facts.get("host"), "pid": facts.get("pid"), "hits": live.hit_count,
@@ -104,12 +110,12 @@ def _command(manifest: Json) -> list[str]:
     return [*before, *script, *after]
 
 
-def _sketch(rank: RecordedRank) -> Array:
+def sketch(scalars: Mapping[str, tuple[Array, Array]]) -> list[Any]:
     """The loss in a few points."""
-    found = rank.scalars().get("loss")
+    found = scalars.get("loss")
     if found is None or not len(found[1]):
-        return np.empty(0)
-    return found[1][np.unique(np.linspace(0, len(found[1]) - 1, SKETCH).astype(np.int64))]
+        return []
+    return numbers(found[1][np.unique(np.linspace(0, len(found[1]) - 1, SKETCH).astype(np.int64))])
 
 
 def _speed(rank: RecordedRank) -> float | None:

@@ -15,7 +15,7 @@ from tensonde.server.columns import gather
 from tensonde.server.dumped import DumpedTensor
 from tensonde.server.numbers import number, numbers
 from tensonde.server.place import Place
-from tensonde.server.reading import STORED, digest_out
+from tensonde.server.reading import DIGEST, digest_out
 from tensonde.server.refusals import NotNow
 from tensonde.server.region import Plane, bounded, parse_index, plane, span
 from tensonde.store.values import Value, map_value, widen
@@ -134,7 +134,10 @@ def tile(
             )
     compared = against(tensor, chosen, shown, columns, steps, values, other, overview) if other is not None else None
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values.ravel()
-    note = "; ".join(part for part in (tensor.note, "a sample of the elements" if sampled else "") if part)
+    complex_note = "complex numbers are shown by their magnitude" if tensor.dtype.startswith("complex") else ""
+    note = "; ".join(
+        part for part in (tensor.note, complex_note, "a sample of the elements" if sampled else "") if part
+    )
     return {
         "address": tensor.address, "step": tensor.step, "shape": list(tensor.shape), "dtype": tensor.dtype,
         "index": chosen.text, "rows": shown, "cols": columns, "stride": steps, "plane": (height, width),
@@ -145,10 +148,13 @@ def tile(
 
 
 def _two(values: Array) -> Array:
-    """As rows and columns."""
+    """As rows and columns, complex numbers by their magnitude."""
+    values = _rows(values)
+    return np.abs(values) if values.dtype.kind == "c" else values
+
+
+def _rows(values: Array) -> Array:
     values = np.asarray(values)
-    if values.dtype.kind == "c":
-        values = np.abs(values)
     return values.reshape(1, -1) if values.ndim < 2 else values
 
 
@@ -159,6 +165,8 @@ def pooled(tensor: Tensor, chosen: Plane, across: int) -> tuple[Array, tuple[int
     sampled = height * width > WHOLE
     step = (math.ceil(patch[0] / SAMPLES), math.ceil(patch[1] / SAMPLES)) if sampled else (1, 1)
     values = _two(tensor.read(chosen.part((0, height), (0, width), step)))
+    if not values.size:
+        return values, (1, 1), False
     inner = (math.ceil(patch[0] / step[0]), math.ceil(patch[1] / step[1]))
     high, wide = math.ceil(values.shape[0] / inner[0]), math.ceil(values.shape[1] / inner[1])
     room = np.zeros((high * inner[0], wide * inner[1]), values.dtype if values.dtype.kind != "b" else np.uint8)
@@ -187,9 +195,10 @@ def against(
     first_all, second_all = values, theirs
     if height * width <= WHOLE:
         whole = chosen.part((0, height), (0, width))
-        first_all, second_all = _two(tensor.read(whole)), _two(second.read(whole))
+        first_all, second_all = _rows(tensor.read(whole)), _rows(second.read(whole))
     with np.errstate(all="ignore"):
-        a, b = first_all.astype(np.float64).ravel(), second_all.astype(np.float64).ravel()
+        exact = np.complex128 if "c" in (first_all.dtype.kind, second_all.dtype.kind) else np.float64
+        a, b = first_all.astype(exact).ravel(), second_all.astype(exact).ravel()
         both = np.isfinite(a) & np.isfinite(b)
         x, y = a[both], b[both]
         norms = float(np.linalg.norm(x)), float(np.linalg.norm(y))
@@ -198,7 +207,7 @@ def against(
             "label": label, "values": numbers(theirs), "difference": numbers(difference),
             "max_abs": number(np.abs(x - y).max(initial=0.0)),
             "rel_l2": number(float(np.linalg.norm(x - y)) / norms[1] if norms[1] else (0.0 if not norms[0] else math.inf)),
-            "cosine": number(float(x @ y) / (norms[0] * norms[1]) if all(norms) else math.nan),
+            "cosine": number(float(np.vdot(x, y).real) / (norms[0] * norms[1]) if all(norms) else math.nan),
             "equal": bool(np.array_equal(first_all, second_all, equal_nan=first_all.dtype.kind in "fc")),
         }  # fmt: skip
 
@@ -207,9 +216,9 @@ def digest_of(place: Place, tensor: Tensor) -> Json | None:
     """As recorded for that step; else made, unless the tensor is large."""
     site = place.addresses.get(tensor.address)
     if site is not None and tensor.step is not None:
-        columns = gather(place.segments(), site.id, STORED, (tensor.step, tensor.step))
+        columns = gather(place.segments(), site.id, DIGEST, (tensor.step, tensor.step))
         if len(columns["step"]):
-            return digest_out({name: columns[name][-1] for name in STORED})
+            return digest_out({name: columns[name][-1] for name in DIGEST})
     if math.prod(tensor.shape) > WHOLE:
         return None
     return digest_out(digest_array(tensor.read(()))[0])

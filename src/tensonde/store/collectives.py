@@ -40,7 +40,8 @@ BUFFERS = "buffers"
 @dataclass(frozen=True, slots=True)
 class Kind:
     """`what` is the dtype and shape of its tensor. `size` is how many ranks the group has. `around` is `program.surroundings`. `peer` is the rank
-    that a tensor goes to or comes from; -1 where that is not one rank. `skips` is, of a backward pass, `program.surroundings.skips`."""
+    that a tensor goes to or comes from; -1 where that is not one rank. `tag` is what tells tensors between two
+    ranks apart, -1 where it is not known. `skips` is, of a backward pass, `program.surroundings.skips`."""
 
     op: str
     what: str = ""
@@ -52,6 +53,7 @@ class Kind:
     around: list[dict[str, Any]] = field(default_factory=list, compare=False, hash=False)
     peer: int = -1
     skips: list[int] = field(default_factory=list, compare=False, hash=False)
+    tag: int = 0
 
     @property
     def source(self) -> SourceLine | None:
@@ -60,7 +62,8 @@ class Kind:
     def __str__(self) -> str:
         if self.op in (GRADIENTS, BUFFERS):
             return f"the {self.op} of DistributedDataParallel"
-        return f"{self.op} of {self.what}" if self.what else self.op
+        tag = f" with tag {self.tag}" if self.tag > 0 else ""
+        return f"{self.op} of {self.what}{tag}" if self.what else self.op
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tensonde.store.whereabouts import Whereabouts, read_whereabouts
 
 PATIENCE = 6.0
 """Seconds that a rank waits before anybody is told."""
-Why = Literal["ended", "died", "elsewhere", "shapes", "busy", "crossed"]
+Why = Literal["ended", "died", "elsewhere", "shapes", "busy", "crossed", "tags"]
 PAIRS = ("send", "recv", "isend", "irecv", "send_object_list", "recv_object_list", "batch_isend_irecv")
 """Not all ranks of a group call these."""
 
@@ -115,6 +115,8 @@ class Stuck:
                 return (
                     f"rank {other.rank} waits for {other.inside}{at}: each waits for the other to do the opposite first"
                 )
+            case "tags":
+                return f"{rank} waits for {other.inside}{at}: their tags differ"
             case "shapes" if self.met is not None:
                 return f"{rank} calls {self.met} there, at {self.met.kind.source}, and has gone on"
             case "busy":
@@ -222,7 +224,12 @@ def _pair(ranks: list[Standing], first: Standing, call: Call, after_the_end: boo
             why = _why(other, waited, after_the_end)
             return _told((one,), waited, other, why) if why is not None else None
         if there.kind.peer == one.rank and ("recv" in there.kind.op) != ("recv" in waited.kind.op):
-            return None if there.kind.what == waited.kind.what else _told((one,), waited, other, "shapes")
+            if there.kind.what != waited.kind.what:
+                return _told((one,), waited, other, "shapes")
+            if there.kind.tag != waited.kind.tag and min(there.kind.tag, waited.kind.tag) >= 0:
+                receives = waited if "recv" in waited.kind.op else there
+                return Stuck((one,), waited, other, "tags", receives.kind.source)
+            return None
         if other.rank in seen:
             return _told((one,), waited, other, "crossed")
         seen.add(other.rank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -39,6 +40,8 @@ SEGMENTS = 32
 SCALAR_SHARE = 8
 """One part in so many of the size is for scalars."""
 SCALAR_BUFFER = 256
+LEFT_BYTES = 256 << 20
+"""Of full segments that wait as they are for the command which started the training: converting them here would load pyarrow (110 MB)."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,7 +112,7 @@ class RecordingWriter:
     ) -> None:
         """`session_facts`: rank, world_size, framework, framework_version, device, python and what else is
         known. `table_bytes`: what digests and scalars may take together, compressed; 0 is no limit (see `thinning`).
-        Without `compact`, `close` leaves the last segments as they are, for `compact_closed`."""
+        Without `compact`, segments stay as they are for `compact_closed`, the last ones and the first LEFT_BYTES."""
         self.folder = Path(folder)
         if (self.folder / fmt.SESSION).exists():
             raise UsageError(f"{self.folder} already holds a recorded session; claim another folder for this one")
@@ -120,6 +123,8 @@ class RecordingWriter:
         self._compactor = Compactor(self._thinning.after)
         segment_bytes = min(segment_bytes, max(table_bytes // SEGMENTS, 1 << 16)) if table_bytes else segment_bytes
         self._compact = compact
+        self._left: list[Path] = []
+        self._left_room = 0 if compact else min(LEFT_BYTES, table_bytes or LEFT_BYTES)
         self._finishing: list[Path] | None = None
         for name in (fmt.DIGESTS, fmt.SCALARS, fmt.VALUES):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -282,10 +287,16 @@ class RecordingWriter:
             raise failure
 
     def _retire(self, path: Path) -> None:
-        if self._finishing is None:
-            self._compactor.add(path)
-        else:
+        if self._finishing is not None:
             self._finishing.append(path)
+            return
+        self._left.append(path)
+        with contextlib.suppress(OSError):  # it may be gone; the compactor tells
+            self._left_room -= path.stat().st_size
+        if self._left_room < 0 or self._compact:  # from now on, each is converted when it is full
+            self._left_room, left, self._left = 0, self._left, []
+            for one in left:
+                self._compactor.add(one)
 
     def _flush_sites(self) -> None:
         if self._new_sites:

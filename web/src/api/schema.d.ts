@@ -985,7 +985,7 @@ export interface components {
             call: number[];
             /** Fields */
             fields: {
-                [key: string]: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+                [key: string]: (number | ("NaN" | "Infinity" | "-Infinity") | null)[];
             };
             /** Phase */
             phase: string[];
@@ -1301,7 +1301,7 @@ export interface components {
             call: number;
             /** Digest */
             digest: {
-                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity") | null;
             };
             /** Phase */
             phase: string;
@@ -1680,7 +1680,7 @@ export interface components {
          * Port
          * @description A tensor that goes into or comes out of a node. `from` is the node that made it.
          *
-         *     `step` is that of the digest; `live` says that it was made from the tensor as it is now, in the stopped training.
+         *     `step` is that of the digest; `live` says that it was made from the tensor as it is now, in the stopped training, and `health` what it tells.
          */
         Port: {
             /** Address */
@@ -1692,7 +1692,7 @@ export interface components {
             device: string;
             /** Digest */
             digest?: {
-                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity") | null;
             } | null;
             /**
              * Dtype
@@ -1701,6 +1701,11 @@ export interface components {
             dtype: string;
             /** From */
             from?: string | null;
+            /**
+             * Health
+             * @default
+             */
+            health: string;
             /**
              * Live
              * @default false
@@ -1765,6 +1770,7 @@ export interface components {
         /**
          * RankHeat
          * @description A field of a site: a row per rank in the order of `ranks`, a column per step; None where a rank has no digest of that step.
+         *     `spread` is None where fewer than two ranks have one, or none has a number.
          */
         RankHeat: {
             /** Address */
@@ -1776,7 +1782,7 @@ export interface components {
             /** Min */
             min: (number | ("NaN" | "Infinity" | "-Infinity"))[];
             /** Spread */
-            spread: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+            spread: (number | ("NaN" | "Infinity" | "-Infinity") | null)[];
             /** Step */
             step: number[];
             /**
@@ -1979,12 +1985,17 @@ export interface components {
             /** Sites */
             sites?: string | null;
         };
-        /** Rechecked */
+        /**
+         * Rechecked
+         * @description `unknown`: digests that lack a field that was asked for, as compiled graphs compute a few only.
+         */
         Rechecked: {
             /** Checked */
             checked: number;
             /** Hits */
             hits: components["schemas"]["Hit"][];
+            /** Unknown */
+            unknown: number;
         };
         /** Run */
         Run: {
@@ -2186,7 +2197,7 @@ export interface components {
             /** Step */
             step: number;
             /** Value */
-            value: (number | ("NaN" | "Infinity" | "-Infinity"))[];
+            value: (number | ("NaN" | "Infinity" | "-Infinity") | null)[];
         };
         /**
          * Stop
@@ -2302,7 +2313,7 @@ export interface components {
             ];
             /** Digest */
             digest?: {
-                [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
+                [key: string]: number | ("NaN" | "Infinity" | "-Infinity") | null;
             } | null;
             /** Dtype */
             dtype: string;

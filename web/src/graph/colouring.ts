@@ -50,6 +50,16 @@ export class Colouring {
     return (colon < 0 ? undefined : this.byName.get(address.slice(0, colon))) ?? -1;
   }
 
+  /** The item that shows a selection: its own, what stands for the same op or parameter in the other pass, or the module of an op
+   * that this graph does not have. */
+  shows(sel: string): number {
+    const own = this.find(sel);
+    if (own >= 0 || !sel) return own;
+    const plain = sel.replace(/:[^:/]*$/, '').replace(/ \((backward|gradient)\)$/, '');
+    const module = plain.includes('/') ? plain.slice(0, plain.indexOf('/')) : '';
+    return [`${plain} (backward)`, `${plain} (gradient)`, plain, ...(module ? [module] : [])].map((name) => this.byName.get(name)).find((item) => item !== undefined) ?? -1;
+  }
+
   /**
    * Replaces everything. `roles` says which roles count for the value (all of them count for the status). `traced`: the
    * step that is shown is not before the traced one, so that what the trace says of its ops holds; `since`: it is a later one.

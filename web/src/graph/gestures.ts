@@ -7,6 +7,7 @@ import { SCOPE } from './scene';
 
 /** Which item is meant. */
 export interface GraphEvents {
+  /** -1: none, by a click beside all of them. */
   select(item: number): void;
   menu(item: number, x: number, y: number): void;
   hover(item: number, x: number, y: number): void;
@@ -89,9 +90,9 @@ function drag(canvas: HTMLCanvasElement, on: Gestured, at: (event: MouseEvent) =
   });
   canvas.addEventListener('pointerup', () => (grip = null));
   canvas.addEventListener('click', (event) => {
-    if (moved) return;
+    if (moved || !drawn.scene) return;
     const place = at(event);
-    if (place < 0) return;
+    if (place < 0) return on.events.select(-1);
     const scene = drawn.scene!;
     const item = scene.item[place];
     on.events.select(item);

@@ -121,11 +121,13 @@ export class Hierarchy {
     return name || op || 'model';
   }
 
+  /** Parameters, and what a compiled forward pass has saved for the backward one: beside the ops that take them they would be a forest. */
   private foldParameters(): Int32Array {
     const host = new Int32Array(this.n).fill(-1);
     for (let e = 0; e < this.from.length; e++) {
       const [from, to] = [this.from[e], this.to[e]];
-      if (this.kind[from] === 'parameter' && host[from] < 0) host[from] = to;
+      const given = this.kind[from] === 'parameter' || (this.kind[from] === 'input' && this.name[from].endsWith(' (saved)'));
+      if (given && host[from] < 0) host[from] = to;
       if (this.kind[to] === 'parameter' && host[to] < 0) host[to] = from; // its gradient, in the backward pass
     }
     return host;
@@ -148,7 +150,7 @@ export class Hierarchy {
   private splitOversized(): void {
     for (let scope = this.n; scope < this.total; scope++) {
       const children = this.children[scope];
-      if (children.length <= GROUP_ABOVE) continue;
+      if (children.filter((child) => child >= this.n || this.host[child] < 0).length <= GROUP_ABOVE) continue;
       const per = Math.max(GROUP_SIZE, Math.ceil(children.length / GROUP_ABOVE));
       const groups: number[] = [];
       for (let first = 0; first < children.length; first += per) {

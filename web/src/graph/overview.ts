@@ -16,6 +16,7 @@ export class Overview {
     private readonly lens: Lens,
   ) {
     this.canvas.className = 'graph-overview';
+    this.canvas.style.display = 'none'; // until there is something to show
     const jump = (event: PointerEvent) => {
       if (!(event.buttons & 1) || !this.scene) return;
       const centre = (this.canvas.clientWidth - this.scene.width * this.scale) / 2;
@@ -35,7 +36,8 @@ export class Overview {
       camera.x >= -1 && camera.y >= -1 && camera.x + scene.width * camera.zoom <= W + 1 && camera.y + scene.height * camera.zoom <= H + 1;
     canvas.style.display = all ? 'none' : 'block';
     if (all) return;
-    const scale = Math.min(150 / scene.width, 130 / scene.height);
+    // Of a small pane it takes less: what is behind it cannot be read.
+    const scale = Math.min(Math.min(150, 0.14 * W) / scene.width, Math.min(130, 0.22 * H) / scene.height);
     const w = Math.max(24, scene.width * scale);
     const h = Math.max(24, scene.height * scale);
     canvas.style.width = `${w}px`;

@@ -52,13 +52,14 @@ export class SceneBuilder {
   /** At first the scopes that hold nearly everything are unfolded, as long as the picture stays small. */
   private openLargest(): void {
     const { graph } = this;
-    let shown = graph.children[graph.root].length;
+    const drawnIn = (scope: number) => graph.children[scope].filter((child) => graph.isScope(child) || graph.host[child] < 0).length;
+    let shown = drawnIn(graph.root);
     for (let at = graph.root; ; ) {
       const within = graph.children[at].filter((child) => graph.isScope(child));
       const largest = within.reduce((best, child) => (graph.size[child] > graph.size[best] ? child : best), within[0]);
       if (largest === undefined || graph.size[largest] < graph.size[at] * 0.55) return;
       const visible = shown;
-      shown += graph.children[largest].length;
+      shown += drawnIn(largest);
       // A stub of a few nodes says nothing: the first scope with something in it is opened, whatever its size, if it can be read.
       if (shown > (visible < 9 ? 220 : 36)) return;
       this.open.add(largest);
@@ -169,7 +170,7 @@ export class SceneBuilder {
 
   private size(item: number): [number, number] {
     const { graph } = this;
-    if (!graph.isScope(item)) return [Math.max(64, graph.label[item].length * 6.6 + 30 + (this.showParameters ? 0 : 8 * this.chips(item))), 24];
+    if (!graph.isScope(item)) return [Math.max(64, graph.label[item].length * 6.6 + 36 + (this.showParameters ? 0 : 8 * this.chips(item))), 24];
     const words = graph.label[item].length * 6.9 + graph.type[item].length * 6 + 48;
     if (!this.open.has(item)) return [Math.max(96, words), 30];
     const { layout } = this.place(item);

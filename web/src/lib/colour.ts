@@ -13,7 +13,8 @@ export interface Scale {
   signed: boolean;
 }
 
-export function scaleOf(values: number[][]): Scale {
+/** The smallest and the largest finite value; null where there is none. */
+export function rangeOf(values: number[][]): [number, number] | null {
   let low = Infinity;
   let high = -Infinity;
   for (const row of values)
@@ -22,7 +23,14 @@ export function scaleOf(values: number[][]): Scale {
         if (v < low) low = v;
         if (v > high) high = v;
       }
-  if (low > high) return { low: 0, high: 1, signed: false };
+  return low > high ? null : [low, high];
+}
+
+/** What the ends of the colours stand for. They may be further apart than the values: zero is in the middle, and one value needs two ends. */
+export function scaleOf(values: number[][]): Scale {
+  const found = rangeOf(values);
+  if (!found) return { low: 0, high: 1, signed: false };
+  const [low, high] = found;
   if (low < 0) {
     const most = Math.max(-low, high);
     return { low: -most, high: most, signed: true };

@@ -20,8 +20,26 @@ export function number(value: JsonNumber | null | undefined, digits = 4): string
   return sign(String(Number(v.toPrecision(digits))));
 }
 
+/** Whatever a finding brings as evidence, in words. */
+export function plain(value: unknown): string {
+  if (typeof value === 'number' || ['NaN', 'Infinity', '-Infinity'].includes(value as string)) return number(value as JsonNumber);
+  if (Array.isArray(value)) return value.map(plain).join(', ');
+  if (value && typeof value === 'object') return Object.entries(value).map(([name, one]) => `${name} ${plain(one)}`).join(', ');
+  return String(value);
+}
+
 function sign(text: string): string {
   return text.startsWith('-') ? '−' + text.slice(1) : text;
+}
+
+/** Of a compiled graph some statistics only are computed; the others are null. Negative numbers it never counts. */
+export function isPartial(digest: Record<string, JsonNumber | null> | null | undefined): boolean {
+  return digest?.negative === null;
+}
+
+/** Statistics over the steps, for a curve: what is not computed stays null, and is no NaN. */
+export function curve(values: (JsonNumber | null)[] | undefined): (number | null)[] {
+  return (values ?? []).map((value) => (value === null ? null : toNumber(value)));
 }
 
 export function percent(share: number | null | undefined): string {

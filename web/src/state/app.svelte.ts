@@ -33,19 +33,21 @@ class App {
   /** Another rank was opened, and the hub has not said yet what it does. */
   private arriving = false;
   private toastTimer: ReturnType<typeof setTimeout> | undefined;
+  private late: ReturnType<typeof setTimeout> | undefined;
 
   run = $derived(this.runs?.find((run) => run.id === this.route.run) ?? null);
 
   async start(): Promise<void> {
     this.showTheme();
-    addEventListener('hashchange', () => this.follow(parseRoute(location.hash)));
     await this.loadRuns();
     if (this.refused) return;
+    // Before it is known which runs there are, no link can be followed.
+    addEventListener('hashchange', () => this.follow(parseRoute(location.hash)));
     this.live = new Live(
       (message) => this.receive(message),
       (link) => this.linked(link),
     );
-    this.follow(this.route);
+    this.follow(parseRoute(location.hash));
     hub.conditions().then((found) => (this.conditions = found), this.say);
   }
 
@@ -64,11 +66,18 @@ class App {
     if (change.tab || change.sel) this.touched = true;
     const next = { ...this.route, ...change };
     const hash = formatRoute(next);
-    if (hash === location.hash) return;
+    if (hash === location.hash && hash === formatRoute(this.route)) return;
     const remembered = next.run !== this.route.run || next.rank !== this.route.rank || next.sel !== this.route.sel;
+    this.write(hash, remembered);
+    this.follow(next);
+  }
+
+  /** Browsers pass over changes of the URL that come too fast, as when the timeline is dragged: the last one is written later. */
+  private write(hash: string, remembered: boolean, tries = 0): void {
     if (remembered) history.pushState(null, '', hash);
     else history.replaceState(null, '', hash);
-    this.follow(next);
+    clearTimeout(this.late);
+    if (location.hash !== hash && tries < 30) this.late = setTimeout(() => this.write(formatRoute(this.route), false, tries + 1), 1000);
   }
 
   open(run: string, rank?: string): void {
@@ -126,13 +135,17 @@ class App {
     const moved = route.run !== this.place?.at.run || route.rank !== this.place?.at.rank;
     this.route = route;
     this.followComparison(route);
-    if (!route.run || !route.rank) {
-      if (route.run && this.runs?.find((run) => run.id === route.run)) this.open(route.run);
-      else {
-        this.place?.close();
-        this.place = null;
-        this.live?.unsubscribe();
-      }
+    const found = this.runs?.find((run) => run.id === route.run);
+    const ended = found && found.state !== 'live' && found.state !== 'empty';
+    if (route.run && found && (!route.rank || (ended && !found.ranks.some((rank) => rank.name === route.rank)))) {
+      if (route.rank) this.say(`${found.name} has no ${route.rank}; it has ${found.ranks.map((rank) => rank.name).join(', ')}.`);
+      return this.open(route.run);
+    }
+    // A link to a run that this hub does not have leads to the list; a page that shows one keeps it when the hub forgets it.
+    if (!route.run || !route.rank || (moved && this.runs && !found)) {
+      this.place?.close();
+      this.place = null;
+      this.live?.unsubscribe();
       return;
     }
     if (moved) {
@@ -189,6 +202,7 @@ class App {
   private receive(message: LiveMessage): void {
     if (message.type === 'runs' && message.runs) {
       this.runs = message.runs;
+      if (!this.place && this.run) this.follow(this.route); // what a link names is here now
       this.place?.setRun(this.run);
     } else if (message.type === 'error') this.say(message.error ?? 'The hub reported an error.');
     else {

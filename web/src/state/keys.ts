@@ -1,5 +1,6 @@
 // The keyboard: one table that the keys, the help and the palette read.
 
+import { roleOf } from '../lib/pattern';
 import { app } from './app.svelte';
 import { jump } from './hits';
 import { TABS } from './route';
@@ -31,16 +32,18 @@ export function continueToSelection(): void {
   void place()?.control({ action: 'until', sites: siteFor(name) });
 }
 
-/** The pattern that stops at a node: its output, unless the selection says which site. */
+/** The pattern that stops at a node: its output, a parameter's value, unless the selection says which site. */
 export function siteFor(sel: string): string {
   if (sel.includes(':')) return sel;
   const plain = sel.replace(/ \((backward|gradient)\)$/, '');
-  return plain === sel ? `${sel}:out` : `${plain}:grad`;
+  if (plain !== sel) return `${plain}:grad`;
+  const item = place()?.graph?.colouring?.find(sel) ?? -1;
+  return `${sel}:${roleOf(item < 0 ? '' : place()!.outline!.kind[item])}`;
 }
 
 export function moveStep(by: number): void {
   const at = place();
-  if (!at) return;
+  if (!at?.rank) return; // which steps there are, is not known yet
   const now = app.route.step ?? at.lastStep;
   app.go({ step: Math.max(0, Math.min(at.lastStep, now + by)) });
 }
@@ -75,7 +78,7 @@ let focused = '';
 function focusSelection(): void {
   if (app.comparison) return app.comparison.focus();
   const graph = place()?.graph;
-  const item = graph?.colouring?.find(app.route.sel) ?? -1;
+  const item = graph?.colouring?.shows(app.route.sel) ?? -1;
   if (!graph) return;
   if (item < 0 || focused === app.route.sel) {
     focused = '';

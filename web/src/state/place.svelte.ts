@@ -9,6 +9,8 @@ export type { Phase } from './shown.svelte';
 
 /** From node to node it runs for a shorter time, and what is shown can stay. */
 const AWAY_MILLIS = 400;
+/** How long a stop is taken for left, though the hub still tells of it; a rank that waits for others stays there. */
+const LEAVING_MILLIS = 1000;
 
 export class OpenPlace extends ShownPlace {
   run = $state.raw<Run | null>(null);
@@ -21,6 +23,7 @@ export class OpenPlace extends ShownPlace {
   loading = $state(true);
   /** Grows when tensors may be others: at a stop at once, while it runs only when it does so for a while, and at the end. */
   moment = $state(0);
+  private left: { number: number; at: number } | null = null;
   private leaving: ReturnType<typeof setTimeout> | undefined;
   private readonly settle = new Coalesced(() => this.settled(), 100, 1500);
 
@@ -72,6 +75,9 @@ export class OpenPlace extends ShownPlace {
   }
 
   async control(body: Partial<Control> & Pick<Control, 'action'>): Promise<boolean> {
+    const moves = body.action !== 'pause' && body.action !== 'terminate';
+    if (moves && this.justLeft()) return false;
+    this.left = moves && this.stop ? { number: this.stop.number, at: performance.now() } : null;
     try {
       const whole = { count: 1, sites: '', alone: false, ...body };
       const several = (this.run?.ranks.filter((rank) => rank.connected).length ?? 0) > 1;
@@ -79,9 +85,15 @@ export class OpenPlace extends ShownPlace {
       if (body.action !== 'pause') this.on.resumed();
       return true;
     } catch (problem) {
+      this.left = null;
       this.say(problem);
       return false;
     }
+  }
+
+  /** This stop was asked to be left a moment ago: a key that is held down asks more often than the hub can tell of the next one. */
+  private justLeft(): boolean {
+    return !!this.left && this.stop?.number === this.left.number && performance.now() - this.left.at < LEAVING_MILLIS;
   }
 
   async toggleBreakpoint(sites: string): Promise<void> {

@@ -36,6 +36,7 @@ export abstract class ShownPlace extends ReadPlace {
   protected readonly there = new Promise<void>((resolve) => (this.appear = resolve));
 
   abstract readonly stop: Stop | null;
+  abstract get lastStep(): number;
 
   /** The graph is that of a traced step: complete, and not only the modules seen so far. */
   protected get traced(): boolean {
@@ -48,7 +49,8 @@ export abstract class ShownPlace extends ReadPlace {
     void this.loadGraph();
   }
 
-  async loadGraph(): Promise<void> {
+  /** `keep`: where it cannot be read, the one that is shown stays. */
+  async loadGraph(keep = false): Promise<void> {
     await this.there;
     if (!this.graph) return;
     const url = this.at.url('graph', { source: this.source, phase: this.phase });
@@ -69,7 +71,8 @@ export abstract class ShownPlace extends ReadPlace {
       this.paintBreakpoints();
     } catch (problem) {
       this.loadedGraph = '';
-      this.graphProblem = problem instanceof Error ? problem.message : String(problem);
+      if (keep && this.outline) this.source = this.outline.source_id;
+      else this.graphProblem = problem instanceof Error ? problem.message : String(problem);
     }
   }
 
@@ -108,7 +111,7 @@ export abstract class ShownPlace extends ReadPlace {
     this.paint();
   }
 
-  /** The step that is looked at, where it is one: while the training runs, the newest digests are of several. */
+  /** The step that is looked at, where it is one: while the training runs, the newest digests are of several. When it has ended, the last. */
   get atStep(): number | null {
     void this.tick;
     return this.definiteStep;
@@ -116,17 +119,17 @@ export abstract class ShownPlace extends ReadPlace {
 
   private get definiteStep(): number | null {
     if (this.shownStep !== null) return this.shownStep;
-    if (!this.stop) return null;
+    if (!this.stop) return this.live ? null : this.lastStep;
     // Between two steps it is the one that has just ended.
     return this.stop.site || this.stop.modules?.length ? this.stop.step : this.stop.step - 1;
   }
 
   /** What was found out about tensors just now, in the stopped training, is shown in the graph and the tree as well. */
-  look(ports: { address?: string | null; live?: boolean; step?: number | null; digest?: Record<string, unknown> | null }[]): void {
+  look(ports: { address?: string | null; live?: boolean; health?: string; step?: number | null; digest?: Record<string, unknown> | null }[]): void {
     let changed = false;
     for (const port of ports) {
       if (!port.live || !port.address || !port.digest) continue;
-      const bad = ['nan', 'pos_inf', 'neg_inf'].some((field) => toNumber(port.digest![field] as number) > 0);
+      const bad = port.health === 'bad';
       const at = this.definiteStep;
       this.looked.set(port.address, { address: port.address, value: NaN, status: bad ? 3 : 1, old: at !== null && (port.step ?? at) < at });
       changed = true;
@@ -162,7 +165,7 @@ export abstract class ShownPlace extends ReadPlace {
     if (!this.graph) return;
     if (!this.chosen) this.source = '';
     this.loadedGraph = '';
-    await this.loadGraph();
+    await this.loadGraph(true);
   }
 
   protected takeDigests(message: LiveMessage): void {
@@ -210,7 +213,7 @@ export abstract class ShownPlace extends ReadPlace {
     const colouring = this.graph?.colouring;
     if (!colouring) return;
     const where = this.stop?.site ?? this.stop?.modules[this.stop.modules.length - 1] ?? '';
-    this.graph!.setCurrent(where ? colouring.find(where) : -1);
+    this.graph!.setCurrent(where ? colouring.shows(where) : -1);
   }
 
   protected paintBreakpoints(): void {

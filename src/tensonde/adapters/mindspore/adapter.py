@@ -147,7 +147,10 @@ class MindSporeAdapter:
         mindspore.runtime.launch_blocking()
 
     def inspect(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Any, frame: FrameType) -> Any:
-        raise UsageError("tensonde.inspect does not work with MindSpore; `tensonde debug` stops at each op instead.")
+        from tensonde.adapters.mindspore.script.inspection import inspect
+
+        private.check()
+        return inspect(fn, args, kwargs, wrt, frame)
 
     def show(self, things: tuple[Any, ...], sep: str, precision: int, most: int, gradient: bool) -> Any:
         from tensonde.adapters.mindspore.script.printing import show

@@ -12,6 +12,7 @@ from typing import Any
 
 import mindspore
 from mindspore import nn
+from mindspore.dataset.engine.datasets import Dataset
 from mindspore.dataset.engine.iterators import Iterator
 from mindspore.train import serialization
 from mindspore.train.dataset_helper import _DatasetIterNormal
@@ -41,9 +42,11 @@ def observe_making(put: Put, current: Callable[[], PyNative | None]) -> None:
         init(self, *args, **kwargs)
         try:
             KNOWN.made.note(self, birth_place(sys._getframe(1), self))
+            training = current()
+            if training is not None and training.stack and training.thread == get_ident():
+                training.facts.cell_made(self, user_place(sys._getframe(1)))
             if naming.is_optimizer(self):
                 KNOWN.optimizer_made(self)
-                training = current()
                 if training is not None:
                     training.session.steps.optimizer_exists(id(self))
         except Exception as problem:
@@ -56,6 +59,13 @@ def observe_making(put: Put, current: Callable[[], PyNative | None]) -> None:
         return set_train(self, mode)
 
     passes, passed, begun = Iterator.__iter__, _DatasetIterNormal.__iter__, Iterator.__init__
+
+    described = Dataset.__init__
+
+    @functools.wraps(described)
+    def noted_dataset(self: Any, *args: Any, **kwargs: Any) -> None:
+        described(self, *args, **kwargs)
+        _noted(KNOWN.described.note, self, birth_place(sys._getframe(1), self))
 
     @functools.wraps(begun)
     def noted_iterator(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
@@ -74,6 +84,7 @@ def observe_making(put: Put, current: Callable[[], PyNative | None]) -> None:
         _pass_begins(current(), getattr(self, "dataset", None))
         return passed(self)
 
+    put(Dataset, "__init__", noted_dataset, "know where data sets are made")
     put(Iterator, "__init__", noted_iterator, "see passes over data")
     put(Iterator, "__iter__", observed_iter, "see passes over data")
     _observe_loading(put, current)

@@ -50,6 +50,12 @@ def is_floating(tensor: Any) -> bool:
     return "float" in dtype_name(tensor) or "complex" in dtype_name(tensor)
 
 
+def joined(tensor: Any) -> bool:
+    """Whether a tensor that is computed in a pass leads back to something that wants a gradient. What is made of numbers
+    (`Tensor(h.asnumpy())`) does not, though it may lie in the memory of a tensor that does."""
+    return getattr(tensor, "_requires_grad", True) is not False
+
+
 def elements(tensor: Any) -> int:
     count = 1
     for size in tensor.shape:

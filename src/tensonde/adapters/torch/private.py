@@ -133,6 +133,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "_dtensor": ("as _c10d_functional", NEEDED),
     "_dynamo_source": ("the program's names for the inputs of compiled code", "they keep the compiler's names"),
     "_join_config": ("whether DistributedDataParallel joins ranks with fewer batches", "such ranks may be said to differ"),
+    "_comm_hooks": ("whether a program reduces the gradients of DistributedDataParallel by itself", "its loss may be said to be divided twice"),
     "_saved_tensors": ("what an autograd node keeps, by the beginning of its attribute's name", "less memory is explained"),
     "_sync_buffers": ("when a rank waits for the buffers of rank 0", "such a wait has no name"),
     "torch._C._autograd._get_sequence_nr": ("which backward op belongs to which forward op, for `check --memory`", NEEDED),

@@ -72,6 +72,7 @@ ORDER = (
     "ranks.agreeing",
     "ranks.randomness",
     "ranks.parallel",
+    "ranks.sums",
     "ranks.drift",
     "ranks.reductions",
     "ranks.samples",

@@ -1,6 +1,7 @@
 """What the models of all areas are made of.
 
-Numbers that JSON cannot hold are the strings "NaN", "Infinity" and "-Infinity".
+Numbers that JSON cannot hold are the strings "NaN", "Infinity" and "-Infinity". A statistic is null where nobody has
+computed it: compiled graphs compute a few only.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Status(Model):
 
     step: int
     sites: list[int]
-    value: list[Number]
+    value: list[Number | None]
     status: list[Health]
     seen: list[int] = []
 
@@ -35,7 +35,7 @@ class Digests(Model):
     step: list[int]
     call: list[int]
     phase: list[str]
-    fields: dict[str, list[Number]]
+    fields: dict[str, list[Number | None]]
     thinned: bool
 
 
@@ -44,7 +44,7 @@ class Latest(Model):
     step: int
     call: int
     phase: str
-    digest: dict[str, Number]
+    digest: dict[str, Number | None]
 
 
 class Histograms(Model):

@@ -54,17 +54,18 @@ class Graph(Model):
 class Port(Model):
     """A tensor that goes into or comes out of a node. `from` is the node that made it.
 
-    `step` is that of the digest; `live` says that it was made from the tensor as it is now, in the stopped training.
+    `step` is that of the digest; `live` says that it was made from the tensor as it is now, in the stopped training, and `health` what it tells.
     """
 
     address: str | None = None
     shape: list[int] = []
     dtype: str = ""
     device: str = ""
-    digest: dict[str, Number] | None = None
+    digest: dict[str, Number | None] | None = None
     from_: str | None = Field(default=None, alias="from")
     step: int | None = None
     live: bool = False
+    health: str = ""
     note: str = ""
 
 

@@ -33,7 +33,8 @@ class RankRow(Model):
 
 
 class RankHeat(Model):
-    """A field of a site: a row per rank in the order of `ranks`, a column per step; None where a rank has no digest of that step."""
+    """A field of a site: a row per rank in the order of `ranks`, a column per step; None where a rank has no digest of that step.
+    `spread` is None where fewer than two ranks have one, or none has a number."""
 
     address: str
     field: str
@@ -41,7 +42,7 @@ class RankHeat(Model):
     values: list[list[Number | None]]
     min: list[Number]
     max: list[Number]
-    spread: list[Number]
+    spread: list[Number | None]
     thinned: bool = False
 
 

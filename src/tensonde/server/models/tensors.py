@@ -38,7 +38,7 @@ class Tile(Model):
     stride: tuple[int, int] = (1, 1)
     plane: tuple[int, int] = (1, 1)
     values: list[list[Number]]
-    digest: dict[str, Number] | None = None
+    digest: dict[str, Number | None] | None = None
     min: Number | None = None
     max: Number | None = None
     note: str = ""

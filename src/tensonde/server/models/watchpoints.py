@@ -47,8 +47,11 @@ class Recheck(Model):
 
 
 class Rechecked(Model):
+    """`unknown`: digests that lack a field that was asked for, as compiled graphs compute a few only."""
+
     hits: list[Hit]
     checked: int
+    unknown: int
 
 
 class MatchRequest(Model):

@@ -10,7 +10,7 @@ import mindspore
 import numpy as np
 from numpy.typing import NDArray
 
-from tensonde.adapters.inspecting import changed, group_texts, no_site, no_value, resolved, run_facts
+from tensonde.adapters.inspecting import changed, group_texts, no_tensor, no_value, resolved, run_facts
 from tensonde.adapters.mindspore.graphs.taps import Standing
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
 from tensonde.adapters.mindspore.run.naming import cells_in, parameters_in
@@ -159,7 +159,7 @@ class MindSporeInspector:
             cell = buffer[0]()
             if cell is not None:
                 return getattr(cell, buffer[1]), "", None
-        raise no_site(address, self.addresses())
+        raise no_tensor(address, self.addresses(), before=before)
 
     def _find_inside(self, name: str, role: str, address: str, before: bool) -> Found:
         kept = self.training.stops.kept
@@ -168,7 +168,7 @@ class MindSporeInspector:
             return value, "", None
         site = next((site for site in self.session.sites if site.address == address), None)
         if site is None:
-            raise no_site(address, self.addresses())
+            raise no_tensor(address, self.addresses(), before=before)
         return self._kept(site, before)
 
     def _kept(self, site: Site, before: bool) -> Found:

@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 import mindspore
 
+from tensonde.adapters.divisions import divisions
+from tensonde.adapters.made_inside import MadeInside
 from tensonde.adapters.mindspore.observers.clipping import Clipping
 from tensonde.adapters.mindspore.observers.feeding import LOADERS, LOADS, Batches
 from tensonde.adapters.mindspore.observers.holdings import Holdings, looked_at
 from tensonde.adapters.mindspore.observers.modes import RootModes
+from tensonde.adapters.mindspore.observers.noise import Noise
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
 from tensonde.adapters.mindspore.observers.schedules import FORMULAS, is_schedule
 from tensonde.adapters.mindspore.observers.settings import settings_of
 from tensonde.adapters.mindspore.run.entry import Entry
 from tensonde.adapters.mindspore.run.naming import cells_in, parameters_in
-from tensonde.adapters.mindspore.tensors import is_tensor
+from tensonde.adapters.mindspore.tensors import is_tensor, joined, tensors_in
 from tensonde.model import versions
+from tensonde.model.moment import Phase
 from tensonde.program.frames import USER, owner_of, user_place
-from tensonde.program.lines import CodeLine, line_of
+from tensonde.program.habits import result_line
+from tensonde.program.lines import CodeLine, line_at, line_of
+from tensonde.program.reordering import apart
 
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
@@ -45,6 +51,7 @@ class Facts:
         self.holdings = Holdings(training)
         self.batches = Batches()
         self.clipping = Clipping()
+        self.noise = Noise(training)
         self._backwards = 0
         self._backward_place: CodeLine | None = None
         self._reached: set[int] = set()
@@ -55,7 +62,9 @@ class Facts:
         self._steps: dict[int, int] = {}
         self._had_gradients: set[int] = set()
         self._modules: dict[str, dict[str, Any]] = {}
+        self.made = MadeInside(lambda cell: bool(parameters_in(cell)))
         self._writes = 0
+        self._leaf_loss: dict[str, Any] | None = None
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -63,6 +72,13 @@ class Facts:
         self._modes(entry, root).called(root, self.training.step, grad=self.training.grad_on)
         if self.training.grad_on:
             self.batches.given(entry.name, args, kwargs, self.training.step)
+        self.noise.root_called(entry.name, root, grad=self.training.grad_on)
+
+    def cell_made(self, cell: Any, place: CodeLine | None) -> None:
+        """A cell is made while another one runs."""
+        training = self.training
+        if training.phase is not Phase.BACKWARD:
+            self.made.note(cell, training.stack[-1].name, place, training.step)
 
     def trained_compiled(self, root: Any) -> None:
         """What is compiled has trained this root."""
@@ -75,6 +91,15 @@ class Facts:
         if modes is None or modes.ref() is not root:
             modes = self.modes[id(root)] = RootModes(entry.name, root)
         return modes
+
+    def loss_given(self, fn: Any, loss: Any) -> None:
+        """`fn` is to be differentiated, and gave this loss. One that leads back to nothing was made anew of numbers."""
+        given = tensors_in(loss)[:1]
+        if self._leaf_loss is not None or self._backwards > SCALED or not given or joined(given[0]):
+            return
+        code = getattr(inspect.unwrap(getattr(fn, "construct", fn)), "__code__", None)
+        if code is not None and owner_of(code) == USER:
+            self._leaf_loss = line_at(code.co_filename, result_line(code) or code.co_firstlineno)
 
     def differentiated(self, weights: Sequence[Any], loss: Any, gradients: Sequence[Any]) -> None:
         """A backward pass of `loss` gave the gradients of these."""
@@ -179,6 +204,11 @@ class Facts:
             },
             "batches": self.batches.facts(),
             "clipping": self.clipping.facts(),
+            "noise": self.noise.facts(),
+            "made_in_forward": self.made.facts(),
+            "leaf_loss": self._leaf_loss,
+            "divisions": divisions(KNOWN.files()),
+            "orders_apart": apart(tuple(KNOWN.files())),
             "loaded_over": LOADS.facts(),
             "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
             "answers": [{"why": NO_EXPERIMENTS}] if options.experiments else [],

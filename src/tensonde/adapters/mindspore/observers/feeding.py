@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Sized
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from tensonde.adapters.mindspore.observers.origins import KNOWN
 from tensonde.adapters.mindspore.tensors import is_tensor, tensors_in, values_of
-from tensonde.program.frames import user_place
+from tensonde.program.frames import FRAMEWORK, is_user, owner_of, user_place
 from tensonde.program.lines import CodeLine, line_of
 
 COMPARED = 64
@@ -20,6 +21,7 @@ COMPARED = 64
 MOST_INPUTS = 12
 MOST_ELEMENTS = 1 << 16
 MOST = 16
+MOST_BATCHES = 256
 
 
 class Batches:
@@ -31,6 +33,24 @@ class Batches:
         self._repeats: dict[str, list[int]] = {}
         self._first: dict[str, int] = {}
         self._call_place: CodeLine | None = None
+        self._labels: list[list[int]] = []
+        self._label_place: CodeLine | None = None
+
+    def differentiated(self, args: tuple[Any, ...], step: int) -> None:
+        """A function or cell is about to be differentiated. What it is given last that is a whole number per sample are its labels."""
+        if len(self._labels) >= MOST_BATCHES or (step >= COMPARED and step % 16):
+            return
+        arrays = [
+            values for tensor in tensors_in(args)[:8] if is_tensor(tensor) and (values := values_of(tensor)) is not None
+        ]
+        labels = [array for array in arrays if array.ndim == 1 and array.dtype.kind in "iu" and array.size]
+        if len(arrays) < 2 or not labels:
+            return
+        classes, counts = np.unique(labels[-1][:MOST_ELEMENTS], return_counts=True)
+        top = int(counts.argmax())
+        self._labels.append([int(counts.sum()), int(counts[top]), int(classes[top])])
+        if self._label_place is None:
+            self._label_place = user_place(sys._getframe(3))
 
     def given(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         if step >= COMPARED and step & (step - 1):
@@ -48,7 +68,7 @@ class Batches:
             tally[0] += 1
             tally[1] += self._first.setdefault(root, found) != found
             if self._call_place is None:
-                self._call_place = user_place(sys._getframe(3))
+                self._call_place = _fed_from(sys._getframe(3))
         if looking:
             for k, array in enumerate(arrays):
                 if array.dtype.kind == "f" and array.ndim >= 2 and array.size:
@@ -56,11 +76,29 @@ class Batches:
 
     def facts(self) -> dict[str, Any]:
         return {
+            "labels": self._labels,
+            "label_line": line_of(self._label_place),
             "sizes": self._sizes,
             "inputs": self._inputs,
             "repeats": {root: {"looked_at": n, "differ": d} for root, (n, d) in list(self._repeats.items())[:MOST]},
             "call_line": line_of(self._call_place),
         }
+
+
+def _fed_from(frame: FrameType | None) -> CodeLine | None:
+    """The line that feeds a step: where a function is differentiated, the one that calls MindSpore for it, not the one inside of it that
+    calls the model."""
+    inner, outside = None, False
+    while frame is not None:
+        code = frame.f_code
+        if is_user(code):
+            if outside:
+                return code, frame.f_lineno
+            inner = inner or (code, frame.f_lineno)
+        elif inner is not None and owner_of(code) == FRAMEWORK:
+            outside = True
+        frame = frame.f_back
+    return inner
 
 
 def _input(array: NDArray[Any]) -> dict[str, Any]:
@@ -133,12 +171,12 @@ def _described(dataset: Any) -> dict[str, Any]:
         size = getattr(source, "batch_size", None)
         batch = size if batch is None and isinstance(size, int) else batch
         source, depth = source.children[0], depth + 1
-    held = getattr(source, "source", None)
+    held, sampler = getattr(source, "source", None), getattr(source, "sampler", None)
     length = len(held) if isinstance(held, Sized) else getattr(source, "source_len", None)
     return {
-        "made": KNOWN.made.line(dataset),
+        "made": KNOWN.described.line(source) or KNOWN.described.line(dataset),
         "batch_size": batch,
-        "sampler": type(getattr(source, "sampler", None)).__name__,
+        "sampler": type(sampler).__name__ if sampler is not None else "SequentialSampler",
         "dataset": type(source).__name__,
         "length": length if isinstance(length, int) and length > 0 else None,
         "passes": 0,

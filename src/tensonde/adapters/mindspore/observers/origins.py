@@ -15,7 +15,9 @@ class Known:
 
     def __init__(self) -> None:
         self.made = Births()
-        """Cells, optimizers, data sets."""
+        """Cells and optimizers."""
+        self.described = Births()
+        """Data sets, by the lines that describe them."""
         self.evaluated = Births()
         """Cells, by the last call of `set_train(False)`."""
         self.cast = Births()

@@ -24,6 +24,7 @@ from tensonde.model.site import SourceLine
 from tensonde.program import queries
 from tensonde.program.frames import is_ours, is_user_file
 from tensonde.program.lines import line_at, source_line, to_json
+from tensonde.program.origin import given_line
 from tensonde.program.values import FrameState, evaluate, op_of, operands, plain
 
 _SETTINGS = (
@@ -138,6 +139,7 @@ def _facts(failure: Failure, kind: str) -> dict[str, Any]:
         take("inputs", lambda: _inputs(failure))
     take("modules", lambda: [_module(call, failure) for call in failure.calls[-12:]])
     take("frames", lambda: [_frame(place) for place in failure.user[-8:]])
+    take("fed_by", lambda: fed_by(failure))
     if re.search(r"out of (range|bounds)|in the range|range \[", failure.message):
         take("range", lambda: _range(failure))
     if WRONG.search(failure.message):
@@ -255,6 +257,13 @@ def _module(call: Call, failure: Failure) -> dict[str, Any]:
         "made": KNOWN.made.line(call.cell),
         "inputs": [_tensor(value) for value in (*call.args, *call.kwargs.values()) if is_tensor(value)],
     }
+
+
+def fed_by(failure: Failure) -> dict[str, Any] | None:
+    """The line that made what the innermost cell was called with."""
+    call = failure.calls[-1] if failure.calls else None
+    given = next((value for value in (*call.args, *call.kwargs.values()) if is_tensor(value)), None) if call else None
+    return given_line(given, failure.user[-1]) if given is not None and failure.user else None
 
 
 def _frame(place: FrameState) -> dict[str, Any]:

@@ -173,8 +173,10 @@ class Parameters:
         if unnamed:
             for own, root in list(self.training.roster.roots.items()):
                 self.adopt(root, own, self.prefix_of(own))
+            taken = {name for name, _ in self.names.values()}
             for parameter in unnamed:
-                self._call(parameter, str(parameter.name))
+                name = str(parameter.name)  # another one may have it: a layer that has taken its place in the network
+                self._call(parameter, f"{type(optimizer).__name__}.{name}" if name in taken else name)
         for parameter in held:
             name, _ = self.names[id(parameter)]
             self.trained.add(id(parameter))

@@ -39,6 +39,7 @@ class Roster:
         if not stack:
             self.meet_root(cell)
         else:  # made, replaced or hidden in a list since its root was named
+            self._training.facts.made.met(cell)
             parent = stack[-1]
             holder = parent.ref()
             inside = name_inside(holder, cell) if holder is not None else type(cell).__name__

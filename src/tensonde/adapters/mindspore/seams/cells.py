@@ -90,6 +90,8 @@ def _observe(training: PyNative, self: Any, args: tuple[Any, ...], kwargs: dict[
         out = original_call(self, *args, **kwargs)
     finally:
         training.stack.pop()
+        if not training.stack:
+            training.facts.noise.root_left()
         if tracer is not None and out is None:
             tracer.left(entry, self, args, kwargs, None)
     if not training.wanted:

@@ -32,6 +32,11 @@ def wrap_executor() -> None:
                 training.twin.met((args, kwargs))
             except Exception as problem:
                 training.contain("feeding a batch", problem)
+        if training is not None and not HERE.graphs and training.thread == get_ident() and not training.light:
+            try:
+                training.facts.batches.differentiated(args, training.step)
+            except Exception as problem:
+                training.contain("noting labels", problem)
         HERE.graphs += 1
         return new_graph(self, obj, *args, **kwargs)
 
@@ -59,6 +64,10 @@ def wrap_executor() -> None:
             return grad(self, obj, operation, weights, *rest)
         loss = HERE.outputs.pop(id(obj), None)
         HERE.outputs.clear()
+        try:
+            training.facts.loss_given(obj, loss)
+        except Exception as problem:
+            training.contain("noting a loss", problem)
         out = _backward(training, loss, weights, lambda: grad(self, obj, operation, weights, *rest))
         training.pass_again = functools.partial(_run_again, training, obj, operation, weights, rest[2:], loss)
         optimizers.replay_if_spoilt(training)

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tensonde.adapters.mindspore.run.entry import Entry
 from tensonde.adapters.mindspore.run.naming import is_statistic, own_parameters
-from tensonde.adapters.mindspore.tensors import bytes_of, dtype_name, hook, is_floating, is_tensor, shape_of, tensors_in
+from tensonde.adapters.mindspore.tensors import (
+    bytes_of,
+    dtype_name,
+    hook,
+    is_floating,
+    is_tensor,
+    joined,
+    shape_of,
+    tensors_in,
+)
 from tensonde.adapters.mindspore.tracing import dispatch
 from tensonde.adapters.mindspore.tracing.arguments import of_call, of_cell
 from tensonde.adapters.mindspore.tracing.measure import Measure, nonfinite
@@ -24,7 +33,7 @@ from tensonde.model.moment import Phase
 from tensonde.model.ops import Trait, ops
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import CallRecord, OpRecord, TensorFact, Trace
-from tensonde.program.frames import FRAMEWORK, frame_line, owner_of, user_frame
+from tensonde.program.frames import FRAMEWORK, frame_line, is_ours, owner_of, user_frame
 from tensonde.session.options import Twin
 
 if TYPE_CHECKING:
@@ -173,7 +182,9 @@ class Tracer:
         if self._group is not None and outermost is self._group[0]:
             draft = self._group[1]
             if given:
-                known = {fact.id for fact in (*draft.fields["inputs"], *draft.fields["inner"])}
+                known = {
+                    fact.id for fact in (*draft.fields["inputs"], *draft.fields["inner"], *draft.fields["outputs"])
+                }
                 more = [fact for fact in map(self._fact, given) if fact.id not in known]
                 draft.fields["inputs"] = (*draft.fields["inputs"], *more)
             draft.fields["inner"] = [*draft.fields["inner"], *draft.fields["outputs"]]
@@ -253,7 +264,7 @@ class Tracer:
     # -- tensors ---------------------------------------------------------------------------------
 
     def _fact(self, tensor: Any, producer: int | None = None, *, grad: bool = False) -> TensorFact:
-        key = _key(tensor)
+        key = key_of(tensor)
         known = self._known.get(key)
         name, trained = self._name(key)
         if known is None:
@@ -271,11 +282,13 @@ class Tracer:
                 self._numbers += 1
                 self._hold(tensor)
             known.stats = self._measure(tensor)
-        if producer is None and known.producer is not None and known.grad and not known.followed:
-            self._follow(tensor, known)
-        return TensorFact(
-            known.number, shape_of(tensor), dtype_name(tensor), known.grad, name, known.producer, known.stats
+        # What is made of the numbers of a tensor may lie in the same memory, and is no part of the graph.
+        grad = known.grad and (
+            producer is not None or known.producer is None or not self.training.grad_on or joined(tensor)
         )
+        if producer is None and known.producer is not None and grad and not known.followed:
+            self._follow(tensor, known)
+        return TensorFact(known.number, shape_of(tensor), dtype_name(tensor), grad, name, known.producer, known.stats)
 
     def _copied(self, tensor: Any, stats: dict[str, float]) -> Known | None:
         """What the last op gave, if this is a copy of it: MindSpore brings a view into order before an op takes it."""
@@ -293,26 +306,27 @@ class Tracer:
         """An op is given this tensor: by now it is part of the graph, which it is not yet when it is made."""
         known.followed = True
         draft = self.drafts[known.producer or 0]
-        if self.training.grad_on and draft.fields["outputs"] and draft.fields["outputs"][0].id == known.number:
+        first = bool(draft.fields["outputs"]) and draft.fields["outputs"][0].id == known.number
+        if first and self.training.grad_on:
             hook(tensor, self._watcher(draft))
 
     def _name(self, key: Key) -> tuple[str, bool]:
         """Of a parameter, and whether it is trained."""
         names = self.training.parameters.names
         if len(self._names) < len(names):
-            self._names = {_key(p): (name, bool(p.requires_grad)) for name, p in self.training.parameters.live()}
+            self._names = {key_of(p): (name, bool(p.requires_grad)) for name, p in self.training.parameters.live()}
         return self._names.get(key, ("", False))
 
     def differentiated(self, loss: Any) -> None:
         for tensor in tensors_in(loss)[:1]:
-            known = self._known.get(_key(tensor))
+            known = self._known.get(key_of(tensor))
             if known is not None:
                 self.loss = known.producer
 
     def arrived(self, weights: Sequence[Any], gradients: Sequence[Any]) -> None:
         """The pass has ended with these gradients."""
         for parameter, gradient in zip(weights, gradients, strict=False):
-            name = self._name(_key(parameter))[0]
+            name = self._name(key_of(parameter))[0]
             if name and is_tensor(gradient):
                 self._arrived[name] = self._measure(gradient)
                 self.weigh("raw", [(name, parameter, gradient)])
@@ -340,7 +354,11 @@ class Tracer:
     # -- the end ---------------------------------------------------------------------------------
 
     def finish(
-        self, step: int, reason: Literal["first", "stage", "replay", "exception", "following"], *, exact: bool = True
+        self,
+        step: int,
+        reason: Literal["first", "stage", "replay", "exception", "following", "inspect"],
+        *,
+        exact: bool = True,
     ) -> Trace:
         if len(self.drafts) >= MOST_OPS:
             self.notes.append(f"only the first {MOST_OPS} ops were traced")
@@ -383,12 +401,12 @@ def _outermost(frame: FrameType) -> FrameType | None:
     found: FrameType | None = None
     walk: FrameType | None = frame
     while walk is not None and owner_of(walk.f_code) == FRAMEWORK:
-        if walk.f_code.co_name == "__call__" and "cell.py" in walk.f_code.co_filename:
-            break  # inside of a cell
+        if is_ours(walk.f_code) or (walk.f_code.co_name == "__call__" and "cell.py" in walk.f_code.co_filename):
+            break  # called by `tensonde.inspect`, or inside of a cell
         found = walk
         walk = walk.f_back
     return found
 
 
-def _key(tensor: Any) -> Key:
+def key_of(tensor: Any) -> Key:
     return tensor.data_ptr(), shape_of(tensor), dtype_name(tensor)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tensonde.adapters.inspecting import changed, group_texts, no_site, no_value, resolved, run_facts
+from tensonde.adapters.inspecting import changed, group_texts, no_tensor, no_value, resolved, run_facts
 from tensonde.adapters.torch.compiled.graphs import Graphs
 from tensonde.adapters.torch.debugging.stops import Stops
 from tensonde.adapters.torch.debugging.together import process_groups
@@ -134,17 +134,19 @@ class TorchInspector:
             found = self._parameter(name, role, live, before)
             if found is not None:
                 return found
+        buffer = self.state.parameters.buffers.get(name)
+        if (
+            buffer is not None and role == "value" and not before
+        ):  # as it is, and not as it was when somebody looked at it
+            module = buffer[0]()
+            if module is not None:
+                return getattr(module, buffer[1]), "", None
         site = next((site for site in self.session.sites if site.address == address), None)
         if site is not None:
             return self._kept(site, before)
         if live is not None and role in ("grad", "update"):
             raise no_value(address, before=before)
-        buffer = self.state.parameters.buffers.get(name)
-        if buffer is not None and role == "value" and not before:
-            module = buffer[0]()
-            if module is not None:
-                return getattr(module, buffer[1]), "", None
-        raise no_site(address, self.addresses())
+        raise no_tensor(address, self.addresses(), before=before)
 
     def _kept(self, site: Site, before: bool) -> Found:
         kept = self._stops.kept

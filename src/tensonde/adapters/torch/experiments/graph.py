@@ -143,25 +143,38 @@ class StepGraph:
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
     ) -> list[dict[int, Effect]]:
         self._in_time()
-        envs = [self._start({})] + [self._start(self._tensors_of(change)) for change in changes]
+        envs = [self._start(self._tensors_of(change)) for change in changes]
+        before = self._recorded(still_norms)
+        """What it was without changes."""
+        base = self._start({}) if before is None else {}
         found: list[dict[int, Effect]] = [{} for _ in changes]
-        for effect, change in zip(found, changes, strict=True):
+        for effect, change, env in zip(found, changes, envs, strict=True):
             for ref in change:
                 if self._maker[ref] < 0:
-                    effect[ref] = _effect(self._tensors[ref].detach(), envs[1 + found.index(effect)][ref])
+                    effect[ref] = _effect(self._tensors[ref].detach(), env[ref])
         with torch.no_grad():
             for node in self._order([self.loss], whole=True):
-                for k, env in enumerate(envs):
-                    changed = {ref: env[ref] for ref in changes[k - 1]} if k and inside and not node.module else {}
+                if before is None:
+                    self._run(node, base, {}, still_norms=still_norms)
+                for env, change in zip(envs, changes, strict=True):
+                    changed = {ref: env[ref] for ref in change} if inside and not node.module else {}
                     env |= {ref: self._tensors[ref].detach() for ref in changed}
-                    self._run(node, env, changes[k - 1] if k else {}, still_norms=still_norms)
+                    self._run(node, env, change, still_norms=still_norms)
                     env |= changed
                 for made in node.outputs:
-                    if made is None or not all(_comparable(env.get(int(made))) for env in envs):
+                    if made is None:
                         continue
-                    for effect, env in zip(found, envs[1:], strict=True):
-                        effect[int(made)] = _effect(envs[0][made], env[made])
+                    was = before[made] if before is not None else base.get(int(made))
+                    for effect, env in zip(found, envs, strict=True):
+                        if _comparable(was) and _comparable(env.get(int(made))):
+                            effect[int(made)] = _effect(was, env[made])
         return found
+
+    def _recorded(self, still_norms: bool) -> Sequence[Tensor] | None:
+        """All values as they were recorded, where that is what the step gives: nothing was written over since, and no norm is to be computed in another way."""
+        if self._writers or (still_norms and any(node.func._opname in _NORMS for node in self._nodes)):
+            return None
+        return self._tensors
 
     def array_with(self, value: int, changes: Changes) -> Array:
         with torch.no_grad():

@@ -42,6 +42,7 @@ from tensonde.experiments.pairs import PAIRS, rows_of
 from tensonde.experiments.step import NotPossible, OwnFunction, Value
 from tensonde.program.frames import foreign_frames, is_user
 from tensonde.program.lines import from_json
+from tensonde.session.garbage import Unhurried
 
 SHARE, MOST = 0.1, 3.0
 """Of a longer run, up to so many times what the options say."""
@@ -49,6 +50,8 @@ LONG = 0.02
 """Of a very long one."""
 EACH = 0.35
 """The part of the time that is left which one step may take."""
+LATE, LATER = 48, 0.3
+"""What a training has learnt shows from such a step on: the part of the time that is kept for then."""
 FEW, IN_A_CHECK = 4, 14.0
 """Where a training is to end after so few steps: times its own that a step may take for experiments."""
 AGAIN = 2.0
@@ -59,6 +62,8 @@ COPIES = 7
 """Of the parameters, that experiments have on a device at once: as they were, gradients, and those of a step that is tried. 6.3 on the stand-in."""
 SMALLEST = 0.25
 """Of its time: what one computation of a recorded step may take, so that whoever is late is not late by much."""
+SPARED, DEAR = 24, 4.0
+"""A step that is left out where to take it down would take more than a quarter of its time: it tells little more than the one before."""
 STEPS = (1, 12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 12288)
 """Steps that are asked: the first that is like all others, and then ever fewer."""
 log = logging.getLogger("tensonde.session")
@@ -110,17 +115,22 @@ class Laboratory:
             return
         began = self._clock()
         took = began - self._noticed[1]
-        allowed = EACH * (self._allowance(began - self._began[self._clock]) - self._spent)
+        kept = LATER * self._seconds if self._state.step < LATE else 0.0
+        allowed = EACH * (self._allowance(began - self._began[self._clock]) - self._spent - kept)
         if 0 < (self._state.session.options.steps or 0) <= FEW:  # the training ends before another is asked
-            allowed = min(allowed / EACH, IN_A_CHECK * took)
+            allowed = min(allowed / EACH + kept, IN_A_CHECK * took)
+        if self._state.step == SPARED and allowed < DEAR * self._recording:
+            self.inquiry.declined(self._state.step, "to take the step down would take the time of later ones")
+            return
         if allowed < max(0.01, AGAIN * took, self._recording / RECORDING):
             why = "the time for experiments is spent" if self._spent else "the step takes longer than experiments may"
             self.inquiry.declined(self._state.step, why)
             return
         try:
-            graph = self._recorded(optimizer, began + allowed)
-            with unseen(), _random_kept():
-                self.inquiry.ask(graph, EXPERIMENTS, lambda problem: guard.contain("an experiment", problem))
+            with Unhurried():
+                graph = self._recorded(optimizer, began + allowed)
+                with unseen(), _random_kept():
+                    self.inquiry.ask(graph, EXPERIMENTS, lambda problem: guard.contain("an experiment", problem))
         except NotPossible as why:
             self.inquiry.declined(self._state.step, str(why))
         finally:

@@ -36,6 +36,8 @@ MOST_ELEMENTS = 1 << 23
 """Variables that are looked at for tables, and elements of one."""
 MOST_LINES = 8
 """Values whose making is looked up in the source."""
+_ROW_BY_ROW = frozenset(("slice", "_to_copy", "clone", "alias", "flip", "div", "mul", "sub", "add", "unsqueeze"))
+"""Ops after which a row of a batch is still that row; where one of them is told to work along the rows, their number changes, or all of them turn round together."""
 
 
 class Surroundings:
@@ -128,17 +130,12 @@ class Surroundings:
         handed = [v for v in values if v.into_model and v.shape and v.kind in ("float", "int")]
         sizes = {entry.get("batch_size") for entry in LOADERS.entries}
         for value in handed:
-            if value.op is not None:
-                op = ops[value.op]
-                index = [values[n] for n in op.inputs if values[n].kind == "int" and len(values[n].shape) == 1]
-                if op.name in ("index", "index_select") and index and index[0].shape[0] == value.shape[0]:
-                    return value.shape[0]
-            if value.shape[0] in sizes:
+            if value.shape[0] in sizes or _rows_by_index(value, values, ops):
                 return value.shape[0]
         return 0
 
     def idle(self, values: list[Value]) -> list[Value]:
-        """Tensors that were unpacked together with others that the step uses, and that are read nowhere."""
+        """Tensors that were unpacked together with others that the step uses, and that are read nowhere. Numbers of samples, each with its own, are for whoever wants to find them again."""
         numbers = self._recorder.numbers
         found = []
         for name, tensor, frame in self._variables:
@@ -151,9 +148,17 @@ class Surroundings:
                 continue
             beside = [other for other in _unpacked(scope, bound.line) if other != name]
             used = [other for other in beside if id(frame.f_locals.get(other)) in numbers]
-            if len(used) >= 2 and len(used) == len(beside) and len(bindings(scope, name)) == 1:
+            once = len(bindings(scope, name)) == 1
+            if len(used) >= 2 and len(used) == len(beside) and once and not _numbers_samples(tensor):
                 found.append(Value(-1, tuple(tensor.shape), _kind(tensor), "given", name))
         return found
+
+
+def _numbers_samples(tensor: Tensor) -> bool:
+    """Whole numbers, none of which is there twice."""
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.ndim != 1 or len(tensor) < 2:
+        return False
+    return len(set(tensor.tolist())) == len(tensor)
 
 
 def _handed_out(name: str, frame: FrameType | None) -> dict[str, Any] | None:
@@ -191,6 +196,21 @@ def is_user_made(value: Any) -> bool:
     module = sys.modules.get(type(value).__module__)
     file = getattr(module, "__file__", None)
     return file is not None and is_user_file(file) and isinstance(getattr(value, "__dict__", None), dict)
+
+
+def _rows_by_index(value: Value, values: list[Value], ops: list[Op]) -> bool:
+    """Each row was chosen by an index, or put beside the others; what was done to it since leaves rows where they are."""
+    while value.op is not None:
+        op = ops[value.op]
+        index = [values[n] for n in op.inputs if values[n].kind == "int" and len(values[n].shape) == 1]
+        if op.name in ("index", "index_select") and index and index[0].shape[0] == value.shape[0]:
+            return True
+        if op.name == "stack" and {values[n].shape for n in op.inputs} == {value.shape[1:]}:
+            return True  # one sample after the other
+        if op.name not in _ROW_BY_ROW or values[op.inputs[0]].shape[:1] != value.shape[:1]:
+            return False
+        value = values[op.inputs[0]]
+    return False
 
 
 def _table(part: Any) -> Tensor | None:

@@ -21,7 +21,7 @@ from tensonde.adapters.torch.checksum import crc, memory_sum, sums
 from tensonde.adapters.torch.observers.making import shares, target_line
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.observers.reading import READING
-from tensonde.adapters.torch.observers.samplers import deals, is_distributed, weighted
+from tensonde.adapters.torch.observers.samplers import deals, dealt, is_distributed, weighted
 from tensonde.adapters.torch.observers.samples import shared
 from tensonde.adapters.torch.run import batches
 from tensonde.adapters.torch.run.batches import sample_place
@@ -306,6 +306,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         length: int | None = len(dataset)
     except TypeError:
         length = None
+    parts, sampler_line = dealt(loader)
     return {
         "made": KNOWN.made.line(loader),
         "batch_size": loader.batch_size,
@@ -316,6 +317,8 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "own_batch_sampler": type(loader.batch_sampler).__name__ != "BatchSampler",
         "drop_last": loader.drop_last,
         "dealt": deals(loader),
+        "shares": parts,
+        "sampler_line": sampler_line,
         "content": _content(dataset, length) if deals(loader) else None,
         "seed": _seed(loader),
         "workers": loader.num_workers,

@@ -7,16 +7,19 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, ModuleType
 from typing import Any
 from weakref import ReferenceType, ref
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tensonde.adapters.torch.checksum import memory_sum
+from tensonde.adapters.torch.observers.shares import shares
 from tensonde.adapters.torch.tensors import values_of
+from tensonde.program.classes import attribute_made, changed_in
+from tensonde.program.drawn import generator_of
 from tensonde.program.frames import is_user_file, user_frames
 from tensonde.program.gradients import rewrite_between
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
@@ -41,6 +44,9 @@ class Beginnings:
         self._saves: dict[tuple[str, CodeLine], int] = {}
         self._declared: list[dict[str, Any]] = []
         self._numberings: dict[str, dict[str, Any]] | None = None
+        self._shares: list[dict[str, Any]] = []
+        self._drawn: dict[str, dict[str, Any]] = {}
+        self._changed: dict[str, dict[str, Any]] = {}
         self._seeds: dict[CodeLine, int] = {}
         self._parted: list[tuple[ReferenceType[Any], int, dict[str, Any]]] = []
         """What keeps a shard, the checksum of that, and what is known about the whole."""
@@ -115,6 +121,7 @@ class Beginnings:
         if self._numberings is not None:
             return
         self._numberings = {}
+        self._shares = shares(frame)
         self.begins()
         for one in user_frames(frame):
             for name, value in list(one.f_locals.items()):
@@ -122,6 +129,18 @@ class Beginnings:
                 for path, held in {name: value, **inside}.items():
                     if len(self._numberings) < MOST and path not in self._numberings and _is_numbering(held):
                         self._numberings[path] = _sample(held) | {"line": _bound(one, name)}
+
+    def models(
+        self,
+        roots: Iterable[nn.Module],
+        parameters: Iterable[tuple[str, Tensor]],
+        buffers: Mapping[str, tuple[Callable[[], Any], str]],
+    ) -> None:
+        """In the first steps: the models may be gone when the program ends."""
+        self._drawn |= {
+            one["name"]: one for one in _drawn({id(parameter): name for name, parameter in parameters}, roots)
+        }
+        self._changed |= {one["name"]: one for one in _changed(buffers)}
 
     def facts(self, parameters: Iterable[tuple[str, Tensor]], optimizers: list[dict[str, Any]]) -> dict[str, Any]:
         live = list(parameters)
@@ -136,6 +155,9 @@ class Beginnings:
             "loads": [
                 {"what": what, "count": count, "line": line_of(place)} for (what, place), count in self._loads.items()
             ],
+            "drawn": list(self._drawn.values()),
+            "changed": list(self._changed.values()),
+            "shares": self._shares,
             "sent": sent[:256],
             "saves": [
                 {"path": path, "count": count, "line": line_of(place)} for (path, place), count in self._saves.items()
@@ -148,6 +170,31 @@ class Beginnings:
     def _is_sent(self, parameter: Tensor) -> bool:
         held = values_of(parameter)
         return held is not None and (held.data_ptr(), held.numel(), held.dtype) in self._sent
+
+
+def _drawn(names: dict[int, str], roots: Iterable[nn.Module]) -> list[dict[str, Any]]:
+    """Where classes of the program make parameters, and the generators that their values come from."""
+    found: dict[str, dict[str, Any]] = {}
+    for root in list(roots):
+        for module in root.modules():
+            for key, parameter in module._parameters.items():
+                name = names.get(id(parameter))
+                made = attribute_made(type(module), key) if name and name not in found and len(found) < 256 else None
+                if made is not None and name is not None:
+                    path, value, line = made
+                    at = generator_of(path, value, line)
+                    found[name] = {"line": line_at(path, line), "generator": line_at(path, at) if at else None}
+    return [{"name": name, **known} for name, known in found.items()]
+
+
+def _changed(buffers: Mapping[str, tuple[Callable[[], Any], str]]) -> list[dict[str, Any]]:
+    """Where classes of the program change buffers while they train."""
+    found: list[dict[str, Any]] = []
+    for name, (module, key) in list(buffers.items()):
+        line = changed_in(type(module()), key) if len(found) < 64 else None
+        if line is not None:
+            found.append({"name": name, "line": line})
+    return found
 
 
 def _shard(holder: Any) -> Tensor | None:

@@ -11,9 +11,11 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.checksum import memory_sum
+from tensonde.adapters.torch.seams.vanishing import Ref
 from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in, values_of
 from tensonde.model.moment import Phase
-from tensonde.program.divisions import undivided_mean
+from tensonde.program.divisions import by_own_count, divides_around, divides_given, undivided_mean
 from tensonde.program.frames import foreign_frames, is_user, user_place
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
 from tensonde.program.surroundings import skips, statement_after, surroundings
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
 MOST_LINES = 256
 MOST_NORMS = 16
 """Gradients and parameters whose size is noted before and after a collective, when it is first called on them."""
+MOST_GIVEN, LARGEST_GIVEN = 8, 1 << 22
+"""Calls at a line of which the content of the tensor is noted, and its bytes at most."""
 MOST_FRAMES = 4
 MOST_UNDER_WAY = 4096
+MOST_TAGS = 64
 LOOKED_AT = 3
 """Steps with calls at a line in which it is noted whether a tensor is a parameter or a gradient."""
 
@@ -49,11 +54,19 @@ class Line:
     gradients: dict[str, None] = field(default_factory=dict)
     parameters: dict[str, None] = field(default_factory=dict)
     copies: dict[str, None] = field(default_factory=dict)
+    buffers: dict[str, None] = field(default_factory=dict)
     left: int = 0
     """Calls that were never waited for."""
     inside: bool = False
+    backward: bool = False
     scalar: bool = True
     norms: dict[str, list[float]] = field(default_factory=dict)
+    given: list[int] = field(default_factory=list)
+    carried: int = -1
+    """The step in which a backward pass began with what it had reduced before."""
+    again: bool = False
+    touched: int = 0
+    """Calls whose tensor was changed before the program waited for them."""
 
 
 @dataclass(slots=True)
@@ -67,6 +80,8 @@ class Call:
     """Nanoseconds in its call and in waits for it."""
     parts: int = 0
     """How many waits for it are still to come."""
+    given: tuple[Ref[Tensor], int] | None = None
+    """What it runs on beside the program, and its version when the call had returned."""
     left: bool = False
     """It runs beside the program, which has neither waited for it nor asked about it."""
 
@@ -81,6 +96,7 @@ class Collectives:
         self._groups: dict[tuple[int, int], tuple[str, int, Any]] = {}
         self._known: dict[int, str] = {}
         self._known_at: tuple[int, Phase | None, int] = (-1, None, -1)
+        self._tags = {0}
         self._passes: list[bool] = []
         """Of the backward passes since the last step: whether they reduced shards."""
         self._reduced = self._reduced_early = 0
@@ -108,25 +124,51 @@ class Collectives:
         number = self._numbers[group] = self._numbers.get(group, 0) + 1
         if state.stack or state.phase is Phase.BACKWARD:
             state.communicates = line.inside = True
+            line.backward = state.phase is Phase.BACKWARD
             if self._passes and state.phase is Phase.BACKWARD and op.startswith("reduce_scatter"):
                 self._passes[-1] = True
         session = state.session
         session.whereabouts.moves += 1
         form = (tensor.dtype, tensor.shape) if tensor is not None else None
         peer = peer_of(op, args, kwargs)
+        tag = self._tag(args, kwargs) if peer >= 0 else 0
         kind = session.collectives.kind(
-            (key, form, peer), lambda: kind_of(op, tensor, reduce, group, size, frame, peer)
+            (key, form, peer, tag), lambda: kind_of(op, tensor, reduce, group, size, frame, peer, tag)
         )
         call = Call(line, session.collectives.begins(kind, number, state.step), perf_counter_ns())
         if tensor is not None and line.steps <= LOOKED_AT:
             line.scalar = line.scalar and tensor.numel() == 1
+            if kwargs.get("async_op") and type(tensor) is Tensor and not tensor.is_inference():
+                call.given = Ref(tensor), 0
             self._note(call, tensor, kwargs)
         return call
 
+    def _tag(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """-1 where there are too many of them, as with a new one in every step."""
+        tag = kwargs.get("tag", args[3] if len(args) > 3 else 0)
+        if tag in self._tags:
+            return int(tag)
+        if not isinstance(tag, int) or len(self._tags) >= MOST_TAGS:
+            return -1
+        self._tags.add(tag)
+        return tag
+
     def pass_begins(self) -> None:
         """A backward pass."""
+        if self._passes and self._state.step < LOOKED_AT:
+            self._carry()
         if len(self._passes) < MOST_UNDER_WAY:
             self._passes.append(False)
+
+    def _carry(self) -> None:
+        """It is not the first of the step: gradients may be what a collective made of them."""
+        for line in self._lines.values():
+            name, norms = next(iter(line.norms.items()), ("", []))
+            if len(norms) == 2 and line.last_step == self._state.step and name in line.gradients:
+                gradient = next((p.grad for known, p in self._state.parameters.live() if known == name), None)
+                if gradient is not None and gradient.layout is torch.strided:
+                    now = _norm(gradient)
+                    line.carried = self._state.step if abs(now - norms[1]) <= 1e-6 * norms[1] else -1
 
     def stepped(self) -> None:
         if any(self._passes):
@@ -144,6 +186,9 @@ class Collectives:
             return
         call.spent = perf_counter_ns() - call.began
         call.parts = len(awaited)
+        if call.given is not None:
+            tensor = call.given[0]()
+            call.given = (call.given[0], tensor._version) if tensor is not None else None
         call.left = True
         call.line.left += 1
         for key, one in awaited:
@@ -160,6 +205,10 @@ class Collectives:
         if found is None or (isinstance(awaited, torch.distributed.Work) and found[1]() is not awaited):
             return None
         call = found[0]
+        if call.given is not None:
+            tensor, version = call.given[0](), call.given[1]
+            call.line.touched += tensor is not None and tensor._version != version
+            call.given = None
         call.began = perf_counter_ns()
         _looked_after(call)
         session = self._state.session
@@ -200,7 +249,14 @@ class Collectives:
         if not name:
             if line.steps == 1 and "reduce" in line.op and tensor.is_floating_point() and tensor.numel() > 1:
                 line.copies.update(dict.fromkeys(self._copied(tensor)))
+                if line.inside and not line.copies and len(line.given) < MOST_GIVEN:
+                    line.given.append(_content(tensor))
             return
+        if name.endswith(":buffer"):
+            line.buffers[name.removesuffix(":buffer")] = None
+            return
+        if is_gradient and name in line.gradients and line.carried == self._state.step:
+            line.again = True
         (line.gradients if is_gradient else line.parameters)[name] = None
         first = self._state.step == 0 if is_gradient else line.steps == 1
         wanted = first and line.op == "all_reduce" and not kwargs.get("async_op")
@@ -223,6 +279,11 @@ class Collectives:
                     held = values_of(tensor) if tensor is not None and tensor.layout is torch.strided else None
                     if held is not None and held.numel():
                         self._known[held.data_ptr()] = what
+            for name, (module, attribute) in list(self._state.parameters.buffers.items()):
+                buffer = getattr(module(), attribute, None)
+                held = values_of(buffer) if buffer is not None and buffer.layout is torch.strided else None
+                if held is not None and held.numel():
+                    self._known[held.data_ptr()] = f"{name}:buffer"
         return self._known.get(key, "")
 
     def _copied(self, tensor: Tensor) -> list[str]:
@@ -283,10 +344,18 @@ class Collectives:
                 "gradients": list(line.gradients)[:64],
                 "parameters": list(line.parameters)[:64],
                 "copies": list(line.copies)[:64],
+                "buffers": list(line.buffers)[:64],
+                "buffers_divided": _divides_given(line.place) if line.buffers else False,
                 "norms": {name: norms for name, norms in line.norms.items() if len(norms) == 2},
                 "first_step": line.first_step,
                 "inside": line.inside,
+                "backward": line.backward,
+                "given": line.given,
+                "divided": _divides(line.place) if line.given else False,
                 "scalar": line.scalar,
+                "again": line.again,
+                "touched": line.touched,
+                "by_own": _by_own_count(line.place) if line.scalar and "reduce" in line.op else None,
                 "undivided_mean": line.scalar and _is_undivided_mean(line.place),
                 "line": line_of(line.place),
                 "after": _after(line.place) if line.norms else None,
@@ -295,8 +364,33 @@ class Collectives:
         ]
 
 
+def _by_own_count(place: CodeLine | None) -> Json | None:
+    found = by_own_count(place[0].co_filename, place[1]) if place is not None else 0
+    return line_at(place[0].co_filename, found) if found and place is not None else None
+
+
 def _is_undivided_mean(place: CodeLine | None) -> bool:
     return place is not None and undivided_mean(place[0].co_filename, place[1])
+
+
+def _divides_given(place: CodeLine | None) -> bool:
+    return place is not None and divides_given(place[0].co_filename, place[1])
+
+
+def _divides(place: CodeLine | None) -> bool:
+    return place is not None and divides_around(place[0].co_filename, place[1])
+
+
+def _content(tensor: Tensor) -> int:
+    """A checksum; 0 where all elements are equal, which happens by chance, or where it would take long."""
+    held = values_of(tensor)
+    if (
+        held is None
+        or held.numel() * held.element_size() > LARGEST_GIVEN
+        or not bool((held != held.flatten()[0]).any())
+    ):
+        return 0
+    return memory_sum(held) or 0
 
 
 def _looked_after(call: Call) -> None:
@@ -305,7 +399,7 @@ def _looked_after(call: Call) -> None:
 
 
 def kind_of(
-    op: str, tensor: Tensor | None, reduce: str, group: str, size: int, frame: FrameType, peer: int = -1
+    op: str, tensor: Tensor | None, reduce: str, group: str, size: int, frame: FrameType, peer: int = -1, tag: int = 0
 ) -> Kind:
     """With what the lines stand in that led to the call, in the program's own functions."""
     places = [(f.f_code.co_filename, f.f_lineno) for f in foreign_frames(frame) if is_user(f.f_code)]
@@ -313,7 +407,7 @@ def kind_of(
     what = f"{dtype_name(tensor)}{list(shape_of(tensor))}" if tensor is not None else ""
     around = [{"file": file, **one} for file, at in reversed(places[:MOST_FRAMES]) for one in surroundings(file, at)]
     left_out = skips(path, line) if op == GRADIENTS and path else []
-    return Kind(op, what, reduce, group, size, path, line, around, peer, left_out)
+    return Kind(op, what, reduce, group, size, path, line, around, peer, left_out, tag)
 
 
 def peer_of(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -363,9 +457,11 @@ if torch.distributed.is_available():
 
 
 def _proportional(one: Tensor, other: Tensor) -> bool:
+    """Up to the rounding of the coarser of both."""
+    finest = max(torch.finfo(tensor.dtype).eps for tensor in (one, other))
     norms = _norm(one) * _norm(other)
     product = float(torch.dot(one.detach().double().flatten(), other.detach().double().flatten()))
-    return norms > 0 and product >= (1 - 1e-9) * norms
+    return norms > 0 and product >= (1 - max(1e-9, finest**2)) * norms
 
 
 def _norm(tensor: Tensor) -> float:

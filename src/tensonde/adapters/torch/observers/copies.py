@@ -146,6 +146,11 @@ def _twin_of(module: nn.Module) -> list[Tensor]:
     return []
 
 
+def shaped_like_trained(module: nn.Module) -> bool:
+    """Its parameters have the shapes of trained ones, and are not trained themselves."""
+    return bool(_twin_of(module))
+
+
 def _start_of(trained: list[Tensor]) -> Tensor | None:
     """What trained parameters were before their first step."""
     kept = [_STARTS.get(id(p)) for p in trained if p.ndim >= 2][:MATRICES]

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.divisions import divisions
 from tensonde.adapters.torch.capture import capturing
 from tensonde.adapters.torch.observers import resumes
 from tensonde.adapters.torch.observers.batches import Batches
@@ -21,7 +22,7 @@ from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
 from tensonde.adapters.torch.observers.clipping import Clipping
 from tensonde.adapters.torch.observers.collectives import Collectives
 from tensonde.adapters.torch.observers.copies import Copies, loaded_over
-from tensonde.adapters.torch.observers.divisions import divisions
+from tensonde.adapters.torch.observers.evaluated_weights import EvaluatedWeights
 from tensonde.adapters.torch.observers.filters import filtered
 from tensonde.adapters.torch.observers.functions import careless
 from tensonde.adapters.torch.observers.graphs import Graphs
@@ -56,11 +57,13 @@ from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model import versions
 from tensonde.model.moment import Phase
 from tensonde.program import queries
+from tensonde.program.divisions import divisions_by_ranks
 from tensonde.program.frames import user_place
 from tensonde.program.lines import line_at, line_of
 from tensonde.program.reordering import apart
 from tensonde.program.syntax import loop_around, parse
 
+MODELS_LOOKED_AT = 3
 EVERY_BATCH = 128
 """So many first batches are looked at; of the later ones, some."""
 WRITE_AFTER = (50, 1000)
@@ -94,6 +97,7 @@ class Facts:
         self.tokens = Tokens(state.roster.entries)
         self.untouched = Untouched()
         self.copies = Copies()
+        self.evaluated_weights = EvaluatedWeights()
         self.memory: Callable[[], dict[str, Any] | None] = lambda: None
         """What the first steps took of memory."""
         self.answers: Callable[[], list[dict[str, Any]]] = list
@@ -148,6 +152,9 @@ class Facts:
                     self.replicas.root_called(root)
                     if self.state.session.world > 1:
                         BEGINNINGS.numberings(sys._getframe(1))
+                        if state.step < MODELS_LOOKED_AT:
+                            known = state.parameters
+                            BEGINNINGS.models(state.roster.roots.values(), known.live(), known.buffers)
                     self.scales.training(modes.name, args, kwargs, state.step)
         else:
             modes.called_without_grad(state.step)
@@ -192,6 +199,9 @@ class Facts:
     def _copy_evaluated(self, root: nn.Module) -> None:
         place = next((track.step_place for track in self.sequence.tracks.values() if track.step_place), None)
         self.copies.evaluated(root, self.state.step, sys._getframe(2), place[0] if place is not None else None)
+        if self.state.session.world > 1:
+            entry = self.state.roster.entries.get(id(root))
+            self.evaluated_weights.called(root, entry.name if entry else type(root).__name__, self.state.step)
 
     def _meet(self, root: nn.Module) -> RootModes:
         self.root_ids.add(id(root))
@@ -411,9 +421,11 @@ class Facts:
             "loaded_over": loaded_over(),
             "answers": self.answers(),
             "memory": self.memory(),
-            "made_in_forward": self.inside.made(),
+            "made_in_forward": self.inside.made.facts(),
             "collectives": self.collectives.facts(),
             "replicas": self.replicas.facts(),
+            "evaluated_weights": self.evaluated_weights.facts(),
+            "divided_by_ranks": _divided_by_ranks(optimizers) if self.state.session.world > 1 else [],
             "beginning": BEGINNINGS.facts(self.state.parameters.live(), optimizers)
             if self.state.session.world > 1
             else {},
@@ -437,6 +449,11 @@ class Facts:
             "backward_line": line_of(track.backward_place) if track else None,
             "steps_after_loop": bool(track and _after_loop(track.backward_place, track.step_place)),
         }
+
+
+def _divided_by_ranks(optimizers: list[dict[str, Any]]) -> list[int]:
+    places = [known["backward_line"]["file"] for known in optimizers if known.get("backward_line")]
+    return divisions_by_ranks(places[0]) if places else []
 
 
 def _made_line(place: Any) -> dict[str, Any] | None:

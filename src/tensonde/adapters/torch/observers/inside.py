@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import weakref
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from tensonde.adapters.made_inside import MadeInside
 from tensonde.model.moment import Phase
 from tensonde.program import queries
 from tensonde.program.frames import user_place
@@ -22,7 +22,7 @@ class Inside:
     def __init__(self, state: RunState) -> None:
         self.state = state
         self.no_grad_calls: dict[str, dict[str, Any]] = {}
-        self._made: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self.made = MadeInside(lambda module: next(module.parameters(), None) is not None)
 
     def without_grad(self, entry: ModuleRecord) -> None:
         """In the first step, a part of a root runs without gradients though the root runs with them."""
@@ -46,23 +46,5 @@ class Inside:
 
     def module_made(self, module: nn.Module, place: Any) -> None:
         """A module is made while another one runs."""
-        if place is None or len(self._made) >= 64 or self.state.phase is Phase.BACKWARD:
-            return
-        parent = self.state.stack[-1].name
-        key = (parent, type(module).__name__, place[1])
-        found = self._made.setdefault(
-            key, {"count": 0, "last_step": -1, "steps": 0, "line": line_of(place), "parameters": False}
-        )
-        found["count"] += 1
-        if found["last_step"] != self.state.step:
-            found["last_step"] = self.state.step
-            found["steps"] += 1
-        found["ref"] = weakref.ref(module)
-
-    def made(self) -> list[dict[str, Any]]:
-        found = []
-        for (parent, kind, _), made in self._made.items():
-            module = made["ref"]() if "ref" in made else None
-            made["parameters"] |= module is not None and next(module.parameters(), None) is not None
-            found.append({"parent": parent, "type": kind, **{k: v for k, v in made.items() if k != "ref"}})
-        return found
+        if self.state.phase is not Phase.BACKWARD:
+            self.made.note(module, self.state.stack[-1].name, place, self.state.step)

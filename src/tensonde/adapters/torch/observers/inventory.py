@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tensonde.adapters.divisions import divisions_of_step
 from tensonde.adapters.torch.observers.defaults import unread
-from tensonde.adapters.torch.observers.divisions import divisions_of_step
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.run.record import ModuleRecord
 from tensonde.program import queries

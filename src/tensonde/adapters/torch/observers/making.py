@@ -6,17 +6,23 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.seams.function_mode import unseen
+from tensonde.adapters.torch.tensors import is_plain
 from tensonde.program import queries
 from tensonde.program.frames import user_place
 from tensonde.program.lines import CodeLine, line_at, line_of
 from tensonde.program.origin import Wanted, made_around
 
+MOST = 1 << 16
+"""Elements of a target that is compared with variables."""
+
 
 def target_line(target: Tensor, frame: FrameType | None) -> dict[str, Any] | None:
     """`frame` calls the loss that takes the target."""
-    found = made_line(target, frame)
+    found = made_line(target, frame) or made_around(frame, lambda around: _holding(target, around))
     return found if found is not None else _assigned(user_place(frame))
 
 
@@ -31,6 +37,24 @@ def _name(target: Tensor, frame: FrameType) -> str | None:
         # Not isinstance: a proxy among the variables may resent being asked.
         if issubclass(type(value), Tensor) and shares(value, target) and value.numel() == target.numel():
             return name
+    return None
+
+
+def _holding(target: Tensor, frame: FrameType) -> str | None:
+    """The variable with the same numbers, where the loss is given a copy in another shape."""
+    if target.numel() > MOST or target.device.type != "cpu":
+        return None
+    for name, value in list(frame.f_locals.items()):
+        if (
+            issubclass(type(value), Tensor)
+            and is_plain(value)
+            and value.numel() == target.numel()
+            and value.dtype == target.dtype
+            and value.device == target.device
+        ):
+            with unseen(), torch.no_grad():
+                if torch.equal(value.detach().reshape(-1), target.detach().reshape(-1)):
+                    return name
     return None
 
 

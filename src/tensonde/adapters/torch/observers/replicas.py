@@ -124,6 +124,7 @@ class Replicas:
             "unfrozen": unfrozen,
             "unfreezing": _unfreezing(made["file"]) if unfrozen and made is not None else None,
             "buckets": _buckets(module),
+            "hooked": bool(getattr(module, "_comm_hooks", None)),
             "line": made,
         }
 

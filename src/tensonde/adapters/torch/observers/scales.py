@@ -16,12 +16,15 @@ from tensonde.adapters.torch.tensors import dense_in
 from tensonde.program import queries
 from tensonde.program.frames import is_user, user_place
 from tensonde.program.lines import line_at
+from tensonde.program.origin import variable_line
 
 MOST_TRAINED = 12
 MOST_EVALUATED = 48
 MOST_ROOTS = 8
 MOST_ELEMENTS = 1 << 16
 MOST_FEATURES = 64
+MOST_PARTS = 8
+"""Of a tuple, a list or a dict that is looked at for a tensor."""
 CHANNELS = 16
 """A second dimension of no more is taken for channels."""
 
@@ -32,6 +35,8 @@ class Scales:
         self.evaluated: dict[str, list[dict[str, Any]]] = {}
         self._calls: dict[str, tuple[int, int]] = {}
         """Of each root: the step of its last evaluation, and how often it was called in it."""
+        self._made: dict[str, dict[str, Any] | None] = {}
+        """The line of the data set that made what each root is trained on."""
 
     def training(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         """A root is called in train mode, with gradients."""
@@ -40,6 +45,8 @@ class Scales:
         rows = self._rows(self.trained, root)
         tensor = _first(args, kwargs)
         if tensor is not None and len(rows) < MOST_TRAINED:
+            if root not in self._made:
+                self._made[root] = _sample_line(tensor)
             _note(rows, tensor, {"step": step})
 
     def evaluation(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
@@ -53,7 +60,10 @@ class Scales:
         tensor = _first(args, kwargs)
         if tensor is not None and len(rows) < MOST_EVALUATED:
             frame = sys._getframe(2)
-            made = _sample_line(tensor) or _made(frame, tensor) or evaluation_line(user_place(frame))
+            made = _sample_line(tensor)
+            if made is not None and made == self._made.get(root):  # the same code: it was set up in another way
+                made = _dataset_line(frame) or made
+            made = made or _made(frame, tensor) or evaluation_line(user_place(frame))
             _note(rows, tensor, {"step": step, "line": made})
 
     def _rows(self, kept: dict[str, list[dict[str, Any]]], root: str) -> list[dict[str, Any]]:
@@ -104,19 +114,35 @@ def _sample_line(tensor: Tensor) -> dict[str, Any] | None:
     return batch.part_line(part) if batch is not None and part is not None else None
 
 
+def _dataset_line(frame: FrameType | None) -> dict[str, Any] | None:
+    """Where the variable got its value that holds the data set of the latest batch."""
+    dataset = batches.latest.dataset() if batches.latest is not None else None
+    while frame is not None and dataset is not None:
+        if is_user(frame.f_code) and (found := variable_line(dataset, frame, frame.f_lineno)) is not None:
+            return found
+        frame = frame.f_back
+    return None
+
+
 def _made(frame: FrameType | None, tensor: Tensor) -> dict[str, Any] | None:
-    """Where the outermost variable that holds this very tensor (or what it is a part of) got its value."""
+    """Where the outermost variable that holds this very tensor (or what it is a part of) got its value; a tuple or a dict of a few tensors holds them as well."""
     found = None
     while frame is not None:
         if is_user(frame.f_code):
             held = list(frame.f_locals.items())
             same = [name for name, value in held if isinstance(value, Tensor) and _is(value, tensor)]
             same = same or [name for name, value in held if isinstance(value, Tensor) and value is tensor._base]
+            same = same or [name for name, value in held if any(_is(part, tensor) for part in _parts(value))]
             path = frame.f_code.co_filename
             lines = [number for name in same if (number := queries.assignment(path, name, before=frame.f_lineno))]
             found = line_at(path, max(lines)) if lines else found
         frame = frame.f_back
     return found
+
+
+def _parts(value: Any) -> list[Tensor]:
+    parts = list(value.values()) if type(value) is dict else value if type(value) in (tuple, list) else []
+    return [part for part in parts if isinstance(part, Tensor)] if len(parts) <= MOST_PARTS else []
 
 
 def _is(value: Tensor, tensor: Tensor) -> bool:

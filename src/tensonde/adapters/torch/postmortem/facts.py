@@ -35,6 +35,7 @@ from tensonde.adapters.torch.postmortem.traceback import Failure, tensor_fact
 from tensonde.program import syntax
 from tensonde.program.classes import attribute_line
 from tensonde.program.lines import line_at, to_json
+from tensonde.program.origin import given_line
 from tensonde.program.raised import about
 from tensonde.program.values import UNKNOWN, evaluate, op_of, operands, plain
 
@@ -74,6 +75,7 @@ def facts_of(failure: Failure) -> dict[str, Any]:
     take("arguments", lambda: {name: value for name, value in given.items() if plain(value)})
     take("modules", lambda: modules(failure))
     take("frames", lambda: frames(failure))
+    take("fed_by", lambda: fed_by(failure))
     for name, pattern, probe in _PROBES:
         if re.search(pattern, f"{type(failure.problem).__name__}: {failure.message}", re.IGNORECASE):
             take(name, lambda probe=probe: probe(failure, tensors))  # type: ignore[misc]
@@ -207,6 +209,13 @@ def modules(failure: Failure) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def fed_by(failure: Failure) -> dict[str, Any] | None:
+    """The line that made what the innermost module was called with."""
+    call = failure.calls[-1] if failure.calls else None
+    given = [value for value in (*call.args, *call.kwargs.values()) if isinstance(value, Tensor)] if call else []
+    return given_line(given[0], failure.user[-1]) if given and failure.user else None
 
 
 def frames(failure: Failure) -> list[dict[str, Any]]:
@@ -365,7 +374,7 @@ _PROBES: list[tuple[str, str, _Probe]] = [
         r"Expected dtype int32/int64 for index|used as indices must be|Expected dtype int32 or int64 for index",
         lambda f, t: index_tensor(f),
     ),
-    ("range", r"index out of range|out of bounds|out of range", out_of_range),
+    ("range", r"index out of range|out of bounds|out of range|not in the valid range", out_of_range),
     ("loaders", r"more than 1 value per channel|more than 1 spatial|UnboundLocalError", lambda f, t: loaders(f)),
     (
         "items",

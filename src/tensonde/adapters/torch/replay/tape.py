@@ -364,13 +364,14 @@ class Tape:
         return bool(outside)
 
     def _settle(self, target: Tensor) -> bool:
-        """Takes what came of the memory of `target` as values from outside, as long as it is only data being prepared."""
+        """Takes what came of the memory of `target` as values from outside, as long as it is only data being prepared: also what a model without
+        buffers has answered without gradients, as where a policy acts and its environment moves on in place."""
         self._given.pop(id(target), None)
         for entry in self._memory.affected(target):
             for item in leaves((entry.args, entry.kwargs)):
                 self._given.pop(id(item), None)  # those that are used again come back with the version of then
             values = {slot: self._values[slot]() for slot in entry.outputs if slot in self._values}
-            if isinstance(entry.call, nn.Module) or any(v is not None and v.requires_grad for v in values.values()):
+            if any(v is not None and v.requires_grad for v in values.values()) or not _only_answers(entry):
                 return False
             self._dropped.add(id(entry))
             for slot, value in values.items():
@@ -379,6 +380,11 @@ class Tape:
                     del self._made[made.key]
                     self._given[made.key] = (value, version_of(value))
         return True
+
+
+def _only_answers(entry: TapedCall) -> bool:
+    """An op; or a model that was asked without gradients and keeps nothing of it."""
+    return not isinstance(entry.call, nn.Module) or (not entry.grad and next(entry.call.buffers(), None) is None)
 
 
 _DRAWING: dict[type, bool] = {}

@@ -34,17 +34,19 @@ class Accounting:
         self._enter_each = self._leave_each = 0.0
         self._full_steps = 0
 
-    def finish_step(self, *, full: bool) -> int:
-        """The cost of the step that ended, in nanoseconds; decides whether the next full one is timed."""
+    def finish_step(self, *, full: bool, stopped: bool = False) -> int:
+        """The cost of the step that ended, in nanoseconds; decides whether the next full one is timed. In one that `stopped`, calls took
+        as long as somebody looked at it: the next is timed in its place."""
         if not full:
             return 0  # parts of a root pass with one look, and what is done at a root is timed where it is done
         calls = self.calls
-        if self.timing and calls:
+        if self.timing and calls and not stopped:
             self._enter_each = self.enter_ns / calls
             self._leave_each = self.leave_ns / calls
         cost = calls * (self._enter_each + self._leave_each) + self.hooks * self._hook_ns
-        self._full_steps += 1
-        self.timing = self._full_steps % TIMED_EVERY in (1, 2)
+        if not stopped:
+            self._full_steps += 1
+            self.timing = self._full_steps % TIMED_EVERY in (1, 2)
         self.calls = self.hooks = self.enter_ns = self.leave_ns = 0
         return int(cost)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.run.naming import clean
 from tensonde.adapters.torch.run.record import ModuleRecord
-from tensonde.adapters.torch.seams.vanishing import Ref, forgetting_key
+from tensonde.adapters.torch.seams.vanishing import Ref, forgetting_keys
 
 _wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
@@ -32,6 +32,7 @@ class ParameterNames:
         self._prefixes: dict[str, str] = {}
         self._provisional: set[int] = set()
         """Parameters that go by a number until the module that they belong to is called."""
+        self._forgetting = forgetting_keys(self.names, self._provisional, self.trained)
 
     def adopt(self, root: nn.Module, prefix: str) -> None:
         for path, module in root.named_modules():
@@ -55,8 +56,7 @@ class ParameterNames:
         if key not in self.names:
             if provisional:
                 self._provisional.add(key)
-            forget = forgetting_key(key, self.names, self._provisional, self.trained)
-            self.names[key] = (name, Ref(parameter, forget))
+            self.names[key] = (name, Ref(parameter, self._forgetting(key)))
 
     def live(self) -> Iterator[tuple[str, Tensor]]:
         for name, reference in list(self.names.values()):

@@ -11,7 +11,7 @@ from torch import nn
 from tensonde.adapters.torch.run.naming import clean, name_inside, name_root
 from tensonde.adapters.torch.run.parameters import ParameterNames
 from tensonde.adapters.torch.run.record import ModuleRecord, is_container
-from tensonde.adapters.torch.seams.vanishing import forgetting_key
+from tensonde.adapters.torch.seams.vanishing import forgetting_keys
 from tensonde.model.site import Role
 from tensonde.session.session import Session
 
@@ -24,6 +24,7 @@ class Roster:
         self.entries: dict[int, ModuleRecord] = {}
         """By the module's id."""
         self.roots: weakref.WeakValueDictionary[str, nn.Module] = weakref.WeakValueDictionary()
+        self._forgetting = forgetting_keys(self.entries)
         self.names: set[str] = set()
         """Of all modules that were ever met and can be called; models may be gone before the training ends."""
         self.gone: set[str] = set()
@@ -48,12 +49,13 @@ class Roster:
             name = own if not path else prefix + clean(path, root)
             if not is_container(module):
                 self.names.add(name)
-            self.entries.setdefault(id(module), self._entry(name, module))
+            if id(module) not in self.entries:
+                self.entries[id(module)] = self._entry(name, module)
         self.parameters.adopt(root, prefix)
 
     def _entry(self, name: str, module: nn.Module) -> ModuleRecord:
-        forget, gone = forgetting_key(id(module), self.entries), self.gone
-        key, entries = id(module), self.entries
+        key, entries, gone = id(module), self.entries, self.gone
+        forget = self._forgetting(key)
 
         def vanished(reference: Any) -> None:
             entry = entries.get(key)

@@ -366,7 +366,8 @@ class Watcher:
             self.compiled.finish_step()
         if self.dump is not None:
             self.dump.finish_step(state.step + 1, behind=behind)
-        session.cost_ns += self.accounting.finish_step(full=state.level == Level.FULL)
+        stopped = session.gate.stopped_ns > 0
+        session.cost_ns += self.accounting.finish_step(full=state.level == Level.FULL, stopped=stopped)
         session.losses_divided(self._divided if not behind else [])
         self._divided = []
         session.policy.may_rest = self.attention.may_rest()

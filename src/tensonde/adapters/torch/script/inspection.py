@@ -6,42 +6,48 @@ writes to no `.grad`.
 
 from __future__ import annotations
 
-import inspect as python
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import FrameType, SimpleNamespace
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tensonde.adapters.inspected import (
+    KEPT_BYTES,
+    PARTLY,
+    Inspection,
+    Reading,
+    Wrt,
+    callable_or_refuse,
+    names_of,
+    no_gradient,
+    positions_of,
+)
 from tensonde.adapters.torch.compiled.inspection import Capture, difference, original_of
 from tensonde.adapters.torch.run.naming import RootName, clean, name_inside, name_root
 from tensonde.adapters.torch.run.record import ModuleRecord
-from tensonde.adapters.torch.script.inspected import Inspection
 from tensonde.adapters.torch.seams.current import suspended
-from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.adapters.torch.tensors import raw_bytes, tensors_in
 from tensonde.adapters.torch.tracing.gradients import Draft
 from tensonde.adapters.torch.tracing.tracer import Tracer
-from tensonde.errors import UsageError
 from tensonde.model.moment import Phase
 from tensonde.model.site import Role
 from tensonde.session.guard import Guard
 from tensonde.session.options import Options
 
-KEPT_BYTES = 256 << 20
-"""Values of one call that are kept."""
-
-Wrt: TypeAlias = "str | int | Tensor | Iterable[str | int | Tensor] | None"
+_READING = Reading(
+    "torch", raw_bytes, lambda t: (t.detach() if t.is_complex() else t.detach().float()).resolve_conj().cpu().numpy()
+)
 
 
 def inspect(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], wrt: Wrt, frame: FrameType
 ) -> Inspection:
     """`frame` is the caller's, which may have names for modules."""
-    if not callable(fn):
-        raise UsageError(f"tensonde.inspect wants something to call, an op, a function or a module, and got {fn!r}.")
+    callable_or_refuse(fn)
     wanted, args, kwargs = _differentiable(fn, args, kwargs, wrt)
     if original_of(fn) is not None:
         seen = _compiled(fn, args, kwargs, wanted, frame)
@@ -78,7 +84,7 @@ def _called(
                 hook.remove()
         gradients = _gradients(result, wanted, scene, tracer)
     trace = tracer.finish(0, "inspect")
-    return Inspection(trace, tracer.values, result, gradients)
+    return Inspection(trace, tracer.values, result, gradients, _READING)
 
 
 def _compiled(
@@ -101,7 +107,7 @@ def _compiled(
     note = difference(again, result) if not capture.random else ""  # compiled random numbers are others
     if note:
         capture.ops.notes.append(note)
-    return Inspection(capture.ops.trace(0, "inspect"), capture.values, result, gradients)
+    return Inspection(capture.ops.trace(0, "inspect"), capture.values, result, gradients, _READING)
 
 
 # -- what the tracer asks of an adapter ------------------------------------------------------------
@@ -206,8 +212,8 @@ class KeepingTracer(Tracer):
     def keep(self, index: int, role: Role, k: int, tensor: Tensor) -> None:
         size = tensor.numel() * tensor.element_size()
         if size > self._left:
-            if (note := "only a part of the values was kept; all digests are there") not in self.notes:
-                self.notes.append(note)
+            if PARTLY not in self.notes:
+                self.notes.append(PARTLY)
             return
         self._left -= size
         self.values[index, role, k] = tensor.detach().clone()
@@ -226,54 +232,17 @@ def _differentiable(
 ) -> tuple[dict[str, Tensor] | None, tuple[Any, ...], dict[str, Any]]:
     """The inputs with respect to which gradients are asked for, by name (None: whatever requires one), and the arguments with
     these in place: copies that require a gradient, so that the caller's tensors stay as they are."""
-    names = _names(fn, args) + list(kwargs)
-    given = [*args, *kwargs.values()]
     if wrt is None:
         return None, args, kwargs
-    chosen: list[Any] = [wrt] if isinstance(wrt, str | int | Tensor) else list(wrt)
-    positions: list[int] = []
-    for one in chosen:
-        positions += _positions(one, names, given, fn)
+    names = names_of(fn.forward if isinstance(fn, nn.Module) else fn, args, kwargs)
+    given = [*args, *kwargs.values()]
     wanted = {}
-    for k in positions:
+    for k in positions_of(wrt, names, given, Tensor):
         tensor = given[k]
         if not (tensor.is_floating_point() or tensor.is_complex()):
-            raise UsageError(
-                f"the input {names[k]} is of {tensor.dtype}, and only floating-point tensors have gradients; "
-                f"give it as {names[k]}.float()."
-            )
+            raise no_gradient(names[k], tensor.dtype, f"{names[k]}.float()")
         given[k] = wanted[names[k]] = tensor.detach().requires_grad_()
     return wanted, tuple(given[: len(args)]), dict(zip(kwargs, given[len(args) :], strict=True))
-
-
-def _positions(one: Any, names: list[str], given: list[Any], fn: Any) -> list[int]:
-    tensors = [k for k, value in enumerate(given) if isinstance(value, Tensor)]
-    if isinstance(one, str) and one == "all":
-        return tensors
-    if isinstance(one, str) and one in names and isinstance(given[names.index(one)], Tensor):
-        return [names.index(one)]
-    if isinstance(one, int) and one in tensors:
-        return [one]
-    if isinstance(one, Tensor):
-        for k in tensors:
-            if given[k] is one:
-                return [k]
-    told = ", ".join(names[k] for k in tensors) or "none"
-    shown = "a tensor that is none of the inputs" if isinstance(one, Tensor) else repr(one)
-    raise UsageError(f"wrt is {shown}; it may be 'all', or name tensors among the inputs ({told}) or their positions.")
-
-
-def _names(fn: Any, args: tuple[Any, ...]) -> list[str]:
-    call = fn.forward if isinstance(fn, nn.Module) else fn
-    try:
-        known = [
-            name
-            for name, parameter in python.signature(call).parameters.items()
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-        ]
-    except (TypeError, ValueError):  # built-in functions
-        known = []
-    return [known[k] if k < len(known) else f"input {k}" for k in range(len(args))]
 
 
 def _gradients(result: Any, wanted: dict[str, Tensor] | None, scene: Scene, tracer: Tracer) -> dict[str, Tensor | None]:

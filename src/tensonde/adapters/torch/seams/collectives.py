@@ -19,7 +19,6 @@ from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
 from tensonde.adapters.torch.observers.collectives import LOOKED_AT, peer_of
 from tensonde.adapters.torch.observers.stages import STAGES
-from tensonde.adapters.torch.seams.current import CURRENT
 from tensonde.adapters.torch.seams.function_mode import noticing, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.program.frames import user_place
@@ -52,8 +51,8 @@ _functional_seen = False
 _declarations_seen = False
 
 
-def observe_collectives(current: Callable[[], Watcher | None]) -> None:
-    """Once in a process."""
+def observe_collectives(current: Callable[[], Watcher | None], begun: Callable[[], Watcher | None]) -> None:
+    """Once in a process. `begun` begins the session where a rank's first deed is a collective: it may wait in it for ever."""
     if not torch.distributed.is_available():
         return
     module = torch.distributed.distributed_c10d
@@ -61,7 +60,7 @@ def observe_collectives(current: Callable[[], Watcher | None]) -> None:
         original = getattr(module, name, None)
         if original is None:
             continue
-        wrapper = _observing(name, original, current)
+        wrapper = _observing(name, original, begun)
         for owner in (module, torch.distributed):
             if getattr(owner, name, None) is original:
                 seams.put(owner, name, wrapper, _WHY)
@@ -150,9 +149,9 @@ def _observing(name: str, original: Callable[..., Any], current: Callable[[], Wa
     def observed(*args: Any, **kwargs: Any) -> Any:
         watcher = None if is_dynamo_compiling() else current()
         if watcher is None or watcher.state.thread != get_ident() or watcher.facts.collectives.inside:
-            if name == "broadcast" and CURRENT.pending and args and not is_dynamo_compiling():
-                BEGINNINGS.sent(args[0], user_place(sys._getframe(1)))
             return original(*args, **kwargs)
+        if name == "broadcast" and args and not watcher.facts.modes:  # no model was called yet
+            BEGINNINGS.sent(args[0], user_place(sys._getframe(1)))
         collectives = watcher.facts.collectives
         collectives.inside = True
         call = None

@@ -10,7 +10,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable
-from threading import get_ident
+from threading import get_ident, main_thread
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,7 @@ def install(opener: Opener) -> None:
     _wrap_compile()
     backend.install(_graphs)
     observe_batches(current)
-    observe_collectives(current)
+    observe_collectives(current, _begun_by_several)
     observe_spawned()
     observe_buffers(current)
     observe_facts(current, watching)
@@ -110,6 +110,14 @@ def installed() -> bool:
 def _begun() -> Watcher | None:
     """The adapter; where the training begins with this, it is made now."""
     return current() or begin()
+
+
+def _begun_by_several() -> Watcher | None:
+    """The same where this process is one of several ranks, and this is its main thread: another one may talk beside the training."""
+    if CURRENT.watcher is not None or not CURRENT.pending or get_ident() != main_thread().ident:
+        return current()
+    distributed = torch.distributed
+    return begin() if distributed.is_initialized() and distributed.get_world_size() > 1 else None
 
 
 def begin() -> Watcher | None:

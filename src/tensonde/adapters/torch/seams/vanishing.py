@@ -55,13 +55,15 @@ def forgetting(*homes: dict[int, Any]) -> Callable[[Any], None]:
     return gone
 
 
-def forgetting_key(key: int, *homes: dict[int, Any] | set[int]) -> Callable[[Any], None]:
-    """For a weak reference to the object whose id is `key` in all of `homes`."""
-    forget = [home.discard if isinstance(home, set) else home.pop for home in homes]
-    missing = [() if isinstance(home, set) else (None,) for home in homes]
+def forgetting_keys(*homes: dict[int, Any] | set[int]) -> Callable[[int], Callable[[Any], None]]:
+    """Makes callbacks for weak references to objects that are known by their ids in all of `homes`. There are thousands, so each is small."""
+    drops = [(home.discard, ()) if isinstance(home, set) else (home.pop, (None,)) for home in homes]
 
-    def gone(_: Any) -> None:
-        for drop, default in zip(forget, missing, strict=True):
-            drop(key, *default)
+    def forgetting_key(key: int) -> Callable[[Any], None]:
+        def gone(_: Any) -> None:
+            for drop, default in drops:
+                drop(key, *default)
 
-    return gone
+        return gone
+
+    return forgetting_key

@@ -76,10 +76,11 @@ class TracedGradients:
                 draft.gradient = {**incoming[number], **kept}
             if any(nonfinite(stats) for stats in incoming) or "in.order" in draft.gradient:
                 return
-            made = [
-                self._measure(gradient, sketched=False) for gradient in gradients_in if isinstance(gradient, Tensor)
+            bad = [
+                self._measure(gradient, sketched=False)
+                for gradient in gradients_in
+                if isinstance(gradient, Tensor) and not self._measure.is_finite(gradient)
             ]
-            bad = [stats for stats in made if nonfinite(stats)]
             if bad:
                 self._order += 1
                 draft.gradient["in.order"] = float(self._order)

@@ -31,8 +31,11 @@ _NAMES = COUNTS + STATS
 _FIELDS = struct.Struct(f"<{len(COUNTS)}q{len(STATS)}d")
 _PLACES: Mapping[str, Any] = ROW.fields or {}
 _OFFSET = _PLACES[COUNTS[0]][1]
+_BAD = struct.Struct("<3q")
+_BAD_OFFSET = _PLACES["nan"][1]
 """Counts and statistics stand side by side in a row: one call reads them, where numpy takes one for each."""
 assert _PLACES[STATS[-1]][1] + 8 == _OFFSET + _FIELDS.size
+assert [_PLACES[name][1] - _BAD_OFFSET for name in ("nan", "pos_inf", "neg_inf")] == [0, 8, 16]
 
 
 class Measure:
@@ -62,6 +65,20 @@ class Measure:
         if sketched and self._sketch is not None and whole:
             stats |= self._sketch(plain)
         return stats
+
+    def is_finite(self, tensor: Tensor) -> bool:
+        """Whether `tensor` holds neither NaN nor Inf, as far as it can be measured."""
+        if not is_plain(tensor) or tensor.numel() > LARGEST:
+            return not nonfinite(self(tensor, sketched=False))
+        self._block.clear()
+        return self._block.add(0, tensor.detach()) < 0 or not any(_BAD.unpack_from(self._row, _BAD_OFFSET))
+
+    def again(self, tensor: Tensor, known: dict[str, float]) -> dict[str, float]:
+        """The same as a call; `known` itself if the digest has not changed, whose sketch need not be computed again."""
+        if self._sketch is None or not known or not is_plain(tensor) or tensor.numel() > LARGEST:
+            return self(tensor)
+        now = self._stats(tensor.detach(), on_host=True)
+        return known if now and all(known.get(name) == value for name, value in now.items()) else self(tensor)
 
     def _stats(self, plain: Tensor, *, on_host: bool) -> dict[str, float]:
         if not on_host:

@@ -18,6 +18,7 @@ from tensonde.adapters.torch.seams.function_mode import transforming
 from tensonde.adapters.torch.tracing.tracer import Tracer
 from tensonde.adapters.torch.twins import TwinFeed
 from tensonde.model.trace import Trace
+from tensonde.session.garbage import Unhurried
 
 MOST_STAGES = 3
 """Whole steps that are traced beside the first: of stages, whose loss is often another one."""
@@ -41,6 +42,7 @@ class LiveTrace:
         self.staged = False
         """Such a trace is under way. It is of ops alone: weights are weighed in the first step."""
         self._began = 0
+        self._collections = Unhurried()
         self.ops = 0
         """How many the latest trace has."""
 
@@ -60,6 +62,7 @@ class LiveTrace:
         self._tape.wanted = self.staged = False
         self.tracer = Tracer(self.state, twin=self._twin, sketch=sketch)
         self.tracer.begin()
+        self._collections.begin()
         self._began = time.perf_counter_ns()
 
     def stage_begins(self) -> None:
@@ -97,6 +100,7 @@ class LiveTrace:
             self._twin.flush()
         trace = tracer.finish(step, "first" if step == 0 else "stage" if self.staged else "following")
         self.staged = False
+        self._collections.end()
         self.ops = len(trace.ops)
         if step == 0 and _from_before(trace):
             self.stage_begins()
@@ -108,11 +112,11 @@ class LiveTrace:
         if self.tracer is not None:
             self.tracer.pause()
             self.tracer = None
+        self._collections.end()
 
     def give_up(self, why: str) -> None:
         if self.tracer is not None:
-            self.tracer.pause()
-            self.tracer = None
+            self.end()
             self.state.session.note("trace_skipped", step=self.state.step, why=why)
 
     # -- calls -----------------------------------------------------------------------------------

@@ -57,7 +57,8 @@ class TracedTensors:
         version = 0 if tensor.is_inference() else tensor._version
         if known.version != version or anew:
             known.version = version
-            known.stats = self._measure(tensor)
+            seen = None if anew else self._weights.known(tensor, version)
+            known.stats = self._measure(tensor) if seen is None else seen
         return TensorFact(
             known.number,
             shape_of(tensor),

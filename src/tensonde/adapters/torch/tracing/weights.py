@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import torch
@@ -10,7 +10,9 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from tensonde.adapters.torch.seams.function_mode import unseen
-from tensonde.adapters.torch.tensors import dense_of, dtype_name, gradient_of, shape_of, values_of
+from tensonde.adapters.torch.seams.vanishing import Ref
+from tensonde.adapters.torch.tensors import dense_of, dtype_name, gradient_of, is_plain, shape_of, values_of
+from tensonde.adapters.torch.tracing.measure import Measure
 from tensonde.model.trace import WeightRecord
 
 KEPT_BYTES = 1 << 30
@@ -23,7 +25,7 @@ When = Literal["before", "raw", "gradient", "after"]
 class Weights:
     """Belongs to a `Tracer`."""
 
-    def __init__(self, measure: Callable[[Tensor], dict[str, float]], *, thorough: bool, faint: float) -> None:
+    def __init__(self, measure: Measure, *, thorough: bool, faint: float) -> None:
         """`faint`: a gradient of so small a share of the typical one may be rounding alone."""
         self._faint = faint
         self._measure = measure
@@ -31,6 +33,8 @@ class Weights:
         self._records: dict[str, dict[str, Any]] = {}
         self._kept: dict[str, tuple[Tensor, Tensor]] = {}
         """Values at the optimizer's call, and which elements count."""
+        self._first: dict[int, tuple[Ref[Tensor], int, dict[str, float]]] = {}
+        """Parameters as they were before the step, by id: version and digest."""
         self._room = KEPT_BYTES
         self.gradients: dict[int, str] = {}
         """Addresses of gradients, by the id of the tensor."""
@@ -40,7 +44,9 @@ class Weights:
             for name, parameter in live:
                 if is_lazy(parameter):  # has no shape before the first call
                     continue
-                record = self._records.setdefault(name, self._facts(name, parameter))
+                record = self._records.get(name)
+                if record is None:
+                    record = self._records[name] = self._facts(name, parameter)
                 if when == "before" and record["before"]:
                     continue
                 seen = parameter if when in ("before", "after") else gradient_of(parameter)
@@ -51,7 +57,12 @@ class Weights:
                     if dense is None:
                         continue
                     dense = dense.detach()
-                    record[when] = self._measure(dense)
+                    if when == "gradient":  # most often what the backward pass has left
+                        record[when] = self._measure.again(dense, record.get("raw", {}))
+                    else:
+                        record[when] = self._measure(dense)
+                    if when == "before" and is_plain(parameter):
+                        self._first[id(parameter)] = Ref(parameter), parameter._version, record[when]
                     if when == "gradient":
                         self._keep(name, parameter, dense)
                     elif when == "after" and name in self._kept:
@@ -59,6 +70,11 @@ class Weights:
                         self._room += before.numel() * before.element_size()
                         moved = torch.where(counts, dense.double() - before.double(), 0.0)
                         record["moved"] = self._measure(moved)
+
+    def known(self, tensor: Tensor, version: int) -> dict[str, float] | None:
+        """The digest of a parameter of this version, if it was looked at before the step."""
+        first = self._first.get(id(tensor))
+        return first[2] if first is not None and first[1] == version and first[0]() is tensor else None
 
     def _keep(self, name: str, parameter: Tensor, gradient: Tensor) -> None:
         value = values_of(parameter)

@@ -145,6 +145,17 @@ def layer_input_size(event: Event) -> Cause | None:
     if name is None or expected == actual:
         return None
     made = layer.get("made")
+    whole = _samples_split(event, name, expected, shape)
+    if whole is not None:
+        return Cause(
+            title=f"A reshape mixes samples: {whole} come in, {layer['name']} ({kind}) is given {shape[0]} rows of {actual} "
+            f"instead of {whole} of {expected}",
+            advice="Keep the first dimension when flattening: x.reshape(x.shape[0], -1), or flatten(1).",
+            line=event.get("fed_by") or event.get("source"),
+            module=layer["name"],
+            evidence={f"layer.{name}": expected, "layer.input": shape, "samples": whole},
+            confidence=0.93,
+        )
     return Cause(
         title=f"{layer['name']} ({kind}) takes {expected} ({name}), but is given {actual}: input {shape}",
         advice="The channels stand last: move them before height and width, with x.permute(0, 3, 1, 2) or a ToTensor transform."
@@ -157,6 +168,15 @@ def layer_input_size(event: Event) -> Cause | None:
         evidence={f"layer.{name}": expected, "layer.input": shape, "given": actual},
         confidence=0.9,
     )
+
+
+def _samples_split(event: Event, name: str, expected: Any, shape: list[int]) -> int | None:
+    """How many samples come in, where a linear layer is given exactly their features, in another number of rows."""
+    inputs = (event.get("modules") or [{}])[0].get("inputs") or []
+    batch = inputs[0]["shape"][0] if inputs and inputs[0]["shape"] else None
+    if name != "in_features" or len(shape) != 2 or not batch or batch == shape[0]:
+        return None
+    return batch if shape[0] * shape[1] == batch * expected else None
 
 
 def _channels_last(name: str, expected: Any, shape: list[int]) -> bool:

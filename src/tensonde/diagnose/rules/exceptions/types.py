@@ -18,11 +18,22 @@ _DTYPE = re.compile(
 _LOSSES_WITH_CLASSES = ops(Trait.CLASS_LOSS)
 
 
+_MINDSPORE_LABELS = re.compile(r"For '(\w+)', the 'labels' should be (\w+), but got 'mindspore\.(\w+)'")
+
+
 @family("label-dtype")
 def label_dtype(event: Event) -> Cause | None:
     """A loss over classes needs whole-number labels (int64), one over values needs floats; the label comes from the
     data. Where the tensor can be followed to a data set, the finding names the line of `__getitem__` (or of the
     tensor) that makes it."""
+    if labels := _MINDSPORE_LABELS.search(message(event)):
+        loss, needed, given = labels.groups()
+        return Cause(
+            title=f"{loss} needs {needed.lower()} class labels, but the labels are {given}",
+            advice=f"Convert the labels where they are made: .astype(np.{needed.lower()}).",
+            evidence={"labels.dtype": given},
+            confidence=0.85,
+        )
     if not _DTYPE.search(message(event)):
         return None
     inputs: Mapping[str, Any] = event.get("inputs") or {}

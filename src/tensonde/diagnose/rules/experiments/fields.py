@@ -7,6 +7,8 @@ from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
 
+SETTLED = 100
+"""Steps after which outputs have come to the size of their targets."""
 FEWEST = 150
 """Steps after which a copy should have been renewed."""
 
@@ -82,6 +84,40 @@ def another_sample(case: Case) -> list[Finding]:
         case, "another sample", "Outputs are compared with what belongs to other samples: {why}",
         "Give both the samples in the same order: look for a flip, a roll, a sort or a permutation that only one of them goes through.", "companions", 1,
     )  # fmt: skip
+
+
+@rule("target-misplaced", severity="error", phase="data")
+def misplaced(case: Case) -> list[Finding]:
+    """Images and the maps that the loss compares with (masks, label maps) are laid upon each other. Many samples agree, far better than with the maps of other samples, only when one of the two is mirrored,
+    turned or shifted: the other was flipped or cut on its way, and this one was not. Symmetric things agree in both ways, and are not meant."""
+    return _amiss(
+        case, "misplaced", "Images and targets do not lie upon each other: {why}",
+        "Turn, mirror and cut both in the same way, with the same random numbers.", "placement", 1,
+    )  # fmt: skip
+
+
+@rule("targets-of-another-size", severity="error", phase="data")
+def another_size(case: Case) -> list[Finding]:
+    """The numbers that the loss compares with are dozens of times larger than what the model gives, in every step that was asked from the tenth on and in the last part of the training as well: outputs of
+    a size of about 1 do not get there. Silent where outputs have come near at any time."""
+    told = answers(case, "sizes")
+    late = [a for a in told if a.step >= case.steps // 4]
+    if len(told) < 2 or not late or any(a.healthy for a in told) or case.steps < SETTLED:
+        return []
+    last = late[-1]
+    given, wanted = last.numbers["outputs"], last.numbers["targets"]
+    return [
+        case.finding(
+            f"Targets are of another size than outputs: {wanted:.3g} against {given:.3g} at step {last.step}, and in every step that was asked",
+            "Standardise the targets by mean and deviation of the training's, and scale outputs back where they are used.",
+            step=last.step,
+            site="loss:value",
+            op=last.op or None,
+            source=last.line,
+            evidence={"values": list(last.names), **last.numbers, "standing": "confirmed"},
+            confidence=0.85,
+        )
+    ]
 
 
 @rule("target-among-inputs", severity="error", phase="data", unless=("target-is-input", "sees-its-target"))
@@ -195,7 +231,7 @@ def unlearnt(case: Case) -> list[Finding]:
     advantage; costs are not meant."""
     return _amiss(
         case, "sign", "The policy unlearns what is rewarded: {why}",
-        "Put a minus before it: the loss is -(log_prob * advantage).mean().", "reward",
+        "Put a minus before it: the loss is -(log_prob * advantage).mean().", "reward", 1,
     )  # fmt: skip
 
 

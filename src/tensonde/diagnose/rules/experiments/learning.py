@@ -8,6 +8,7 @@ from statistics import mean, stdev
 
 from tensonde.diagnose.analysis.answers import answers, steadily
 from tensonde.diagnose.analysis.divergence import optimizer_line, replaced
+from tensonde.diagnose.analysis.moves import largest_moves
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself
@@ -18,12 +19,22 @@ FEWEST = 40
 """Steps before anything is said."""
 HARDLY = 0.01
 """Of the loss: a training that gains more than this in all its steps is slow, and may be meant to be."""
+LITTLE, MOVED = 0.1, 0.03
+"""Of the loss, and of the size of the weights: what a training gains that has hardly begun, and how far its weights can have come."""
 STRAIGHT = 0.5
 """Of a hundredfold gain: what a loss gives that is nearly a straight line."""
 NO_BETTER = 0.95
 """Of the loss of the best constant. Healthy programs are at 0.005 to 0.86, mistaken ones at 0.95 to 4.7."""
 APART = 4.0
 """Deviations between the loss and that of outputs that are given to other samples."""
+WORSE = 1.3
+"""Of the loss of the best constant: what no training should be above."""
+TOGETHER = 3.0
+"""The same, of several steps together."""
+SAMPLES = 16
+"""In a batch whose outputs are changed about."""
+HALF = 0.5
+"""Of the loss of the best constant: below, more is learnt than what is the same for all samples."""
 SOME = 0.75
 """Of the loss of the best constant: what a training that has learnt something is below."""
 
@@ -55,7 +66,8 @@ def nothing_learnt(case: Case) -> list[Finding]:
     """The loss of the last steps is no better than that of the best constant in the place of the model's output, the
     outputs can be given to other samples without making it worse, and it no longer falls: whatever the model has learnt, it
     is not which output belongs to which sample. Inputs and labels that do not belong together do that. Where samples come again and
-    again, such a training learns them by heart: the loss falls, but outputs can be given to other samples in all steps that are asked.
+    again, such a training learns them by heart: the loss falls, but outputs can be given to other samples in all steps that are asked, or in some of them while what is
+    said in evaluations has nothing to do with the targets there. Where positions differ from each other in every sample alike, that much is learnt, and no more.
 
     Silent in short trainings and where the loss still falls, where several losses take turns, where a model makes the
     targets, and where the loss is no distance.
@@ -69,8 +81,13 @@ def nothing_learnt(case: Case) -> list[Finding]:
         return []
     end = mean(losses[-max(4, len(losses) // 8) :])
     constant = mean(_constant(a) for a in late)
-    by_heart = _by_heart(told, case.steps) and end > SOME * constant
-    if not by_heart and (any(a.healthy for a in late) or not _at_rest(losses) or end < NO_BETTER * constant):
+    by_heart = (_by_heart(told, case.steps) or _nowhere(case, told)) and end > SOME * constant
+    alike = _alike(late) and _at_rest(losses) and end > HALF * constant
+    if (
+        not by_heart
+        and not alike
+        and (any(a.healthy for a in late) or not _at_rest(losses) or end < NO_BETTER * constant)
+    ):
         return []
     last = late[-1]
     if last.part == "term":
@@ -82,6 +99,8 @@ def nothing_learnt(case: Case) -> list[Finding]:
             + (
                 ", and outputs can be given to other samples throughout: what it gains, it learns by heart"
                 if by_heart
+                else ", and outputs can be given to other samples throughout: what is learnt is the same for all of them"
+                if end < NO_BETTER * constant
                 else ""
             )
             + (f". A clone learns one batch: {learnt[0]:.3g} becomes {learnt[1]:.3g} in a few steps" if learnt else ""),
@@ -130,6 +149,31 @@ def _by_heart(told: list[AnswerFact], steps: int) -> bool:
         and all(a.numbers["apart"] < APART for a in asked)
         and all(SOME * _constant(a) < a.numbers["loss"] < 1.2 * _constant(a) for a in settled)
     )
+
+
+def _alike(late: list[AnswerFact]) -> bool:
+    """Outputs can be given to other samples in every late step, and in all of them together: what has made the loss smaller than that of a constant is the same for
+    all samples, such as what stands at which position. A loss that compares outputs with each other is the same in any order, and tells nothing."""
+    if not all(a.numbers.get("order_matters", 1.0) for a in late):
+        return False
+    apart = [a.numbers["apart"] for a in late]
+    return (
+        len(apart) >= 2
+        and min(a.numbers.get("samples", 0) for a in late) >= SAMPLES
+        and max(apart) < APART
+        and sum(apart) / sqrt(len(apart)) < TOGETHER
+    )
+
+
+def _nowhere(case: Case, told: list[AnswerFact]) -> bool:
+    """Outputs can be given to other samples in all steps that are asked, and in every evaluation of the second half they have nothing to do with what they are compared with."""
+    asked = [a.numbers["apart"] for a in told if a.step >= 10]
+    seen = [
+        a.numbers["stands"]
+        for a in case.facts.answers
+        if a.experiment == "held-out" and a.step >= case.steps // 2 and "stands" in a.numbers
+    ]
+    return len(asked) >= 2 and max(asked) < APART and len(seen) >= 2 and sum(seen) / sqrt(len(seen)) < TOGETHER
 
 
 def _outweighed(case: Case, answer: AnswerFact, end: float, constant: float) -> Finding:
@@ -197,12 +241,15 @@ def held_up(case: Case) -> list[Finding]:
 def too_far(case: Case) -> list[Finding]:
     """In every step that was asked, the update makes the loss of its own batch at least twice as large, though the gradient
     says that it falls, and the training ends in NaN, or not better than it began; or, in three steps at least, five updates on the
-    same batch leave its loss higher than it was. A clone with a hundredth of the learning rate makes it fall."""
+    same batch leave its loss higher than it was. A clone with a hundredth of the learning rate makes it fall. Or, in every step that was asked, the update raises the loss of its own batch, and
+    that loss is well above that of the best constant in two steps at least: the model is worse than one that ignores its inputs."""
     told = [a for a in answers(case, "own-batch") if a.numbers.get("before", 0.0) > 0]
     losses = [value for _, value in case.series("loss")]
     better = [a for a in told if a.numbers.get("at 0.01", 1e300) < a.numbers["before"]]
-    if not told or not better or not losses or len(case.stepping) != 1:
+    if not told or not losses or len(case.stepping) != 1:
         return []
+    if not better:
+        return _rises(case, told)
     lost = all(a.numbers.get("after", 1e300) > 2 * a.numbers["before"] for a in told)
     worse = len(told) >= 3 and len(better) == len(told) and all(_higher(a) for a in told)
     improved = all(map(isfinite, losses)) and mean(losses[-4:]) < losses[0] and ended_by_itself(case)
@@ -257,6 +304,35 @@ def replaces_weights(case: Case) -> list[Finding]:
     ]
 
 
+def _rises(case: Case, told: list[AnswerFact]) -> list[Finding]:
+    """Where there was no time to try another rate."""
+    worse = [
+        a
+        for a in answers(case, "nothing-learnt")
+        if a.step >= 10 and a.numbers.get("constant", 0) > 0 and a.numbers["loss"] > WORSE * _constant(a)
+    ]
+    if len(told) < 2 or len(worse) < 2 or any(a.numbers.get("after", 0) <= a.numbers["before"] for a in told):
+        return []
+    last, beside = told[-1], worse[-1].numbers
+    return [
+        case.finding(
+            f"Each step goes too far: it takes the loss of its own batch from {last.numbers['before']:.3g} to {last.numbers.get('after', float('inf')):.3g}, and the loss is "
+            f"{beside['loss']:.3g} where the best constant has {beside['constant']:.3g}",
+            "Lower the learning rate tenfold to a hundredfold.",
+            step=last.step,
+            site="lr",
+            source=last.line,
+            evidence={
+                **last.numbers,
+                "loss": beside["loss"],
+                "best_constant": beside["constant"],
+                "standing": "confirmed",
+            },
+            confidence=0.85,
+        )
+    ]
+
+
 def _higher(answer: AnswerFact) -> bool:
     """Five steps on the batch leave its loss higher than it was; not known: they did not get to the end."""
     return answer.numbers.get("at 1", 1e300) > 1.1 * answer.numbers["before"]
@@ -269,7 +345,8 @@ def _higher(answer: AnswerFact) -> bool:
     unless=("learning-rate-too-small", "learning-rate-collapses", "no-gradient"),
 )
 def far_too_small(case: Case) -> list[Finding]:
-    """The loss hardly falls in the whole training, or ends above that of a constant; a clone learns its batch hardly at all at the training's rate, and many
+    """The loss hardly falls in the whole training, or ends above that of a constant, or falls by less than a tenth while all steps together could not have moved any weight by a
+    few hundredths of its size, and nothing was loaded that is only to be adjusted; a clone learns its batch hardly at all at the training's rate, and many
     times better at a hundredfold one, wherever that was tried at the full rate: by a twentieth of the loss, or nearly a hundred times as much, as where
     the loss is a straight line all the way."""
     rates = [value for _, value in case.series("lr/0")]
@@ -287,7 +364,8 @@ def far_too_small(case: Case) -> list[Finding]:
         and after > NO_BETTER * mean(_constant(a) for a in late)
         and _at_rest(losses)
     )
-    if (before - after > HARDLY * abs(before) and not worse) or not ended_by_itself(case):
+    still = case.steps >= 2 * FEWEST and before - after < LITTLE * abs(before) and _can_hardly_move(case)
+    if (before - after > HARDLY * abs(before) and not worse and not still) or not ended_by_itself(case):
         return []
     last = told[-1]
     here, there = last.numbers["at 1"], last.numbers["at 100"]
@@ -307,6 +385,11 @@ def far_too_small(case: Case) -> list[Finding]:
             confidence=0.85,
         )
     ]
+
+
+def _can_hardly_move(case: Case) -> bool:
+    moves = largest_moves(case)
+    return bool(moves) and max(moves) < MOVED and not any(f.loaded for f in case.facts.parameters.values())
 
 
 def _slow(answer: AnswerFact) -> bool:

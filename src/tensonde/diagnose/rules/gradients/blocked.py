@@ -157,6 +157,15 @@ def _ends(case: Case, zero: list[str], trained: list[str]) -> Finding:
             evidence={"parameters": len(zero), "of": len(trained), "steps": case.steps},
             confidence=0.95,
         )
+    if case.facts.leaf_loss is not None:
+        return case.finding(
+            "The loss is made anew of plain numbers and depends on no parameter: nothing is trained",
+            "Keep the graph from the model's output to the loss: no .asnumpy(), .item() or new tensor on the way.",
+            site="loss:value",
+            source=case.facts.leaf_loss,
+            evidence={"parameters": len(zero), "of": len(trained), "steps": case.steps, "loss_has_no_history": True},
+            confidence=0.95,
+        )
     module, share = _last_alive(case)
     fact = case.module(module or "")
     return case.finding(

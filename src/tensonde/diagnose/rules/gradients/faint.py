@@ -84,7 +84,8 @@ def _size(fact: TensorFact) -> float:
 def scaled_away(case: Case) -> list[Finding]:
     """The first layer is given inputs that are hundreds of times smaller than layers are made for, in every batch that was looked
     at, and no normalisation follows. The program divides by a constant that explains it: what is left reaches just up to 1
-    divided by that number (1/255), so it was scaled to 1 before. Less exact a match counts where the loss stays where it was.
+    divided by that number (1/255), so it was scaled to 1 before. Less exact a match counts where the loss stays where it was. The model may
+    divide its inputs itself.
     """
     trace = case.first
     rows = [row for row in case.facts.batches.inputs if len(row.shape) >= 2]
@@ -92,9 +93,14 @@ def scaled_away(case: Case) -> list[Finding]:
         return []
     still = stuck([value for _, value in case.series("loss")])
     most = max(row.absmax for row in rows)
-    scalings = [d for d in case.facts.divisions if (0.3 if still else 0.97) <= most * d.by <= 1.001]
     layer = _first_layer(trace, most)
-    if not 0 < most < TINY or not scalings or layer is None:
+    if layer is None:
+        return []
+    inside = made_by(trace, layer.inputs[0])
+    if inside is not None:
+        most = layer.inputs[0].stats.get("absmax", 1.0)
+    scalings = [d for d in case.facts.divisions if (0.3 if still else 0.97) <= most * d.by <= 1.001]
+    if not 0 < most < TINY or not scalings:
         return []
     by, weight = scalings[0].by, next(fact for fact in layer.inputs[1:] if fact.name and len(fact.shape) >= 2)
     return [
@@ -103,7 +109,7 @@ def scaled_away(case: Case) -> list[Finding]:
             f"Divide by {by:g} in one place only (ToTensor and the like do it as well).",
             severity="error" if still else "warning",
             site=f"{layer.module or rows[0].root}:in",
-            source=_second(case, scalings),
+            source=inside.source if inside is not None else _second(case, scalings),
             evidence={
                 "input_absmax": most,
                 "weight_absmax": weight.stats.get("absmax"),
@@ -117,12 +123,15 @@ def scaled_away(case: Case) -> list[Finding]:
 
 
 def _first_layer(trace: Trace, most: float) -> OpRecord | None:
-    """The layer that takes the inputs as they are."""
+    """The layer that takes the inputs as they are, or divided."""
     for op in trace.ops:
         if op.op in ops(Trait.LAYER) and op.inputs and not op.inputs[0].requires_grad:
             given = op.inputs[0]
             weighed = any(fact.name and len(fact.shape) >= 2 for fact in op.inputs[1:])
-            if weighed and made_by(trace, given) is None and given.stats.get("absmax", 1.0) <= 1.001 * most:
+            maker = made_by(trace, given)
+            if maker is not None and maker.op == "div" and maker.inputs and made_by(trace, maker.inputs[0]) is None:
+                maker = None
+            if weighed and maker is None and given.stats.get("absmax", 1.0) <= 1.001 * most:
                 return op
     return None
 

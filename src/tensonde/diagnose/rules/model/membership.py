@@ -125,11 +125,14 @@ def stale_parameters(case: Case) -> list[Finding]:
 
 
 def _replaced(case: Case) -> list[tuple[OptimizerFact, list[str]]]:
-    """Optimizers that hold parameters of modules that were replaced, and the parameters of the same shapes that run instead."""
-    missing = _left_out(case)
+    """Optimizers that hold parameters of modules that were replaced, and the parameters that run instead: those of the same shapes, and those that
+    the loss depends on and whose gradients the program does not ask for."""
+    unasked = _unasked(case)
+    missing = _left_out(case) | unasked
     found = []
     for optimizer in case.facts.optimizers:
-        matched = [name for name, fact in missing.items() if fact.shape in optimizer.unknown]
+        shapes = optimizer.unknown
+        matched = [name for name, fact in missing.items() if fact.shape in shapes or (shapes and name in unasked)]
         if matched and len(matched) >= len(missing) / 2:
             found.append((optimizer, matched))
     return found

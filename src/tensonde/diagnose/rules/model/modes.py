@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
-from tensonde.model.facts import FrozenNorms
+from tensonde.model.facts import FrozenNorms, ModuleFact
 from tensonde.model.finding import Finding
 
 
@@ -177,7 +177,7 @@ def norm_momentum(case: Case) -> list[Finding]:
     ]
     for name, module in found[:1]:
         weight = module.settings["momentum"]
-        old = case.framework == "mindspore" and "track_running_stats" not in module.settings  # not one of mint's
+        old = _weighs_the_old(case, module)
         given, right = (1 - weight, weight) if old else (weight, 1 - weight)
         weighed = (
             "MindSpore weighs the old statistics by it, not the new batch"
@@ -205,23 +205,31 @@ def norm_never_updated(case: Case) -> list[Finding]:
     """
     evaluated = any(root.eval_mode_seen for root in case.facts.roots.values())
     loaded = any(fact.loaded for fact in case.facts.parameters.values())
-    return [
-        case.finding(
-            f"{name} ({module.type}) has momentum 0: its running statistics stay at mean 0 and variance 1",
-            "Use momentum=0.1 (the default); eval mode normalises with these statistics.",
-            site=f"{name}:out",
-            source=module.made,
-            evidence={"momentum": module.settings["momentum"]},
-            confidence=0.92,
+    if not case.steps or not evaluated or loaded:
+        return []
+    found = []
+    for name, module in case.facts.modules.items():
+        old = _weighs_the_old(case, module)
+        keeps = old or module.settings.get("track_running_stats")
+        if not module.type.startswith("BatchNorm") or module.settings.get("momentum") != 0 or not keeps:
+            continue
+        given, usual = (1, 0.9) if old else (0, 0.1)
+        found.append(
+            case.finding(
+                f"{name} ({module.type}) has momentum {given}: its running statistics stay at mean 0 and variance 1",
+                f"Use momentum={usual} (the default); eval mode normalises with these statistics.",
+                site=f"{name}:out",
+                source=module.made,
+                evidence={"momentum": given},
+                confidence=0.92,
+            )
         )
-        for name, module in case.facts.modules.items()
-        if module.type.startswith("BatchNorm")
-        and module.settings.get("momentum") == 0
-        and module.settings.get("track_running_stats")
-        and case.steps
-        and evaluated
-        and not loaded
-    ][:1]
+    return found[:1]
+
+
+def _weighs_the_old(case: Case, module: ModuleFact) -> bool:
+    """MindSpore's momentum is the weight of the old statistics, and it keeps one minus that; mint's is torch's."""
+    return case.framework == "mindspore" and "track_running_stats" not in module.settings
 
 
 @rule("frozen-batch-norm-drifts", severity="warning", phase="forward")

@@ -15,6 +15,7 @@ from typing import Any
 from tensonde.diagnose.analysis.causes import Cause, backward_cause, forward_cause
 from tensonde.diagnose.analysis.divergence import Divergence, diverged, optimizer_line
 from tensonde.diagnose.analysis.explosion import Explosion, exploded
+from tensonde.diagnose.analysis.factor import loss_factor
 from tensonde.diagnose.analysis.leap import TIMES, Leap, batch_finding, calm_before, leaps, odd_values, traced
 from tensonde.diagnose.analysis.own_optimizer import dividing_line
 from tensonde.diagnose.analysis.path import (
@@ -428,6 +429,19 @@ def _divergence(case: Case, growth: Divergence) -> Finding:
         if growth.rate is not None
         else ""
     )
+    factor = loss_factor(case, optimizer)
+    if factor is not None:
+        return case.finding(
+            f"The training diverges: the loss is multiplied by {factor.by:g} before it is differentiated, which makes every step of "
+            f"{optimizer.type if optimizer else 'the optimizer'} {factor.by:g} times longer",
+            f"Divide the gradients by {factor.by:g} before the optimizer's step, as a loss scaler does, or leave the factor out.",
+            at=factor.op,
+            rule="divergence",
+            step=growth.step,
+            phase="optimizer",
+            evidence={**growth.evidence, "factor": factor.by},
+            confidence=0.9,
+        )
     return case.finding(
         f"The training diverges: the learning rate is too large{rate}"
         + (f", raised from {change.before:g} at step {change.step}" if (change := growth.raised) else ""),

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from math import isfinite
-from statistics import median
+from itertools import pairwise
+from math import isfinite, sqrt
+from statistics import median, stdev
 
-from tensonde.diagnose.analysis.divergence import NORMALISING
+from tensonde.diagnose.analysis.moves import largest_moves
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself
 from tensonde.model.finding import Finding
 
+MOST = 5e-3
+"""Of their size: how far weights can have come that have hardly moved."""
+FEW = 0.05
+"""Of the loss: what is not taken for chance, however noisy it is, where weights have moved a little."""
+STILL = 1e-4
+"""Of their size: weights that can have come no further stand where they began, and the loss has moved by chance."""
 
-@rule("learning-rate-too-small", severity="warning", phase="optimizer")
+
+@rule("learning-rate-too-small", severity="warning", phase="optimizer", unless=("clipped-while-scaled",))
 def too_small(case: Case) -> list[Finding]:
-    """All steps together could not have moved the weights by a thousandth of their size, and the loss has not
-    moved by a hundredth either. Bounded from above: a step of Adam moves a weight by at most about lr, one of SGD
-    by lr times its gradient.
-    """
+    """All steps together could not have moved any weight by a two hundredth of its size, and the loss has not
+    moved by a hundredth either, or by no more than chance."""
     stepping = case.stepping
     losses = [value for _, value in case.series("loss") if isfinite(value)]
     rates = [value for _, value in case.series("lr/0")]
@@ -25,23 +31,13 @@ def too_small(case: Case) -> list[Finding]:
         return []
     part = max(5, len(losses) // 10)
     before, after = median(losses[:part]), median(losses[-part:])
-    if abs(before) < 1e-6 or abs(before - after) > 0.01 * abs(before):
+    chance = 2 * stdev(b - a for a, b in pairwise(losses)) / sqrt(part)
+    moves = largest_moves(case)
+    if not moves or max(moves) > MOST or abs(before) < 1e-6:
         return []
-    optimizer = stepping[0]
-    moves = []
-    for name, fact in case.facts.parameters.items():
-        if len(fact.shape) < 2 or not fact.optimizers or not fact.requires_grad:
-            continue
-        values = case.digests(f"{name}:value", ("norm", "absmean"))
-        gradients = [row["norm"] for row in case.digests(f"{name}:grad", ("norm",))]
-        if not values or not gradients or values[0]["norm"] <= 0 or not any(gradients):
-            continue
-        if optimizer.type in NORMALISING:
-            moves.append(sum(rates) / values[0]["absmean"])
-        else:
-            momentum = float(optimizer.groups[0].get("momentum") or 0)
-            moves.append(sum(rates) * max(gradients) / values[0]["norm"] / max(1 - momentum, 1e-3))
-    if not moves or max(moves) > 1e-3:
+    if max(moves) > STILL:
+        chance = min(chance, FEW * abs(before))
+    if abs(before - after) > max(0.01 * abs(before), chance):
         return []
     return [
         case.finding(
@@ -51,7 +47,7 @@ def too_small(case: Case) -> list[Finding]:
             ),
             "Raise it a hundredfold or more, and look at the scale of the loss.",
             site="lr",
-            source=optimizer.made,
+            source=stepping[0].made,
             evidence={
                 "lr": max(rates),
                 "largest_possible_move": max(moves),

@@ -95,3 +95,36 @@ def written(world: World) -> Iterator[Finding]:
                 confidence=0.95,
             )
             return
+
+
+@world_rule("evaluated-weights-differ", severity="error", explains=("initial-weights-evaluated",))
+def evaluated(world: World) -> Iterator[Finding]:
+    """DistributedDataParallel keeps a model equal on all ranks, or the program reduces its gradients, and the ranks run this model or a copy of it
+    without gradients, in the same step, with different weights: a teacher that was copied before the ranks had the same weights, an average that only
+    one rank keeps, a state that was loaded from a rank's own memory.
+    """
+    if (not world.replicas and not world.reduced) or any(one.joined or one.hooked for one in world.replicas):
+        return
+    tables = [{one.name: one for one in case.facts.evaluated_weights} for case in world.cases]
+    for name in tables[0]:
+        found = [table[name] for table in tables if name in table]
+        looks = [{look[0]: look[1] for look in one.looks} for one in found]
+        steps = sorted(set.intersection(*map(set, looks))) if len(found) == len(tables) else []
+        apart = next((step for step in steps if len({look[step] for look in looks}) > 1), None)
+        if apart is None:
+            continue
+        one, first = found[0], apart == steps[0] and apart <= 1
+        loaded = next(
+            (load.line for load in reversed(world.first.facts.beginning.loads) if load.what == "weights"), None
+        )
+        source = (one.made if first else loaded or one.update_line) or one.called
+        yield world.first.finding(
+            f"The ranks run different weights of {name} without gradients in step {apart}, though they train the same ones",
+            "Copy a model after the ranks have the same weights (after DistributedDataParallel was made, or after dist.broadcast), and update the copy on "
+            "every rank; or evaluate it on the one rank that has it.",
+            step=apart,
+            source=source,
+            evidence={"digests": [look[apart] for look in looks], "run_at": str(one.called), "made_at": str(one.made)},
+            confidence=0.9,
+        )
+        return

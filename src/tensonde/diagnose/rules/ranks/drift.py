@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensonde.diagnose.analysis.together import leads_to
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.exceptions import raised
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.told import some
 from tensonde.diagnose.world import UNFINISHED, World, differ, same, same_in_step
-from tensonde.model.facts import CollectiveFact, ReplicaFact
+from tensonde.model.facts import CollectiveFact, OptimizerFact, ReplicaFact
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import WeightRecord
@@ -35,7 +36,7 @@ def _replicated(world: World, name: str, records: list[WeightRecord]) -> bool:
     if same(raw):
         return raw[0].get("norm", 0.0) > 0
     if not _drawn(records[0]):
-        return _of_norm(world, name) and world.together and world.same_losses
+        return (_of_norm(world, name) and world.together and world.same_losses) or _beside_wrapper(world)
     return _left_out(world, name) or world.same_losses
 
 
@@ -48,6 +49,14 @@ def _of_norm(world: World, name: str) -> bool:
     """A norm's parameters begin with ones and zeros, and are as long as what it normalises: no rank holds a part of them."""
     site = world.first.sites.get(f"{name}:value")
     return site is not None and site.type.endswith(("LayerNorm", "RMSNorm"))
+
+
+def _beside_wrapper(world: World) -> bool:
+    """DistributedDataParallel holds others over all ranks, and no rank has parameters of its own: all that it does not hold begin alike."""
+    wrapped = {name for replica in world.replicas for name in replica.parameters}
+    others = [records for name, records in world.weights.items() if name not in wrapped]
+    alike = all(same([record.before for record in records]) for records in others)
+    return bool(wrapped) and alike and not world.together and not world.same_inputs
 
 
 def _left_out(world: World, name: str) -> bool:
@@ -87,6 +96,19 @@ def different_start(world: World) -> Iterator[Finding]:
         )
         return
     optimizer = next(iter(first.stepping), None)
+    if replica is None and world.together and len(wrong) < len(expected):
+        reducing = next((one for one in first.facts.collectives if wrong[0] in (*one.gradients, *one.copies)), None)
+        yield first.finding(
+            f"Gradients of different parameters are averaged: {some(wrong, 3)} differ between the ranks before the first step, the other "
+            f"{len(expected) - len(wrong)} do not",
+            "Where each rank has its own part of the model, such as an expert, its gradients belong to this part alone: leave them out of the reduction "
+            "(and divide them by the number of ranks, if the loss of each rank is a mean). If the ranks are to share them, send the weights of rank 0.",
+            site=f"{wrong[0]}:value",
+            source=reducing.line if reducing is not None else None,
+            evidence={"parameters": wrong[:8], "gradients": "reduced over all ranks"},
+            confidence=0.9,
+        )
+        return
     loaded = world.only_some_load("weights")
     why = f", and only some ranks load weights at {loaded}" if loaded is not None else ""
     if loaded is None and world.seeded_apart is not None:
@@ -233,6 +255,13 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
                     "because their gradients are reduced in a group that has one rank only",
                     "Reduce over the group of all ranks that hold the same parameters. Every rank must call dist.new_group for every group.",
                 )
+        if replica is None and own is None and world.replicas:
+            why, advice = (
+                f"because they are outside of DistributedDataParallel at {world.replicas[0].line}, and nothing reduces their gradients",
+                "Make them a part of the model that is wrapped, wrap their module as well, or reduce their gradients (dist.all_reduce) before the step.",
+            )
+            root = case.facts.modules.get(name.partition(".")[0])
+            own = root.made if root is not None else None
         source = own or (optimizer.backward_line if optimizer is not None else source)
     return case.finding(
         f"Replicas drift apart: {some(list(apart), 3)} differ between the ranks after the first step, {why}",
@@ -364,6 +393,48 @@ def alone(world: World) -> Iterator[Finding]:
         )
 
 
+@world_rule(
+    "stepped-with-own-gradients",
+    severity="error",
+    phase="optimizer",
+    explains=("parameter-not-in-optimizer", "replicas-drift"),
+)
+def own_gradients(world: World) -> Iterator[Finding]:
+    """Each rank's optimizer has a part of the parameters and sends it to the others after its step, so the ranks hold one model; but they have data of their
+    own, each steps with the gradients of these, and nothing reduces gradients: every parameter is trained on the data of one rank."""
+    case = world.first
+    optimizer = next(iter(case.stepping), None)
+    if world.replicas or world.reduced or world.sharded or world.together or world.same_inputs or optimizer is None:
+        return
+    used = [one for each in world.cases for one in each.facts.collectives]
+    if any(one.gradients or one.copies or (one.op.startswith("reduce_scatter") and not one.scalar) for one in used):
+        return
+    if any(one.op == "all_reduce" and not one.scalar for one in used):
+        return  # it may carry all gradients in a form of its own
+    sent = {
+        name
+        for one in used
+        if one.op.startswith("broadcast") and one.steps >= optimizer.steps // 2 and optimizer.steps >= _ALONE
+        for name in one.parameters
+    }
+    parted = [
+        name
+        for name in sent
+        if len({bool(fact.optimizers) for c in world.cases if (fact := c.facts.parameters.get(name))}) > 1
+    ]
+    apart = [name for name in parted if name in world.weights and differ([r.gradient for r in world.weights[name]])]
+    if apart:
+        yield case.finding(
+            f"Each rank steps its part of the parameters with its own gradients: nothing reduces them, and {some(sorted(apart), 3)} differ",
+            "Reduce the gradients over all ranks before the step (dist.all_reduce, then divide by the number of ranks; or dist.reduce to the rank that has "
+            "the parameter).",
+            site=f"{min(apart)}:grad",
+            source=optimizer.step_line,
+            evidence={"parameters": sorted(apart)[:8], "sent": len(sent)},
+            confidence=0.9,
+        )
+
+
 def _stays_apart(world: World, name: str, records: list[WeightRecord]) -> bool:
     """The ranks have different gradients of it in the first step, and different values of it in the last."""
     last = [rows for _, rows in world.common(f"{name}:value")][-1:]
@@ -383,12 +454,14 @@ def buffers(world: World) -> Iterator[Finding]:
 
     Each rank then evaluates another model: with running statistics of its own share of the data.
     """
+    yield from _changed_by_each(world)
     for replica in world.replicas:
         if replica.sync_buffers or not replica.evaluated:
             continue
         wrong = []
+        together = {name for one in world.first.facts.collectives for name in one.buffers}
         for address, site in world.first.sites.items():
-            if site.kind is Kind.BUFFER and site.role is Role.VALUE:
+            if site.kind is Kind.BUFFER and site.role is Role.VALUE and site.name not in together:
                 rows = list(world.common(address))
                 if rows and not same_in_step(rows[-1][1]):
                     wrong.append(site.name)
@@ -402,6 +475,42 @@ def buffers(world: World) -> Iterator[Finding]:
                 evidence={"buffers": wrong[:8]},
                 confidence=0.9,
             )
+
+
+def _changed_by_each(world: World) -> Iterator[Finding]:
+    """A buffer of a module outside of DistributedDataParallel that a class of the program changes by a rank's own batch, and that the loss is made of."""
+    trace = world.first.first
+    if not world.replicas or trace is None or trace.loss is None:
+        return
+    used = {tensor.name for k in leads_to(trace.ops, trace.loss) for tensor in trace.ops[k].inputs if tensor.name}
+    wrapped = tuple(f"{replica.name}." for replica in world.replicas if replica.name)
+    for one in world.first.facts.beginning.changed:
+        rows = [rows for _, rows in world.common(f"{one.name}:value")]
+        if one.name not in used or one.name.startswith(wrapped or (one.name,)) or not rows:
+            continue
+        if _began_alike(world, one.name):
+            yield world.first.finding(
+                f"Each rank computes its loss with another {one.name}: it is changed by the rank's own batches, and nothing brings the ranks together",
+                "Average over the ranks what it is changed by (dist.all_reduce, then divide by the number of ranks), or make its module a part of the "
+                "model that DistributedDataParallel holds.",
+                step=None,
+                site=f"{one.name}:value",
+                source=one.line,
+                evidence={"norms": [row[0].get("norm") for row in rows[-1]]},
+                confidence=0.85,
+            )
+            return
+
+
+def _began_alike(world: World, name: str) -> bool:
+    """The first step was computed with equal values of it on all ranks."""
+    columns = []
+    for case in world.cases:
+        trace = case.first
+        found = [t.stats for op in (trace.ops if trace else ()) for t in op.inputs if t.name == name]
+        columns.append(found[0] if found else {})
+    last = [rows for _, rows in world.common(f"{name}:value")][-1]
+    return same(columns) and not same_in_step(last)
 
 
 @world_rule("learning-rates-differ", severity="error", phase="optimizer", explains=("replicas-drift",))
@@ -420,6 +529,8 @@ def rates(world: World) -> Iterator[Finding]:
         scheduler = next(iter(case.facts.schedulers), None)
         later = apart > steps[0] and scheduler is not None
         made = optimizer.made if optimizer is not None else None
+        if not case.facts.schedulers and case.facts.rates_set:
+            made = case.facts.rates_set[0].source
         yield case.finding(
             f"The ranks use different learning rates from step {apart} on: {some([f'{table[apart]:g}' for table in tables], 8)}",
             "A scheduler that goes by a loss must get the same one on all ranks: average it first (dist.all_reduce). Rates that depend on "
@@ -430,6 +541,34 @@ def rates(world: World) -> Iterator[Finding]:
             confidence=0.95,
         )
         return
+
+
+@world_rule(
+    "cleared-on-some-ranks",
+    severity="error",
+    phase="optimizer",
+    explains=("gradients-never-cleared", "replicas-drift"),
+)
+def cleared(world: World) -> Iterator[Finding]:
+    """Some ranks clear their gradients in every step, and others never do: the ranks step with different gradients, although these are averaged."""
+    never = [case for case in world.cases if any(_never_cleared(one) for one in case.stepping)]
+    always = [case for case in world.cases if case.facts.sequence.cleared_line is not None and case not in never]
+    if not never or not always or (not world.replicas and not world.reduced):
+        return
+    case = always[0]
+    yield case.finding(
+        f"Only rank {some([str(one.rank.rank) for one in always], 8)} clears its gradients; on rank {some([str(one.rank.rank) for one in never], 8)} "
+        "every step adds to those of all steps before",
+        "Call zero_grad() on every rank, outside of `if rank == 0:`.",
+        source=case.facts.sequence.cleared_line,
+        evidence={"clear": [one.rank.rank for one in always], "never": [one.rank.rank for one in never]},
+        confidence=0.95,
+    )
+
+
+def _never_cleared(optimizer: OptimizerFact) -> bool:
+    looked = optimizer.looked_at
+    return looked >= _ALONE and optimizer.uncleared >= 0.9 * (looked - 1) and not optimizer.closure
 
 
 @world_rule("shards-scaled-differently", severity="error", phase="optimizer")

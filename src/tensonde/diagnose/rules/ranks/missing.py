@@ -11,6 +11,7 @@ from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import some
 from tensonde.model.finding import Finding
 from tensonde.program.lines import source_line
+from tensonde.store.collectives import Call
 from tensonde.store.reader import Rank, rank_number
 from tensonde.store.standing import standings_of
 
@@ -58,12 +59,20 @@ def failed_early(case: Case) -> Iterator[Finding]:
         if any(word in said[-1] for word in ("peer", "Timed out", "timed out", "timeout"))
         else ""
     )
+    alone = next((one.inside for one in others if waits and one.inside is not None and _by_rank(one.inside)), None)
     there = "".join(f"; rank {one.rank} waits for {one.inside} at {one.line}" for one in others[:4] if one.inside)
     yield case.finding(
         f"Rank {told[1]} failed before it trained, at {source}: {said[-1][:200]}{there}",
-        f"The line is the last one of your program in the traceback of that rank.{waits}",
+        "Only some ranks come to this call, which stands under a condition on the rank: all ranks must call the same collectives in the same order."
+        if alone is not None
+        else f"The line is the last one of your program in the traceback of that rank.{waits}",
         step=None,
-        source=source,
+        source=alone.kind.source if alone is not None else source,
         evidence={"rank": int(told[1]), "error": said[-1][:400]},
         confidence=0.9,
     )
+
+
+def _by_rank(call: Call) -> bool:
+    """It stands under a condition that reads the rank."""
+    return any(block["what"] == "if" and block.get("parting") for block in call.kind.around)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensonde.diagnose.analysis.together import aligned, leads_to
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.world import World, differ, same
 from tensonde.model.finding import Finding
@@ -11,17 +12,6 @@ from tensonde.model.trace import OpRecord, TensorFact
 
 _FEW = 8
 """Tensors with fewer elements are metrics, not features."""
-
-
-def aligned(world: World) -> list[tuple[OpRecord, ...]]:
-    """The ops of the first step that all ranks have in common, from the first on: the same op at the same place."""
-    traces = [case.first for case in world.cases]
-    found: list[tuple[OpRecord, ...]] = []
-    for ops in zip(*(trace.ops if trace is not None else () for trace in traces), strict=False):
-        if len({(op.op, op.site) for op in ops}) > 1:
-            break
-        found.append(ops)
-    return found
 
 
 def _column(ops: tuple[OpRecord, ...], k: int) -> list[TensorFact]:
@@ -60,6 +50,45 @@ def partial_results(world: World) -> Iterator[Finding]:
                 f"anything that the ranks share, here at {ops[0].source}.",
                 at=at,
                 evidence={"norms": [tensor.stats.get("norm") for tensor in own[0]], "used_by": ops[0].site},
+                confidence=0.9,
+            )
+            return
+
+
+@world_rule("held-differently", severity="error", phase="init", explains=("replicas-drift",))
+def held_differently(world: World) -> Iterator[Finding]:
+    """The ranks compute one model together on the same input, and behind the last result that all of them have alike a layer has other weights on each rank:
+    nothing brings its outputs together, and each rank gets another loss. A layer that is not split must be the same on all ranks.
+    """
+    rows = aligned(world)
+    loss = world.first.first.loss if world.first.first is not None else None
+    if not world.together or not world.same_inputs or world.replicas or world.reduced or loss is None:
+        return
+    if loss >= len(rows) or not differ([op.outputs[0].stats for op in rows[loss] if op.outputs]):
+        return
+    used = leads_to(tuple(ops[0] for ops in rows), loss)
+    shared = {
+        k
+        for k in used
+        if rows[k][0].outputs
+        and rows[k][0].outputs[0].requires_grad
+        and _shared([op.outputs[0] for op in rows[k] if op.outputs])
+    }
+    for k in sorted(used):
+        ops = rows[k]
+        columns = [_column(ops, at) for at in range(len(ops[0].inputs))]
+        own = [c for c in columns if c and c[0].name in world.weights and differ([t.stats for t in c])]
+        common = [c for c in columns if c and not c[0].name and c[0].producer in shared and c[0].requires_grad]
+        if own and common and k > max(shared, default=-1):
+            name = own[0][0].name
+            fact = world.first.facts.parameters.get(name)
+            yield world.first.finding(
+                f"{name} is not split over the ranks, and each rank has other values of it: the ranks get different losses of the same input",
+                "Draw what all ranks hold with the same seed on all of them, and what is split with a seed for each rank; or send it from rank 0 "
+                "(dist.broadcast).",
+                site=f"{name}:value",
+                source=(fact.filled or fact.made if fact is not None else None) or ops[0].source,
+                evidence={"norms": [t.stats.get("norm") for t in own[0]], "used_at": str(ops[0].source)},
                 confidence=0.9,
             )
             return
@@ -123,7 +152,7 @@ def without_gradient(world: World) -> Iterator[Finding]:
     if trace is None or trace.loss is None or not lines:
         return
     made: dict[tuple[int, ...], list[TensorFact]] = {}
-    used = _leads_to(trace.ops, trace.loss)
+    used = leads_to(trace.ops, trace.loss)
     for op in trace.ops[: trace.loss + 1]:
         for tensor in op.inputs:
             if tensor.requires_grad or tensor.name or op.index not in used or tensor.stats.get("count", 0) < _FEW:
@@ -146,17 +175,6 @@ def without_gradient(world: World) -> Iterator[Finding]:
         for tensor in op.outputs:
             if tensor.requires_grad:
                 made.setdefault(tensor.shape, []).append(tensor)
-
-
-def _leads_to(ops: tuple[OpRecord, ...], loss: int) -> set[int]:
-    """The ops that the loss is made of."""
-    found, todo = set(), [loss]
-    while todo:
-        k = todo.pop()
-        if k not in found and k < len(ops):
-            found.add(k)
-            todo += [tensor.producer for tensor in ops[k].inputs if tensor.producer is not None]
-    return found
 
 
 @world_rule("targets-without-offset", severity="error", phase="forward")
@@ -201,7 +219,7 @@ def _own_part(ops: tuple[OpRecord, ...], size: int) -> int | None:
 
 def _loss(ops: tuple[OpRecord, ...], loss: int) -> OpRecord | None:
     """The op of the loss that chooses one of many, among those that lead to it."""
-    for k in sorted(_leads_to(ops, loss)):
+    for k in sorted(leads_to(ops, loss)):
         if ops[k].op in ("cross_entropy", "nll_loss") and len(ops[k].inputs) > 1 and len(ops[k].inputs[0].shape) == 2:
             return ops[k]
     return None

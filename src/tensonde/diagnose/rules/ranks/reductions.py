@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import world_rule
@@ -11,6 +11,7 @@ from tensonde.diagnose.world import World
 from tensonde.model.facts import CollectiveFact
 from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, ops
+from tensonde.model.trace import OpRecord
 
 _CLOSE = 1e-6
 _LOSSES = ops(Trait.LOSS_FROM_ZERO | Trait.ELEMENTWISE_LOSS)
@@ -64,7 +65,10 @@ def _is_mean(case: Case) -> bool:
     trace = case.first
     if trace is None or trace.loss is None:
         return False
-    op = trace.ops[trace.loss]
+    return _is_mean_op(trace.ops[trace.loss])
+
+
+def _is_mean_op(op: OpRecord) -> bool:
     return op.op == "mean" or (op.op in _LOSSES and op.arguments.get("reduction", "mean") in ("mean", None))
 
 
@@ -114,6 +118,52 @@ def not_awaited(world: World) -> Iterator[Finding]:
                 return
 
 
+@world_rule("changed-before-awaited", severity="error", phase="optimizer", explains=("replicas-drift",))
+def touched(world: World) -> Iterator[Finding]:
+    """A tensor is reduced with `async_op=True`, and in the first steps the program changes it before it waits for the result: what is reduced is
+    sometimes the old value and sometimes the new one, and other ranks may have got the other."""
+    for case in world.cases:
+        for collective in case.facts.collectives:
+            if collective.touched:
+                yield case.finding(
+                    f"Tensors are changed while {collective.op} still runs on them: {collective.touched} calls in the first steps",
+                    "Wait first (`work.wait()`), then divide or clip; or divide before the call.",
+                    site=f"{collective.gradients[0]}:grad" if collective.gradients else None,
+                    source=collective.line,
+                    evidence={"changed": collective.touched, "calls": collective.count},
+                    confidence=0.95,
+                )
+                return
+
+
+@world_rule("reduced-to-infinity", severity="error", phase="optimizer", explains=("nonfinite", "replicas-drift"))
+def overflows(world: World) -> Iterator[Finding]:
+    """In the first step the gradients of all ranks are finite after the backward pass, and where the optimizer gets them they are not: a copy of them was
+    added up over the ranks, in a dtype in which the sum does not fit. Not told where a scaler chooses the scale: it tries what fits."""
+    case = world.first
+    if case.facts.clipping.scalers or case.facts.clipping.scaled_losses:
+        return
+    for collective in case.facts.collectives:
+        for name in collective.copies:
+            records = world.weights.get(name, [])
+            raw = [_nonfinite(record.raw) for record in records]
+            used = [_nonfinite(record.gradient) for record in records]
+            if records and not any(raw) and all(used):
+                yield case.finding(
+                    f"The gradient of {name} is finite on all ranks, and infinite after the sum over the ranks",
+                    "Add up in float32, or divide by the number of ranks and by the scale of the loss before the sum: float16 ends at 65504.",
+                    site=f"{name}:grad",
+                    source=collective.line,
+                    evidence={"norms": [record.raw.get("norm") for record in records]},
+                    confidence=0.9,
+                )
+                return
+
+
+def _nonfinite(digest: Mapping[str, float]) -> bool:
+    return any(digest.get(field, 0.0) > 0 for field in ("nan", "pos_inf", "neg_inf"))
+
+
 @world_rule("weights-summed-over-ranks", severity="error", phase="optimizer")
 def weights_summed(world: World) -> Iterator[Finding]:
     """The program adds up parameters over all ranks, and neither divides them before nor after: the sum goes in as the next step's weights.
@@ -136,6 +186,25 @@ def weights_summed(world: World) -> Iterator[Finding]:
                 evidence=_evidence(collective, names),
                 confidence=0.85,
             )
+
+
+@world_rule("statistics-summed-over-ranks", severity="error", phase="forward")
+def statistics_summed(world: World) -> Iterator[Finding]:
+    """The program adds up running statistics over all ranks, and its text never divides them."""
+    for collective in world.first.facts.collectives:
+        wanted = collective.op == "all_reduce" and collective.reduce == "SUM" and collective.group_size == world.size
+        running = [name for name in collective.buffers if name.rpartition(".")[2].startswith("running_")]
+        if wanted and running and not collective.buffers_divided:
+            yield world.first.finding(
+                f"Running statistics are added up over {world.size} ranks and not divided: {some(running, 3)} are about {world.size} times too large",
+                f"Divide by the number of ranks after the all_reduce (`buffer /= {world.size}`), or reduce with dist.ReduceOp.AVG.",
+                step=collective.first_step,
+                site=f"{running[0]}:value",
+                source=collective.line,
+                evidence={"buffers": running[:8], "calls": collective.count},
+                confidence=0.9,
+            )
+            return
 
 
 def _kept_sum(case: Case, collective: CollectiveFact, names: list[str], ranks: int) -> bool:
@@ -213,3 +282,93 @@ def mean_summed(world: World) -> Iterator[Finding]:
             confidence=0.85,
         )
         return
+
+
+@world_rule("divided-by-own-count", severity="warning")
+def own_count(world: World) -> Iterator[Finding]:
+    """A number that is counted over the batches of each rank is added up over all ranks, and divided by another that was counted over the same
+    batches and was not added up: an accuracy may be above 1."""
+    for collective in world.first.facts.collectives:
+        if collective.op not in ("all_reduce", "reduce") or collective.reduce != "SUM" or collective.by_own is None:
+            continue
+        if collective.group_size == world.size:
+            yield world.first.finding(
+                f"What is added up over {world.size} ranks at {collective.line} is divided by a number of one rank: it is about {world.size} times too large",
+                f"Add up the divisor over the ranks as well ({collective.op}), or divide by the number of all samples.",
+                step=collective.first_step,
+                source=collective.by_own,
+                evidence={"calls": collective.count, "reduced_at": str(collective.line)},
+                confidence=0.85,
+            )
+            return
+
+
+@world_rule("reduced-again", severity="error", phase="backward")
+def reduced_again(world: World) -> Iterator[Finding]:
+    """The program adds up gradients over all ranks after a backward pass, goes backward once more without dividing or clearing them, and adds them up
+    again: what the first pass gave is counted as often as there are ranks."""
+    for collective in world.first.facts.collectives:
+        if collective.again and collective.reduce == "SUM" and collective.group_size == world.size:
+            yield world.first.finding(
+                f"Gradients that were added up over {world.size} ranks already are added up once more with those of the next micro-batch",
+                "Reduce the gradients once, after the last backward pass before the step.",
+                site=f"{collective.gradients[0]}:grad" if collective.gradients else None,
+                source=collective.line,
+                evidence={"calls": collective.count, "steps": collective.steps},
+                confidence=0.95,
+            )
+            return
+
+
+@world_rule("loss-divided-by-ranks", severity="warning", phase="backward")
+def loss_divided(world: World) -> Iterator[Finding]:
+    """DistributedDataParallel or FSDP2 averages gradients over the ranks. The loss that goes backward is a mean over a rank's batch, divided by the
+    number of ranks: gradients are as many times too small.
+
+    That the divisor is the number of ranks, and not of micro-batches, is read in the program's text.
+    """
+    trace = world.first.first
+    if (not world.replicas and not world.sharded) or world.reduced or trace is None or trace.loss is None:
+        return
+    if any(replica.hooked for replica in world.replicas) or not world.first.facts.divided_by_ranks:
+        return
+    op = trace.ops[trace.loss]
+    given, made = (tensors[0].stats.get("norm", 0.0) if tensors else 0.0 for tensors in (op.inputs, op.outputs))
+    source = trace.ops[op.inputs[0].producer] if op.inputs and op.inputs[0].producer is not None else None
+    if made <= 0 or not _close(given, world.size * made) or source is None or not _is_mean_op(source):
+        return
+    if op.source is None or op.source.line not in world.first.facts.divided_by_ranks:
+        return
+    yield world.first.finding(
+        f"The loss is divided by the number of ranks ({world.size}), and the gradients are averaged over the ranks as well",
+        f"Take the division out of what goes backward: with it, gradients are {world.size} times too small. Divide a copy for the log.",
+        at=op,
+        evidence={"loss": given, "divided": made},
+        confidence=0.9,
+    )
+
+
+@world_rule("loss-summed-over-ranks", severity="warning", phase="backward")
+def loss_summed(world: World) -> Iterator[Finding]:
+    """The loss that goes backward is the sum of the losses of all ranks, by an op that has a gradient, and gradients are averaged over the ranks: the
+    backward pass of the sum adds up as well, so gradients are as many times too large as there are ranks."""
+    traces = [case.first for case in world.cases]
+    if not world.replicas or any(trace is None or trace.loss is None for trace in traces):
+        return
+    ops_ = [trace.ops[trace.loss] for trace in traces if trace is not None and trace.loss is not None]
+    if not all(len(op.inputs) == 1 and len(op.outputs) == 1 and op.inputs[0].requires_grad for op in ops_):
+        return
+    given = [op.inputs[0].stats.get("mean", 0.0) for op in ops_]
+    made = [op.outputs[0].stats.get("mean", 0.0) for op in ops_]
+    whole = len(ops_) == world.size and ops_[0].outputs[0].stats.get("count") == 1 == ops_[0].inputs[0].stats.get(
+        "count"
+    )
+    if not whole or len({round(value, 9) for value in given}) == 1 or not all(_close(one, sum(given)) for one in made):
+        return
+    yield world.first.finding(
+        f"The loss that goes backward is the sum over {world.size} ranks, with a gradient: gradients are {world.size} times too large",
+        "Divide the sum by the number of ranks, or go backward from the rank's own loss: DistributedDataParallel averages the gradients.",
+        at=ops_[0],
+        evidence={"losses": given, "sum": made[0]},
+        confidence=0.9,
+    )

@@ -12,6 +12,8 @@ from tensonde.model.facts import LoaderFact
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role
 
+_FEWEST_STEPS = 16
+"""Of a schedule: by fewer, a multiple is a coincidence."""
 _STEPS = 2
 """Steps in which all ranks must have been looked at."""
 
@@ -38,7 +40,7 @@ def same_samples(world: World) -> Iterator[Finding]:
                 "Give each rank its share: `DataLoader(data, sampler=DistributedSampler(data))`, and call "
                 "`sampler.set_epoch(epoch)` in every epoch. Data that each rank makes itself needs a seed of its own.",
                 site=address,
-                source=(loader.made if loader is not None else None) or site.source,
+                source=(loader.sampler_line or loader.made if loader is not None else None) or site.source,
                 evidence={"steps": [step for step, _ in steps][:8], "input": address},
                 confidence=0.9,
             )
@@ -85,6 +87,9 @@ def overlapping(world: World) -> Iterator[Finding]:
     data out from the same permutation, or split it each in its own way. Some samples are read twice per epoch, others never."""
     if not world.replicas and not world.reduced:
         return
+    if not world.together and (told := _dealt_by_hand(world)) is not None:
+        yield told
+        return
     loaders = [next((one for one in case.facts.loaders if one.steps and one.share), None) for case in world.cases]
     chosen = [one for one in loaders if one is not None]
     if len(chosen) < len(loaders) or len({(one.share_of, one.dataset) for one in chosen}) > 1:
@@ -103,6 +108,67 @@ def overlapping(world: World) -> Iterator[Finding]:
         evidence={"common": len(common), "shares": [len(share) for share in shares], "samples": whole},
         confidence=0.9,
     )
+
+
+def _dealt_by_hand(world: World) -> Finding | None:
+    """A variable that holds the rank's part of a whole, and has items of another rank's among its own."""
+    tables = [{(one.name, one.line): one for one in case.facts.beginning.shares} for case in world.cases]
+    for key, one in tables[0].items():
+        other = tables[1].get(key)
+        if other is None or not one.items or not other.items or one.items == other.items:
+            continue
+        last = min(one.items[-1], other.items[-1])
+        common = [item for item in set(one.items) & set(other.items) if item <= last]
+        if len(common) > world.size:
+            return world.first.finding(
+                f"The shares of the ranks overlap: {one.name} has {one.size} items on rank 0 and {other.size} on rank 1, {len(common)} of those looked at "
+                "are the same",
+                "Every rank must take its part of the same whole: draw the order with a generator of a fixed seed, the same on all ranks, and let no rank "
+                "draw random numbers by itself before; or use DistributedSampler.",
+                step=None,
+                source=one.line,
+                evidence={"common": len(common), "sizes": [one.size, other.size], "variable": one.name},
+                confidence=0.9,
+            )
+    return None
+
+
+@world_rule("more-shares-than-ranks", severity="warning", phase="data")
+def too_many_shares(world: World) -> Iterator[Finding]:
+    """DistributedDataParallel averages over all ranks, and the sampler splits the data into more shares than there are ranks: no rank reads the others."""
+    for loader in world.first.facts.loaders if world.replicas else ():
+        if loader.steps and loader.shares > world.size:
+            yield world.first.finding(
+                f"The sampler splits the data into {loader.shares} shares, and there are {world.size} ranks: {loader.shares - world.size} shares are never read",
+                "Leave num_replicas out, or give dist.get_world_size().",
+                step=None,
+                source=loader.sampler_line or loader.made,
+                evidence={"shares": loader.shares, "ranks": world.size},
+                confidence=0.95,
+            )
+            return
+
+
+@world_rule("schedule-counts-all-ranks", severity="warning", phase="optimizer")
+def schedule(world: World) -> Iterator[Finding]:
+    """A schedule of the learning rate is made for exactly as many times the steps that the training made as there are ranks, and a sampler splits the
+    data: the steps were counted by the whole data set. The rate never comes to its end."""
+    case = world.first
+    if not any(one.steps and one.dealt for one in case.facts.loaders) or any(one.failed for one in world.standings):
+        return
+    for one in case.facts.schedulers:
+        total = one.numbers.get("total_steps") or one.numbers.get("T_max")
+        made = one.steps
+        if total and made >= _FEWEST_STEPS and int(total) == made * world.size:
+            yield case.finding(
+                f"{one.type} is made for {int(total)} steps, and each of the {world.size} ranks makes {made}",
+                "Count the steps of one rank: `epochs * len(loader)`, where the loader has the rank's share.",
+                step=None,
+                source=one.made,
+                evidence={"total": int(total), "steps": made, "ranks": world.size},
+                confidence=0.85,
+            )
+            return
 
 
 @world_rule("dealt-out-twice", severity="warning", phase="data")

@@ -20,6 +20,7 @@ _ADVICE = {
     "shapes": "All ranks must call a collective with the same shape and dtype. Pad, or exchange the sizes first.",
     "crossed": "Let one of the two send while the other receives, as by `if rank % 2 == 0`, or post both with dist.isend and dist.irecv (or "
     "dist.batch_isend_irecv) and wait afterwards.",
+    "tags": "A tensor that is sent with a tag is received only with the same tag: count both alike, or leave the tags out.",
     "busy": "Either that rank goes another way and never comes to this call, or what it does takes long: then let the others wait "
     "for it on purpose (a longer timeout of the group), or spread the work over the ranks.",
 }

@@ -12,6 +12,7 @@ from tensonde.diagnose.told import some
 from tensonde.diagnose.world import UNFINISHED, World
 from tensonde.model.finding import Finding
 
+_TWICE = re.compile(r"[Pp]arameter at index \d+ with name (\S+) has been marked as ready twice")
 _INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 
 
@@ -38,6 +39,33 @@ def unused(case: Case) -> Iterator[Finding]:
         source=replica.line,
         evidence={"parameters": names[:8], "numbers": numbers[:8]},
         confidence=0.95,
+    )
+
+
+@rule("ready-twice", severity="error", phase="backward", explains=("exception",))
+def ready_twice(case: Case) -> Iterator[Finding]:
+    """DistributedDataParallel reduces a gradient as soon as it is there, once per backward pass, and one came twice. The exception has the
+    parameter's name; the module that has it is run more than once under a checkpoint that goes backward by itself (`use_reentrant=True`), or is used
+    outside of the wrapper's forward."""
+    event = raised(case)
+    found = _TWICE.search(str(event.get("message", ""))) if event is not None else None
+    if event is None or found is None or event.get("type") in LAUNCHERS:
+        return
+    name = found[1].strip(".")
+    replica = next(iter(case.facts.replicas), None)
+    owners = [name.rsplit(".", k)[0] for k in range(1, name.count(".") + 1)]
+    prefix = f"{replica.name}." if replica is not None and replica.name else ""
+    sites = [site for owner in owners for at in (owner, prefix + owner) if (site := case.sites.get(f"{at}:out"))]
+    source = next((site.source for site in reversed(sites) if site.source is not None), None)
+    yield case.finding(
+        f"{name} gets its gradient twice in one backward pass, and DistributedDataParallel reduces it after the first time",
+        "Where a checkpointed block is used more than once, go without reentrant passes: checkpoint(block, x, use_reentrant=False). If what the forward does is "
+        "the same in every step, DistributedDataParallel(model, static_graph=True) works, too.",
+        step=event.get("step"),
+        site=f"{name}:grad",
+        source=source or (replica.line if replica is not None else None),
+        evidence={"parameter": name, "wrapped_at": str(replica.line) if replica is not None else None},
+        confidence=0.9,
     )
 
 

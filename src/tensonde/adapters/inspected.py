@@ -1,18 +1,19 @@
-"""What `tensonde.inspect` gives back: one call, op by op, to look at, filter, plot and save."""
+"""`tensonde.inspect`, whatever the framework: which gradients are asked for, and what it gives back: one call, op by op, to look at,
+filter, plot and save."""
 
 from __future__ import annotations
 
+import inspect as python
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import isfinite, log10
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import NDArray
 
-from tensonde.adapters.torch.tensors import raw_bytes
 from tensonde.digest.layout import COUNTS, DTYPES, ROW, STATS
 from tensonde.errors import UsageError
 from tensonde.model.moment import Moment, Phase
@@ -23,8 +24,81 @@ from tensonde.store.writer import RecordingWriter
 from tensonde.watch.pattern import Pattern
 from tensonde.watch.suggest import nearest
 
+KEPT_BYTES = 256 << 20
+"""Values of one call that are kept."""
+PARTLY = "only a part of the values was kept; all digests are there"
+
+Tensor: TypeAlias = Any
+"""A framework's own."""
 Values = Mapping[tuple[int, Role, int], Tensor]
 """By op, role (out or grad) and position."""
+Wrt: TypeAlias = "str | int | Tensor | Iterable[str | int | Tensor] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How tensors of a framework are read."""
+
+    framework: str
+    raw: Callable[[Tensor], tuple[bytes, str, tuple[int, ...]]]
+    """Bytes, dtype and shape, for the recording."""
+    array: Callable[[Tensor], NDArray[Any]]
+
+
+# -- what is asked for -----------------------------------------------------------------------------
+
+
+def callable_or_refuse(fn: Any) -> None:
+    if not callable(fn):
+        raise UsageError(f"tensonde.inspect wants something to call, an op, a function or a module, and got {fn!r}.")
+
+
+def names_of(call: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+    """What the inputs of the call are named, in order."""
+    try:
+        known = [
+            name
+            for name, parameter in python.signature(call).parameters.items()
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+    except (TypeError, ValueError):  # built-in functions
+        known = []
+    return [known[k] if k < len(known) else f"input {k}" for k in range(len(args))] + list(kwargs)
+
+
+def positions_of(wrt: Wrt, names: list[str], given: list[Any], tensor: type) -> list[int]:
+    """Of the inputs with respect to which gradients are asked for, without repeats."""
+    chosen: list[Any] = [wrt] if isinstance(wrt, str | int | tensor) else list(wrt or ())
+    found: dict[int, None] = {}
+    for one in chosen:
+        found |= dict.fromkeys(_positions(one, names, given, tensor))
+    return list(found)
+
+
+def _positions(one: Any, names: list[str], given: list[Any], tensor: type) -> list[int]:
+    tensors = [k for k, value in enumerate(given) if isinstance(value, tensor)]
+    if isinstance(one, str) and one == "all":
+        return tensors
+    if isinstance(one, str) and one in names and isinstance(given[names.index(one)], tensor):
+        return [names.index(one)]
+    if isinstance(one, int) and one in tensors:
+        return [one]
+    if isinstance(one, tensor):
+        for k in tensors:
+            if given[k] is one:
+                return [k]
+    told = ", ".join(names[k] for k in tensors) or "none"
+    shown = "a tensor that is none of the inputs" if isinstance(one, tensor) else repr(one)
+    raise UsageError(f"wrt is {shown}; it may be 'all', or name tensors among the inputs ({told}) or their positions.")
+
+
+def no_gradient(name: str, dtype: object, cast: str) -> UsageError:
+    return UsageError(
+        f"the input {name} is of {dtype}, and only floating-point tensors have gradients; give it as {cast}."
+    )
+
+
+# -- what comes back -------------------------------------------------------------------------------
 
 
 class Inspection:
@@ -33,11 +107,14 @@ class Inspection:
     `result` is what the call gave; `gradients` those that were asked for, by the name of the input or parameter.
     """
 
-    def __init__(self, trace: Trace, values: Values, result: Any, gradients: Mapping[str, Tensor | None]) -> None:
+    def __init__(
+        self, trace: Trace, values: Values, result: Any, gradients: Mapping[str, Tensor | None], reading: Reading
+    ) -> None:
         self.trace = trace
         self.result = result
         self.gradients = dict(gradients)
         self._values = values
+        self._reading = reading
 
     def __len__(self) -> int:
         return len(self.trace.ops)
@@ -88,7 +165,9 @@ class Inspection:
             and (op is None or record.op == op)
             and (where is None or where(record))
         ]
-        return Inspection(replace(self.trace, ops=tuple(kept)), self._values, self.result, self.gradients)
+        return Inspection(
+            replace(self.trace, ops=tuple(kept)), self._values, self.result, self.gradients, self._reading
+        )
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -131,9 +210,18 @@ class Inspection:
             "  ".join(_cut(cell, width).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in lines
         ]
-        text += [f"gradient of {name}: {_grad(gradient)}" for name, gradient in self.gradients.items()]
+        text += [f"gradient of {name}: {self._told(gradient)}" for name, gradient in self.gradients.items()]
         text += [f"note: {note}" for note in self.trace.notes]
         return "\n".join(text)
+
+    def _told(self, gradient: Tensor | None) -> str:
+        if gradient is None:
+            return "none: the result does not depend on it"
+        array = self._reading.array(gradient)
+        if array.size == 1:
+            return f"{array.item():.6g}"
+        shape = str(list(array.shape)).replace(" ", "")
+        return f"{shape} norm {float(np.linalg.norm(array.reshape(-1))):.4g}"
 
     def __repr__(self) -> str:
         return (
@@ -173,7 +261,7 @@ class Inspection:
             run = create_run(Path(".tensonde") / "runs", None, manifest)
         else:
             run = create_run(target.parent, target.name, manifest)
-        writer = RecordingWriter(claim_rank(run, 0), {"rank": 0, "world_size": 1, "framework": "torch"})
+        writer = RecordingWriter(claim_rank(run, 0), {"rank": 0, "world_size": 1, "framework": self._reading.framework})
         rows = []
         number = 0
         for op in self.trace.ops:
@@ -188,7 +276,7 @@ class Inspection:
                     value = self._values.get((op.index, role, k))
                     if value is not None:
                         phase = Phase.FORWARD if role is Role.OUT else Phase.BACKWARD
-                        writer.value(site.address, Moment(0, phase), *raw_bytes(value))
+                        writer.value(site.address, Moment(0, phase), *self._reading.raw(value))
                     number += 1
         if rows:
             writer.digests(np.concatenate(rows))
@@ -231,12 +319,3 @@ def _cell(value: Any) -> str:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _grad(gradient: Tensor | None) -> str:
-    if gradient is None:
-        return "none: the result does not depend on it"
-    if gradient.numel() == 1:
-        return f"{gradient.item():.6g}"
-    shape = str(list(gradient.shape)).replace(" ", "")
-    return f"{shape} norm {float(gradient.detach().float().norm()):.4g}"
