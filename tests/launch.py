@@ -257,7 +257,8 @@ def _become(job: dict[str, Any]) -> str:
     signal.alarm(int(job["env"].get("TEST_SECONDS", LONGEST)))
     os.chdir(job["cwd"])
     for number, name in enumerate(["stdin", "stdout", "stderr"]):
-        flags = os.O_WRONLY | os.O_TRUNC if number else os.O_RDONLY
+        # Appended: ranks share the file, and one must not write over the line of another.
+        flags = os.O_WRONLY | os.O_TRUNC | os.O_APPEND if number else os.O_RDONLY
         target = os.open(name, flags | os.O_CREAT)
         os.dup2(target, number)
         os.close(target)

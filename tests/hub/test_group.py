@@ -54,7 +54,9 @@ def test_fifty_commands_in_any_order(foundry: Foundry, tmp_path: Path) -> None:
         pair.act("continue")
         ran = it.end()
     assert ran.code == 0, ran.err
-    assert len({line.split()[2] for line in ran.out.splitlines()}) == 1, ran.out
+    weights = [line.split()[2:] for line in ran.out.splitlines()]
+    assert len(weights) == 2, ran.out
+    assert weights[0] == weights[1], ran.out
 
 
 @pytest.mark.timeout(120)
@@ -138,7 +140,7 @@ def test_a_hub_lost_in_a_group_pause(foundry: Foundry, tmp_path: Path) -> None:
         there.process.returncode = 0
     assert ran.code == 0, ran.err
     assert ran.err.count("the hub has been gone") == 1, ran.err
-    assert len({line.split()[2] for line in ran.out.splitlines()}) == 1
+    assert len({line.split()[2] for line in ran.out.splitlines()}) == 1, ran.out
 
 
 @pytest.mark.timeout(120)
