@@ -91,6 +91,7 @@ bench: setup
 	$(BIN)/python benchmarks/digest.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/short_steps.py
+	$(BIN)/python benchmarks/whole_runs.py
 	$(BIN)/python benchmarks/dump.py
 	$(BIN)/python benchmarks/compiled.py
 	$(BIN)/python benchmarks/hub.py

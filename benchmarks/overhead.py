@@ -59,7 +59,7 @@ class Side:
             environment["PEER"] = peer
         if budget != -1.0:
             self.run = create_run(folder, None, {"script": "worker.py", "argv": []})
-            options = Options(run=str(self.run.absolute()), budget=budget, quiet=True, dump=dump)
+            options = Options(run=str(self.run.absolute()), budget=budget, quiet=True, dump=dump, supervised=True)
             environment = watched_environment(options, environment)
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "worker.py"), model, str(threads)],

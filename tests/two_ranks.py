@@ -30,7 +30,9 @@ def worker(rank, steps, end):
         if flag.item():
             break
     parameters = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
-    print(rank, step, hashlib.sha256(parameters).hexdigest(), flush=True)
+    # One write: print makes several where PYTHONUNBUFFERED is set, and those of the ranks mix.
+    sys.stdout.write(f"{rank} {step} {hashlib.sha256(parameters).hexdigest()}\\n")
+    sys.stdout.flush()
     dist.destroy_process_group()
 
 if __name__ == "__main__":
