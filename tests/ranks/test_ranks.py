@@ -46,6 +46,34 @@ forward = model
 """Each rank's optimizer has a part of the parameters."""
 
 PARTED = {
+    "gradients-reduced-to-one-rank": (
+        BY_HAND.replace("#REDUCE", "[dist.reduce(p.grad, dst=0) for p in model.parameters()]"),
+        "dist.reduce(p.grad, dst=0)",
+    ),
+    "gradients-not-added-up": (
+        BY_HAND.replace("#REDUCE", "[dist.all_reduce(p.grad, op=dist.ReduceOp.MAX) for p in model.parameters()]"),
+        "dist.ReduceOp.MAX",
+    ),
+    "shares-overlap seeds": (
+        """
+whole = TensorDataset(*data(3))
+model = DDP(net())
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+dealer = DistributedSampler(whole, seed=rank)
+for xb, yb in DataLoader(whole, batch_size=8, sampler=dealer):
+    opt.zero_grad()
+    loss_of(model(xb), yb).backward()
+    opt.step()
+""",
+        "seed=rank",
+    ),
+    "ranks-start-differently loaded": (
+        WRAPPED.replace(
+            "forward = model",
+            "torch.manual_seed(rank)\nmodel.module.load_state_dict(net().state_dict())\nforward = model",
+        ),
+        "load_state_dict",
+    ),
     "replicas-drift copied": (
         BY_HAND.replace("#REDUCE", "[dist.all_reduce(p.grad / world) for p in model.parameters()]"),
         "dist.all_reduce(p.grad / world)",
@@ -309,6 +337,14 @@ forward = model
 }
 
 HEALTHY = {
+    "one rank steps and sends its weights": BY_HAND.replace(
+        "#REDUCE", "[(dist.reduce(p.grad, dst=0), p.grad.div_(world)) for p in model.parameters()]"
+    ).replace(
+        "opt.step()", "if rank == 0:\n        opt.step()\n    [dist.broadcast(p.data, 0) for p in model.parameters()]"
+    ),
+    "the same weights loaded after wrapping": WRAPPED.replace(
+        "forward = model", "torch.manual_seed(5)\nmodel.module.load_state_dict(net().state_dict())\nforward = model"
+    ),
     "parts of the optimizer": PARTS,
     "dealt out": """
 whole = TensorDataset(*data(3))

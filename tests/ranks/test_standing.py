@@ -167,6 +167,20 @@ def test_a_loop_that_one_rank_has_left_is_named_whichever_waits_longer() -> None
         assert found.culprit.line == 10
 
 
+def test_who_has_left_the_loop_is_said_rightly() -> None:
+    """The one that waits longest has left it, for a barrier behind it."""
+    gradients = kind(GRADIENTS, line=12, around=(LOOP,))
+    here = at(0, 6, call(6, gradients, seconds=0.1), call(7, gradients, ago=20, index=1))
+    done = at(1, 6, call(6, gradients, seconds=0.1), call(1, kind("barrier", line=25), ago=60, index=1))
+    found = stuck([here, done])
+    assert found is not None
+    assert (found.waiting, found.other, found.loop) == ((here,), done, LOOP)
+    assert (
+        "rank 1 waits for barrier (number 1) in step 6 at train.py:25; it left the loop at train.py:10"
+        in found.sentence()
+    )
+
+
 def test_the_call_that_only_one_rank_makes_is_the_culprit() -> None:
     everyone, alone = kind(GRADIENTS, line=15), kind("all_reduce", "float32[]", line=18)
     past = call(3, everyone, seconds=0.1)

@@ -521,6 +521,8 @@ class LoaderFact(Record, frozen=True):
     """Of a sampler that gives each rank its share: its `epoch` in each of the first passes."""
     shuffled: bool = False
     """Whether such a sampler shuffles."""
+    dealt_by: int | None = None
+    """Of a DistributedSampler: the seed of its order."""
     own_batch_sampler: bool = False
     drop_last: bool = False
     dealt: bool = False

@@ -283,8 +283,10 @@ def _why(one: Standing, collective: Call, after_the_end: bool) -> Why | None:
 def _told(together: tuple[Standing, ...], collective: Call, other: Standing, why: Why) -> Stuck:
     loop = _left(collective.kind.around, other) if why in ("ended", "elsewhere") else None
     if why == "elsewhere" and other.inside is not None:
-        loops = [loop, _left(other.inside.kind.around, together[0])]
-        loop = min((one for one in loops if one is not None), key=lambda one: int(one["line"]), default=None)
+        own = _left(other.inside.kind.around, together[0])
+        if loop is None and own is not None:  # they have left a loop that the other is still in: it waits for them
+            return _told((other,), other.inside, together[0], why)
+        loop = min((one for one in (loop, own) if one is not None), key=lambda one: int(one["line"]), default=None)
     first = together[0]
     culprit = collective.kind.source
     turns = _turns(collective, first, other)

@@ -314,6 +314,7 @@ def loader_facts(loader: Any) -> dict[str, Any]:
         "weighted": weighted(loader),
         "epochs": [] if is_distributed(loader.sampler) else None,
         "shuffled": bool(getattr(loader.sampler, "shuffle", False)),
+        "dealt_by": loader.sampler.seed if is_distributed(loader.sampler) else None,
         "own_batch_sampler": type(loader.batch_sampler).__name__ != "BatchSampler",
         "drop_last": loader.drop_last,
         "dealt": deals(loader),

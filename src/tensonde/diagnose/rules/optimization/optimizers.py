@@ -40,11 +40,11 @@ def weights_reset(case: Case) -> list[Finding]:
 def never_steps(case: Case) -> list[Finding]:
     """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped. Steps
     that a gradient scaler skips are another matter (`scaler-skips-all`). Silent where parameters change all the same: the
-    step may be part of compiled code."""
+    step may be part of compiled code, or another rank may step and send its weights."""
     facts = case.facts
     if case.series("skipped") or _renewed(case):  # others, gone by now, step on its parameters
         return []
-    if facts.by_hand.updates:
+    if facts.by_hand.updates or any(one.parameters for one in facts.collectives):
         return []
     backwards = facts.sequence.backwards
     found = []

@@ -111,6 +111,9 @@ def different_start(world: World) -> Iterator[Finding]:
         return
     loaded = world.only_some_load("weights")
     why = f", and only some ranks load weights at {loaded}" if loaded is not None else ""
+    if loaded is None and replica is not None and (every := _loaded_by_all(world)) is not None:
+        yield _loaded_differently(world, wrong, len(expected), every)
+        return
     if loaded is None and world.seeded_apart is not None:
         why = f"; they are seeded differently at {world.seeded_apart}"
     yield first.finding(
@@ -120,6 +123,27 @@ def different_start(world: World) -> Iterator[Finding]:
         "Seeding all ranks alike helps only if nothing else draws random numbers before.",
         site=f"{wrong[0]}:value",
         source=loaded or (optimizer.made if optimizer is not None else None),
+        evidence={"parameters": wrong[:8], "gradients": "reduced over all ranks"},
+        confidence=0.95,
+    )
+
+
+def _loaded_by_all(world: World) -> SourceLine | None:
+    """The last line at which every rank loads weights."""
+    each = [
+        [one.line for one in case.facts.beginning.loads if one.what == "weights" and one.line] for case in world.cases
+    ]
+    return next((line for line in reversed(each[0]) if all(line in lines for lines in each)), None)
+
+
+def _loaded_differently(world: World, wrong: list[str], known: int, line: SourceLine) -> Finding:
+    """DistributedDataParallel sent the weights of rank 0 when it was made, so they were replaced afterwards."""
+    return world.first.finding(
+        f"The ranks load different weights at {line}: {len(wrong)} of {known} parameters differ before the first step",
+        "Every rank must load the same file. DistributedDataParallel sends the weights of rank 0 only when it is made: load before you wrap the model, "
+        "or load the file of rank 0 on all ranks.",
+        site=f"{wrong[0]}:value",
+        source=line,
         evidence={"parameters": wrong[:8], "gradients": "reduced over all ranks"},
         confidence=0.95,
     )

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.told import some
-from tensonde.diagnose.world import World
+from tensonde.diagnose.world import World, differ, same
 from tensonde.model.facts import CollectiveFact
 from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, ops
-from tensonde.model.trace import OpRecord
+from tensonde.model.trace import OpRecord, WeightRecord
 
 _CLOSE = 1e-6
+_NO_SUM = ("MAX", "MIN", "PRODUCT", "BAND", "BOR", "BXOR")
 _LOSSES = ops(Trait.LOSS_FROM_ZERO | Trait.ELEMENTWISE_LOSS)
 
 
@@ -41,6 +42,56 @@ def summed(world: World) -> Iterator[Finding]:
                 evidence=_evidence(collective, wrong),
                 confidence=0.8,
             )
+
+
+@world_rule("gradients-not-added-up", severity="error", phase="optimizer")
+def not_added(world: World) -> Iterator[Finding]:
+    """Gradients that differ between the ranks are brought together by another operation than a sum or a mean, such as the largest value: what the
+    optimizer gets is the gradient of no loss."""
+    for collective in world.first.facts.collectives:
+        wanted = "reduce" in collective.op and collective.reduce in _NO_SUM
+        records = [world.weights[name] for name in collective.gradients if name in world.weights]
+        if wanted and any(differ([one.raw for one in row]) for row in records):
+            yield world.first.finding(
+                f"Gradients are brought together over the ranks by {collective.reduce}: the result is the gradient of no loss",
+                "Reduce with dist.ReduceOp.SUM and divide by the number of ranks, or reduce with dist.ReduceOp.AVG.",
+                site=f"{collective.gradients[0]}:grad",
+                source=collective.line,
+                evidence={"reduce": collective.reduce, "parameters": some(collective.gradients)},
+                confidence=0.95,
+            )
+            return
+
+
+@world_rule("gradients-reduced-to-one-rank", severity="error", phase="optimizer", explains=("replicas-drift",))
+def to_one_rank(world: World) -> Iterator[Finding]:
+    """Gradients are reduced with `dist.reduce`, which gives the sum to one rank only. All ranks begin the first step with equal weights and end it with
+    different ones, and nothing sends gradients or weights back."""
+    case = world.first
+    for collective in case.facts.collectives:
+        if collective.op != "reduce" or not collective.gradients or collective.group_size != world.size:
+            continue
+        records = [world.weights[name] for name in collective.gradients if name in world.weights]
+        apart = [row for row in records if _equal_then_not(row)]
+        if not apart or any(one.op != "reduce" and _moves_weights(one) for one in case.facts.collectives):
+            continue
+        yield case.finding(
+            f"Only one rank gets the reduced gradients: the weights of the {world.size} ranks differ after the first step",
+            "Use dist.all_reduce, so that every rank steps with the same gradient; or let one rank step and send its weights to the others (dist.broadcast).",
+            site=f"{collective.gradients[0]}:grad",
+            source=collective.line,
+            evidence={"calls": collective.count, "parameters": some(collective.gradients)},
+            confidence=0.95,
+        )
+        return
+
+
+def _equal_then_not(records: list[WeightRecord]) -> bool:
+    return same([one.before for one in records]) and differ([one.after for one in records])
+
+
+def _moves_weights(collective: CollectiveFact) -> bool:
+    return bool(collective.gradients or collective.parameters or collective.copies)
 
 
 def _evidence(collective: CollectiveFact, wrong: list[str]) -> dict[str, object]:

@@ -83,11 +83,14 @@ def _described(loader: LoaderFact) -> tuple[str, int | None, int | None]:
 
 @world_rule("shares-overlap", severity="warning", phase="data")
 def overlapping(world: World) -> Iterator[Finding]:
-    """Each rank trains on a Subset of the same data set, and these have some samples in common and others not: the ranks have not dealt the
-    data out from the same permutation, or split it each in its own way. Some samples are read twice per epoch, others never."""
+    """Each rank trains on a part of the same data set, and these have some samples in common and others not: the ranks have not dealt the
+    data out from the same permutation (a DistributedSampler with another seed on each rank), or split it each in its own way. Some samples are read twice per epoch, others never."""
     if not world.replicas and not world.reduced:
         return
     if not world.together and (told := _dealt_by_hand(world)) is not None:
+        yield told
+        return
+    if (told := _seeded_apart(world)) is not None:
         yield told
         return
     loaders = [next((one for one in case.facts.loaders if one.steps and one.share), None) for case in world.cases]
@@ -107,6 +110,24 @@ def overlapping(world: World) -> Iterator[Finding]:
         source=chosen[0].data_line or chosen[0].made,
         evidence={"common": len(common), "shares": [len(share) for share in shares], "samples": whole},
         confidence=0.9,
+    )
+
+
+def _seeded_apart(world: World) -> Finding | None:
+    """DistributedSampler deals out an order that it draws by its seed: with another seed on each rank, there is no common one."""
+    loaders = [next((one for one in case.facts.loaders if one.steps), None) for case in world.cases]
+    chosen = [one for one in loaders if one is not None and one.shuffled and one.dealt_by is not None]
+    seeds = [one.dealt_by for one in chosen]
+    if len(chosen) < len(loaders) or len({_described(one) for one in chosen}) > 1 or len(set(seeds)) == 1:
+        return None
+    return world.first.finding(
+        f"The shares of the ranks overlap: DistributedSampler has another seed on each rank ({some([str(seed) for seed in seeds], 8)})",
+        "Give the sampler the same seed on all ranks: it draws one order of all samples, and each rank takes its part of that. Samples are read twice "
+        "per epoch otherwise, and others never.",
+        step=None,
+        source=chosen[0].sampler_line or chosen[0].made,
+        evidence={"seeds": seeds, "samples": chosen[0].length},
+        confidence=0.95,
     )
 
 

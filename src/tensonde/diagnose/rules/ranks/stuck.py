@@ -46,12 +46,13 @@ def ranks_stuck(world: World) -> Iterator[Finding]:
     "batch-left-out", severity="error", phase="data", explains=("ranks-stuck", "uneven-batches", "exception", "crash")
 )
 def left_out(world: World) -> Iterator[Finding]:
-    """The ranks have equally many batches, one has made fewer backward passes than another, which waits for its gradients in vain, and the
+    """The ranks have equally many batches, as far as is known, one has made fewer backward passes than another, which waits for its gradients in vain, and the
     program has a line that leaves out a batch before its backward pass."""
     if any(one.failed and one.inside is None for one in world.standings):
         return
     found = stuck(world.standings, after_the_end=True)
-    if found is None or found.collective.kind.op != GRADIENTS or not _equally_many(world):
+    equally = _equally_many(world)
+    if found is None or found.collective.kind.op != GRADIENTS or equally is False:
         return
     passes = {
         one.rank: max((call.number for call in one.calls if call.kind.op == GRADIENTS), default=0)
@@ -69,17 +70,20 @@ def left_out(world: World) -> Iterator[Finding]:
         step=found.other.step,
         source=source_line(kind.file, kind.skips[0]),
         evidence={"backward_passes": passes, "lines": kind.skips},
-        confidence=0.85,
+        confidence=0.85 if equally else 0.6,
     )
 
 
-def _equally_many(world: World) -> bool:
-    """Batches that the loaders of the ranks have."""
+def _equally_many(world: World) -> bool | None:
+    """The loaders of the ranks have equally many batches; without loaders, their parts of the data are of one size. None where nothing is known
+    of either, as of a rank that hangs before it has written its facts."""
     each = [
         [(one.length, one.batch_size, one.drop_last) for one in case.facts.loaders if one.passes]
         for case in world.cases
     ]
-    return bool(each[0]) and all(one == each[0] for one in each)
+    if not any(each):
+        each = [[(one.name, one.line, one.size) for one in case.facts.beginning.shares] for case in world.cases]
+    return all(one == each[0] for one in each) if any(each) else None
 
 
 @world_rule("uneven-batches", severity="error", phase="data", explains=("ranks-stuck", "exception", "crash"))
