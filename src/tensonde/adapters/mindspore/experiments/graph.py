@@ -17,7 +17,8 @@ from mindspore import Tensor
 from tensonde.adapters.mindspore.experiments.recorder import Node, Recorder, Ref, copy_of, filled, refs
 from tensonde.adapters.mindspore.experiments.trials import Trials
 from tensonde.adapters.mindspore.observers.origins import KNOWN
-from tensonde.adapters.mindspore.tensors import values_of
+from tensonde.adapters.mindspore.tensors import is_tensor, values_of
+from tensonde.adapters.mindspore.tracing.tracer import key_of
 from tensonde.experiments.relation import MOST_ROWS
 from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, Op, OwnFunction, Trial, Value
 from tensonde.model.site import SourceLine
@@ -37,6 +38,7 @@ Env = dict[int, Any]
 class StepGraph:
     def __init__(self, recorder: Recorder, loss: Ref, number: int, deadline: float, clock: Callable[[], float]) -> None:
         self._nodes, self._tensors, self._maker = recorder.nodes, recorder.tensors, recorder.maker
+        self._numbers = recorder.numbers
         self.number, self.loss = number, int(loss)
         self.loss_source: SourceLine | None = None
         self.optimizer = ""
@@ -235,7 +237,7 @@ class StepGraph:
         for ref in dict.fromkeys(leaders.values()):
             array, dim = self.array(ref).astype(np.float32), values[ref]
             axes = tuple(d for d in range(array.ndim) if d != dim % array.ndim) if array.ndim else ()
-            mean = array.mean(axes) if axes else array
+            mean: Array = np.asarray(array.mean(axes) if axes else array, dtype=np.float32)
             vectors[ref] = mean if begin == "mean" else np.zeros_like(mean)
 
         def spread(leaves: Mapping[int, Any]) -> Env:
@@ -253,7 +255,7 @@ class StepGraph:
     def floor(self, values: Sequence[int], enough: float) -> float:
         base = {ref: self.array(ref).astype(np.float32) for ref in values}
         draw = np.random.default_rng(0)
-        apart = {ref: array + draw.standard_normal(array.shape).astype(np.float32) for ref, array in base.items()}
+        apart = {ref: array + np.asarray(draw.standard_normal(array.shape), np.float32) for ref, array in base.items()}
         found = [self._loss_of({}), self._lowest(base)]
         if min(found) > enough:  # where an activation is off, nothing moves
             found.append(self._lowest(apart))
@@ -268,7 +270,7 @@ class StepGraph:
 
     def _descend(self, start: dict[int, Array], changed: Callable[[Mapping[int, Any]], Env]) -> dict[int, Array]:
         """Moves arrays from where they are until the loss is smallest with what `changed` makes of them."""
-        from scipy.optimize import minimize  # MindSpore needs it
+        from scipy.optimize import minimize  # type: ignore[import-untyped]  # MindSpore needs it
 
         numbers, shapes = list(start), [start[ref].shape for ref in start]
         cuts = np.cumsum([start[ref].size for ref in numbers])[:-1]
@@ -350,14 +352,15 @@ class StepGraph:
         for ref, tensor in zip(node.outputs, given, strict=False):
             if ref is not None and int(ref) not in changes:
                 factor = self._factors.get(int(ref)) if self._factors else None
-                env[int(ref)] = tensor if factor is None else tensor * factor
+                env[int(ref)] = in_own_memory(tensor) if factor is None else tensor * factor
 
     def _loss_of(self, changes: Env) -> float:
         return float(_array(self.compute(changes, [self.loss])[self.loss]))
 
-    def parameters(self) -> dict[int, int]:
-        """Values that were there before, by the address of their memory."""
-        return {self._tensors[ref].data_ptr(): ref for ref, maker in enumerate(self._maker) if maker < 0}
+    def number_of(self, tensor: Any) -> int | None:
+        """Of a tensor that was there before the step."""
+        found = self._numbers.get(key_of(tensor))
+        return int(found) if found is not None and self._maker[found] < 0 else None
 
 
 def places(table: Array, rows: Array) -> Array | None:
@@ -371,6 +374,15 @@ def places(table: Array, rows: Array) -> Array | None:
             return None
         found.append(int(same[0]))
     return np.array(found)
+
+
+def in_own_memory(tensor: Any) -> Any:
+    """An op that is run again would take the memory of a view as it lies, from its beginning."""
+    if not is_tensor(tensor) or (tensor.is_contiguous() and not tensor.storage_offset()):
+        return tensor
+    if not tensor.storage_offset():
+        return tensor.contiguous()
+    return tensor.logical_or(tensor) if tensor.dtype == mindspore.bool_ else tensor + 0
 
 
 def _trains(node: Node) -> bool:

@@ -18,11 +18,12 @@ import mindspore
 import numpy as np
 
 from tensonde.adapters.mindspore.experiments.graph import StepGraph
-from tensonde.adapters.mindspore.experiments.recorder import AVAILABLE, Recorder, copy_of
+from tensonde.adapters.mindspore.experiments.recorder import Recorder, copy_of
 from tensonde.adapters.mindspore.experiments.surroundings import Surroundings, argument_names
 from tensonde.adapters.mindspore.experiments.trials import Trials
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
 from tensonde.adapters.mindspore.tensors import is_parameter, is_tensor, tensors_in, values_of
+from tensonde.adapters.mindspore.tracing.dispatch import AVAILABLE
 from tensonde.adapters.mindspore.tracing.replay import Refused, State, undisturbed
 from tensonde.adapters.mindspore.tracing.tracer import key_of
 from tensonde.experiments import EXPERIMENTS

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import mindspore
 from mindspore import Tensor
+from mindspore.ops import Primitive
 from mindspore.ops.auto_generate import pyboost_inner_prim
+from mindspore.ops.primitive import _run_op
 
 from tensonde.adapters.mindspore.experiments.names import index_name, name_of
 from tensonde.adapters.mindspore.run.naming import parameters_in
@@ -74,6 +76,10 @@ class Recorder(_Mode):  # type: ignore[misc]
         self.maker: list[int] = []
         """The node that made it; -1: it was there before."""
         self.numbers: dict[Key, Ref] = {}
+        self.keys: list[Key] = []
+        """Of every value, as the pass had it."""
+        self.parameters: set[int] = set()
+        """Values that were shown as parameters."""
         self.handed: set[int] = set()
         """Values that models were given."""
         self.read: set[int] = set()
@@ -143,7 +149,7 @@ class Recorder(_Mode):  # type: ignore[misc]
         if draws(name):
             raise NotPossible(f"the step draws random numbers, which MindSpore cannot draw a second time ({name})")
         weights = [self.maker[ref] < 0 and is_weight(self, ref) for ref in given]
-        return self._ran(name_of(name, weights), func, args, func(*args), sys._getframe(1))
+        return self._ran(name_of(name, weights), _again(func, args), args, func(*args), sys._getframe(1))
 
     def _ran(self, name: str, func: Callable[..., Any], args: Any, out: Any, frame: FrameType) -> Any:
         if not tensors_in(out):
@@ -176,16 +182,21 @@ class Recorder(_Mode):  # type: ignore[misc]
             raise NotPossible(f"the step makes more than {MOST_BYTES >> 20} MiB")
         self._busy = True
         try:
-            if tensor.dtype == mindspore.bfloat16:
-                raise NotPossible("the step computes in bfloat16, which numpy does not know")
             tensor = copy_of(tensor)  # it may be a view
         finally:
             self._busy = False
         return tensor, self._new(key_of(tensor), tensor, index)
 
     def _new(self, key: Key, tensor: Any, maker: int) -> Ref:
+        """What was given is copied: a parameter, or what an op was shown of it, belongs to the training's own derivatives, and MindSpore
+        crashes where another one meets it. The tensor is kept as well, so that its memory does not become another's."""
         found = self.numbers[key] = Ref(len(self.tensors))
+        if maker < 0:
+            self._kept.append(tensor)
+            self.parameters |= {int(found)} if is_parameter(tensor) else set()
+            tensor = self._quietly(copy_of, tensor)
         self.tensors.append(tensor)
+        self.keys.append(key)
         self.maker.append(maker)
         return found
 
@@ -198,7 +209,7 @@ class Recorder(_Mode):  # type: ignore[misc]
 
     def name(self, ref: int) -> str | None:
         """Of a parameter."""
-        return self._names.get(key_of(self.tensors[ref]))
+        return self._names.get(self.keys[ref])
 
     def _place(self, node: Node, frame: FrameType) -> None:
         stack = self._training.stack
@@ -244,8 +255,8 @@ class Recorder(_Mode):  # type: ignore[misc]
             out = self._quietly(original, tensor, index, value)
             self.nodes.append(node)
             held = self._quietly(copy_of, tensor)
-            node.outputs = [self._new(key_of(tensor), held, len(self.nodes) - 1)]
             self._kept.append(tensor)
+            node.outputs = [self._new(key_of(tensor), held, len(self.nodes) - 1)]
             return out
 
         return setitem
@@ -280,11 +291,19 @@ class Recorder(_Mode):  # type: ignore[misc]
             self._busy = False
 
 
+def _again(func: Any, args: Any) -> Callable[..., Any]:
+    """What runs an op later. What the mode gives for a primitive crashes MindSpore inside of a derivative; the framework's own way does not."""
+    found: Callable[..., Any] = _run_op if len(args) == 3 and isinstance(args[0], Primitive) else func
+    return found
+
+
 def is_weight(recorder: Recorder, ref: int) -> bool:
-    return recorder.name(ref) is not None or is_parameter(recorder.tensors[ref])
+    return recorder.name(ref) is not None or ref in recorder.parameters
 
 
 def copy_of(tensor: Any) -> Any:
+    if tensor.dtype == mindspore.bfloat16:
+        raise NotPossible("the step computes in bfloat16, which numpy does not know")
     return Tensor(tensor.asnumpy().copy(), dtype=tensor.dtype)
 
 

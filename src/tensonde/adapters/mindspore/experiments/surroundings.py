@@ -13,7 +13,7 @@ from tensonde.adapters.mindspore.experiments.graph import places
 from tensonde.adapters.mindspore.experiments.recorder import Recorder
 from tensonde.adapters.mindspore.observers.feeding import LOADERS
 from tensonde.adapters.mindspore.tensors import is_parameter, is_tensor, shape_of, values_of
-from tensonde.adapters.mindspore.tracing.tracer import key_of
+from tensonde.adapters.mindspore.tracing.tracer import Key, key_of
 from tensonde.experiments.step import Array, Value
 from tensonde.model.site import SourceLine
 from tensonde.program.drawn import is_drawn
@@ -54,11 +54,19 @@ class Surroundings:
             name, bound, drawn, origin = "", None, False, "made"
             if maker < 0:
                 known = self._recorder.name(ref)
-                if known is not None or is_parameter(tensor):
-                    origin, name = "parameter", known or str(tensor.name)
-                origin = "buffer" if key_of(tensor) in buffers else "parameter" if origin == "parameter" else "given"
+                if known is not None or ref in self._recorder.parameters:
+                    origin, name = "parameter", known or ""
+                origin = (
+                    "buffer"
+                    if self._recorder.keys[ref] in buffers
+                    else "parameter"
+                    if origin == "parameter"
+                    else "given"
+                )
             if origin == "given" or (handed and origin == "made"):
-                name, bound, frame = self._variable(self._given.get(ref, tensor))
+                name, bound, frame = self._variable(
+                    key_of(self._given[ref]) if ref in self._given else self._recorder.keys[ref]
+                )
                 drawn = frame is not None and is_drawn(frame.f_code.co_filename, name, frame.f_lineno)
                 name = name or self._names.get(ref, "")
             found.append(
@@ -88,10 +96,9 @@ class Surroundings:
                 found.add(key_of(held))
         return found
 
-    def _variable(self, tensor: Any) -> tuple[str, SourceLine | None, FrameType | None]:
-        key = key_of(tensor)
+    def _variable(self, key: Key) -> tuple[str, SourceLine | None, FrameType | None]:
         for name, value, frame in self._variables:
-            if value is tensor or key_of(value) == key:
+            if key_of(value) == key:
                 bound = binding_before(name, frame, frame.f_lineno, frame.f_lineno)
                 return name, source_line(frame.f_code.co_filename, bound.line) if bound is not None else None, frame
         return "", None, None
@@ -102,8 +109,7 @@ class Surroundings:
         for frame in self.frames:
             for value in list(frame.f_locals.values())[:MOST_HELD]:
                 array = values_of(value) if is_tensor(value) and not is_parameter(value) else value
-                known = isinstance(array, np.ndarray) and array.dtype.kind in "fiub" and array.ndim
-                if known and len(array) >= 2 and array.size <= MOST_ELEMENTS:
+                if isinstance(array, np.ndarray) and _is_table(array):
                     found[id(value)] = array
         return list(found.values())
 
@@ -124,6 +130,10 @@ def argument_names(fn: Any) -> list[str]:
         return list(inspect.signature(fn.construct if isinstance(fn, nn.Cell) else fn).parameters)
     except (TypeError, ValueError):
         return []
+
+
+def _is_table(array: Array) -> bool:
+    return array.dtype.kind in "fiub" and array.ndim > 0 and len(array) >= 2 and array.size <= MOST_ELEMENTS
 
 
 def _kind(tensor: Any) -> Any:

@@ -35,8 +35,7 @@ class Trials:
             raise NotPossible("the optimizer is not called with one gradient for each of its parameters")
         if not decay and any(group.get("weight_decay") for group in groups_of(optimizer)):
             raise NotPossible("weight decay cannot be left out on MindSpore")
-        at = graph.parameters()
-        numbers = [at.get(parameter.data_ptr()) for parameter in held]
+        numbers = [graph.number_of(parameter) for parameter in held]
         leaves = [k for k, number in enumerate(numbers) if number is not None]
         if not leaves:
             raise NotPossible("the optimizer holds nothing that the step computes with")
@@ -68,7 +67,7 @@ class Trials:
                 self._call(optimizer, tuple(given))
                 for leaf, was in before.items():
                     change = _copied(held[leaf]).astype(np.float64) - was
-                    moved = max(moved, float(np.linalg.norm(change) / max(np.linalg.norm(was), 1e-12)))
+                    moved = max(moved, float(np.linalg.norm(change)) / max(float(np.linalg.norm(was)), 1e-12))
                     predicted += float((change * _copied(slopes[leaf])).sum())
         return Trial(tuple(losses), predicted, moved, cosine, scale)
 
