@@ -11,7 +11,7 @@ pytest.importorskip("mindspore")
 
 from mindspore_trainings import HEAD
 
-from launch import Foundry, Ran
+from launch import Foundry, Ran, cli
 from tensonde.diagnose.diagnose import diagnose
 
 SECONDS = 20.0
@@ -92,3 +92,12 @@ def test_what_draws_random_numbers_is_not_asked(foundry: Foundry, tmp_path: Path
     assert ran.code == 0
     assert set(answers(ran)) == {""}
     assert "random numbers" in ran.rank.facts["answers"][0]["why"]
+
+
+def test_check_shows_the_health_table(tmp_path: Path) -> None:
+    text = script().replace("leave(net)\n", "")
+    (tmp_path / "train.py").write_text(text)
+    ran = cli("check", "train.py", cwd=tmp_path)
+    assert ran.code == 0, ran.out + ran.err
+    line = next(line for line in ran.out.splitlines() if "Does a step lower the loss of its own batch?" in line)
+    assert line.startswith("✓"), line
