@@ -299,6 +299,16 @@ def test_the_origin_of_a_nan_is_named(foundry: Foundry, framework: Framework, tm
     assert finding.source.line == framework.line("not a number"), finding
 
 
+def test_experiments_change_nothing_and_find_a_healthy_training_healthy(
+    foundry: Foundry, framework: Framework, bare: Ran, tmp_path: Path
+) -> None:
+    needs(framework, "experiments")
+    ran = foundry.watched(framework.programs["training"], tmp_path, budget=0.05, experiments=20.0)
+    assert repr(ran.result) == repr(bare.result)
+    amiss = [fact for fact in ran.rank.facts["answers"] if fact.get("healthy") is False]
+    assert amiss == []
+
+
 def test_an_exception_is_described(foundry: Foundry, framework: Framework, tmp_path: Path) -> None:
     ran = foundry.watched(framework.programs["exception"], tmp_path)
     assert ran.code == 1

@@ -67,11 +67,10 @@ print("trained")
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["check"], 0, "not asked: there are none for MindSpore yet"),
         (["check", "--memory"], 1, "it cannot be measured for MindSpore"),
         (["lr"], 2, "`tensonde lr` does not work with MindSpore"),
     ],
-    ids=["check", "memory", "lr"],
+    ids=["memory", "lr"],
 )
 def test_what_mindspore_lacks_is_said(tmp_path: Path, words: list[str], code: int, said: str) -> None:
     (tmp_path / "train.py").write_text(TRAINING)

@@ -46,7 +46,9 @@ CAPABILITIES: dict[str, frozenset[Capability]] = {
             "schedules",
         )
     ),
-    "mindspore": frozenset(("ops", "lines", "trace", "replay", "dump", "compiled", "blocking", "print", "inspect")),
+    "mindspore": frozenset(
+        ("ops", "lines", "trace", "replay", "dump", "compiled", "blocking", "print", "inspect", "experiments")
+    ),
 }
 
 MEANING: dict[Capability, str] = {

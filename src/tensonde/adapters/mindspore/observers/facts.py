@@ -41,7 +41,6 @@ LOOK_AFTER = (1, 20)
 MOST = 2000
 SCALED = 8
 """Backward passes whose gradients are kept until the optimizer steps."""
-NO_EXPERIMENTS = "there are none for MindSpore yet"
 NO_MEMORY = "it cannot be measured for MindSpore"
 
 
@@ -211,7 +210,7 @@ class Facts:
             "orders_apart": apart(tuple(KNOWN.files())),
             "loaded_over": LOADS.facts(),
             "roots": {modes.name: modes.facts() for modes in list(self.modes.values())[:64]},
-            "answers": [{"why": NO_EXPERIMENTS}] if options.experiments else [],
+            "answers": self.training.laboratory.inquiry.facts(),
             "memory": {"why": NO_MEMORY} if options.memory else None,
         }
 

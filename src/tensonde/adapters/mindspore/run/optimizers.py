@@ -30,6 +30,10 @@ def steps(training: PyNative, optimizer: Any, gradients: Sequence[Any]) -> None:
     except Exception as problem:
         training.contain("observing gradients", problem)
     session.spent_since(mark)
+    try:
+        training.laboratory.ask(optimizer, gradients)
+    except Exception as problem:
+        training.contain("asking a step", problem)
 
 
 def replay_if_spoilt(training: PyNative) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from tensonde.adapters.mindspore.debugging.stops import Stops
 from tensonde.adapters.mindspore.dump import Dump
+from tensonde.adapters.mindspore.experiments.laboratory import Laboratory
 from tensonde.adapters.mindspore.observers.facts import Facts
 from tensonde.adapters.mindspore.run.compiled import Compiled
 from tensonde.adapters.mindspore.run.entry import Entry, grow
@@ -85,6 +86,7 @@ class PyNative:
         if self.twin is not None and self.twin.twin.seeded:
             dispatch.draw = self.twin.drawn
         self._dataset: weakref.ref[Any] | None = None
+        self.laboratory = Laboratory(self)
         self.stepping = Stepping(self)
         session.on_nonfinite = self._nonfinite
         session.gate.changed = self.refresh

@@ -22,7 +22,11 @@ class Stepping:
         self.restful = False
         """Nobody has asked for anything that needs every step."""
         options = training.session.options
-        self._asked_for = [*options.save_steps, *(step for step in options.window if step > 1)]
+        self._asked_for = [
+            *training.laboratory.steps,
+            *options.save_steps,
+            *(step for step in options.window if step > 1),
+        ]
         if options.steps is not None:
             self._asked_for.append(options.steps - 1)
 
@@ -74,6 +78,7 @@ class Stepping:
         training.stops.end_of_step()
         self.choose(behind=behind)
         training.tracing.new_step(training.step)
+        training.laboratory.new_step(training.step)
 
     def choose(self, *, behind: bool = False) -> None:
         """A step ended: the next is looked at, or the first of a stretch that rests. `behind`: it has begun already."""

@@ -10,6 +10,7 @@ from typing import Any
 import mindspore
 from mindspore import nn
 
+from tensonde.adapters.mindspore.experiments.recorder import Recorder
 from tensonde.adapters.mindspore.graphs.rehearsal import OptimizerReached
 from tensonde.adapters.mindspore.observers import clipping
 from tensonde.adapters.mindspore.run import naming, optimizers
@@ -113,12 +114,18 @@ def _observe(training: PyNative, self: Any, args: tuple[Any, ...], kwargs: dict[
 
 
 def _replayed(
-    training: PyNative, tracer: Tracer, self: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, aside: bool
+    training: PyNative,
+    tracer: Tracer | Recorder,
+    self: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    aside: bool,
 ) -> Any:
     if aside:
         return original_call(self, *args, **kwargs)
     entry = training.roster.of(self)
-    if HERE.rehearsing and not training.stack:
+    if HERE.rehearsing and not training.stack and isinstance(tracer, Tracer):
         training.facts.batches.given(entry.name, args, kwargs, training.step)
     tracer.entering(entry, self, args, kwargs)
     training.stack.append(entry)

@@ -9,6 +9,7 @@ from threading import get_ident
 from typing import Any
 
 from tensonde.adapters.mindspore import private
+from tensonde.adapters.mindspore.experiments.recorder import Recorder
 from tensonde.adapters.mindspore.run import optimizers
 from tensonde.adapters.mindspore.run.pynative import PyNative
 from tensonde.adapters.mindspore.seams.place import HERE, begin, put
@@ -52,7 +53,7 @@ def wrap_executor() -> None:
         training = HERE.training
         if training is None or training.thread != get_ident() or HERE.in_optimizer:
             return grad(self, obj, operation, weights, *rest)
-        if HERE.replaying is not None:
+        if isinstance(HERE.replaying, Tracer):
             HERE.replaying.differentiated(HERE.outputs.pop(id(obj), None))
             training.set_phase(Phase.BACKWARD)
             out = grad(self, obj, operation, weights, *rest)
@@ -69,6 +70,7 @@ def wrap_executor() -> None:
         except Exception as problem:
             training.contain("noting a loss", problem)
         out = _backward(training, loss, weights, lambda: grad(self, obj, operation, weights, *rest))
+        training.laboratory.passed(obj, rest[2:], operation, loss)
         training.pass_again = functools.partial(_run_again, training, obj, operation, weights, rest[2:], loss)
         optimizers.replay_if_spoilt(training)
         return out
@@ -122,7 +124,7 @@ def _run_again(training: PyNative, fn: Any, operation: Any, weights: Any, args: 
 
 
 @contextlib.contextmanager
-def replaying(tracer: Tracer, *, compiled: bool = False) -> Generator[None]:
+def replaying(tracer: Tracer | Recorder, *, compiled: bool = False) -> Generator[None]:
     """A pass is run again for this trace: cells and ops are shown to it, and to nobody else. `compiled`: it is one of compiled code."""
     HERE.replaying, HERE.rehearsing, graphs = tracer, compiled, HERE.graphs
     HERE.graphs = 0

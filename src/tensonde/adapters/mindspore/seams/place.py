@@ -6,9 +6,11 @@ has its own session, or none (data workers).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from tensonde.adapters.mindspore.experiments.recorder import Recorder
 from tensonde.adapters.mindspore.making import first_pass
 from tensonde.adapters.mindspore.observers.origins import KNOWN
 from tensonde.adapters.mindspore.run.pynative import PyNative
@@ -45,8 +47,8 @@ class Place:
         self.in_optimizer = False
         self.compiled = 0
         """Compiled calls under way: what they call is theirs."""
-        self.replaying: Tracer | None = None
-        """The trace of a pass that is run again."""
+        self.replaying: Tracer | Recorder | None = None
+        """Who looks at a pass that is run again."""
         self.rehearsing = False
         """It is a compiled one, run in PyNative mode up to its optimizer."""
         self.outputs: dict[int, Any] = {}
@@ -63,6 +65,17 @@ def current() -> PyNative | None:
 def differentiating() -> bool:
     """Whether what runs now will be differentiated."""
     return HERE.graphs > 0
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """What is computed meanwhile is Tensonde's own affair."""
+    training, graphs = HERE.training, HERE.graphs
+    HERE.training = None
+    try:
+        yield
+    finally:
+        HERE.training, HERE.graphs = training, graphs
 
 
 def put(owner: Any, attribute: str, replacement: Any, why: str) -> None:

@@ -105,4 +105,5 @@ _DRAWS = (
 
 def draws(name: str) -> bool:
     """Whether a primitive draws random numbers. Those of a CPU cannot be drawn a second time."""
-    return any(part in name for part in _DRAWS) and "Norm" not in name.replace("Normal", "") and "Grad" not in name
+    kind = name.replace("Normalize", "Norm")
+    return any(part in kind for part in _DRAWS) and "Norm" not in kind.replace("Normal", "") and "Grad" not in name

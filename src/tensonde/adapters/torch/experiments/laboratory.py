@@ -1,14 +1,12 @@
 """Asks a step of the training while it waits before its optimizer: the step is run again once and recorded, everything is put back
 and checked, and experiments compute with what was recorded.
 
-Belongs to the training thread. Few steps are asked; the processor time that is spent stays within what the options say, and within a share of
-a longer run. A step that takes too long for that is not asked.
+Belongs to the training thread. Which steps are asked, and how long each may take, is in `experiments/timetable.py`.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import random
 import sys
 import time
@@ -40,32 +38,13 @@ from tensonde.experiments import EXPERIMENTS, held_out
 from tensonde.experiments.experiment import Inquiry
 from tensonde.experiments.pairs import PAIRS, rows_of
 from tensonde.experiments.step import NotPossible, OwnFunction, Value
+from tensonde.experiments.timetable import RECORDING, SMALLEST, STEPS, TOO_LONG, Timetable
 from tensonde.program.frames import foreign_frames, is_user
 from tensonde.program.lines import from_json
 from tensonde.session.garbage import Unhurried
 
-SHARE, MOST = 0.1, 3.0
-"""Of a longer run, up to so many times what the options say."""
-LONG = 0.02
-"""Of a very long one."""
-EACH = 0.35
-"""The part of the time that is left which one step may take."""
-LATE, LATER = 48, 0.3
-"""What a training has learnt shows from such a step on: the part of the time that is kept for then."""
-FEW, IN_A_CHECK = 4, 14.0
-"""Where a training is to end after so few steps: times its own that a step may take for experiments."""
-AGAIN = 2.0
-"""Times its own: what a step takes to be recorded."""
-RECORDING = 0.5
-"""Of its time: what recording a step may take before it is given up."""
 COPIES = 7
 """Of the parameters, that experiments have on a device at once: as they were, gradients, and those of a step that is tried. 6.3 on the stand-in."""
-SMALLEST = 0.25
-"""Of its time: what one computation of a recorded step may take, so that whoever is late is not late by much."""
-SPARED, DEAR = 24, 4.0
-"""A step that is left out where to take it down would take more than a quarter of its time: it tells little more than the one before."""
-STEPS = (1, 12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 12288)
-"""Steps that are asked: the first that is like all others, and then ever fewer."""
 log = logging.getLogger("tensonde.session")
 
 
@@ -73,15 +52,9 @@ class Laboratory:
     def __init__(self, state: RunState, replay: Replay) -> None:
         self._state, self._replay = state, replay
         self.inquiry = Inquiry()
-        self._began = {clock: clock() for clock in (time.thread_time, time.perf_counter)}
-        self._spent = 0.0
-        self._recording = 0.0
-        """Seconds that the last recording took, or had taken when it was given up."""
-        self._noticed: tuple[int, float] = -1, 0.0
-        """The step that is to be asked, and when it began."""
         options = state.session.options
-        self._seconds = _seconds(options.experiments)
-        self.off = not self._seconds or options.budget == 0 or options.replay is not None
+        self.times = Timetable(options.experiments, lambda: self._clock, options.steps)
+        self.off = not self.times.seconds or options.budget == 0 or options.replay is not None
         if options.twin is not None or options.dump is not None or options.debug:
             self.off = True
         self.evaluations = Evaluations(state)
@@ -95,11 +68,7 @@ class Laboratory:
         return () if self.off else STEPS
 
     def wants(self, step: int) -> bool:
-        if self.off or step not in STEPS:
-            return False
-        if self._noticed[0] != step:
-            self._noticed = step, self._clock()
-        return self._replay.tracing.tracer is None
+        return not self.off and self.times.notice(step) and self._replay.tracing.tracer is None
 
     # -- a step ----------------------------------------------------------------------------------
 
@@ -114,17 +83,10 @@ class Laboratory:
             self.inquiry.declined(self._state.step, "several threads call models")
             return
         began = self._clock()
-        took = began - self._noticed[1]
-        kept = LATER * self._seconds if self._state.step < LATE else 0.0
-        allowed = EACH * (self._allowance(began - self._began[self._clock]) - self._spent - kept)
-        if 0 < (self._state.session.options.steps or 0) <= FEW:  # the training ends before another is asked
-            allowed = min(allowed / EACH + kept, IN_A_CHECK * took)
-        if self._state.step == SPARED and allowed < DEAR * self._recording:
-            self.inquiry.declined(self._state.step, "to take the step down would take the time of later ones")
-            return
-        if allowed < max(0.01, AGAIN * took, self._recording / RECORDING):
-            why = "the time for experiments is spent" if self._spent else "the step takes longer than experiments may"
-            self.inquiry.declined(self._state.step, why)
+        try:
+            allowed = self.times.allowed(self._state.step)
+        except NotPossible as why:
+            self.inquiry.declined(self._state.step, str(why))
             return
         try:
             with Unhurried():
@@ -134,18 +96,14 @@ class Laboratory:
         except NotPossible as why:
             self.inquiry.declined(self._state.step, str(why))
         finally:
-            self._spent += self._clock() - began
+            self.times.spent += self._clock() - began
             self._state.session.uncounted()
-            self._state.session.experiments_seconds = self._spent
+            self._state.session.experiments_seconds = self.times.spent
 
     @property
     def _clock(self) -> Callable[[], float]:
         """Of the processor; of the wall where a device computes, for which this thread waits."""
         return time.perf_counter if self._replay.digests.device.used else time.thread_time
-
-    def _allowance(self, elapsed: float) -> float:
-        """Seconds, in a run that has taken so long."""
-        return max(self._seconds, min(SHARE * elapsed, MOST * self._seconds), LONG * elapsed)
 
     def facts(self) -> list[dict[str, Any]]:
         try:
@@ -165,8 +123,8 @@ class Laboratory:
         for evaluation in sorted(asked, key=lambda e: e.step):
             self._held_out.add((evaluation.step, len(evaluation.said)))
             self.inquiry.told(held_out.NAME, held_out.QUESTION, evaluation.step, held_out.answer(evaluation, rows))
-        self._spent += self._clock() - began
-        self._state.session.experiments_seconds = self._spent
+        self.times.spent += self._clock() - began
+        self._state.session.experiments_seconds = self.times.spent
 
     # -- recording it ----------------------------------------------------------------------------
 
@@ -242,7 +200,7 @@ class Laboratory:
                 log.debug("recording a step failed", exc_info=problem)
                 raise NotPossible(f"running the step again failed: {type(problem).__name__}: {problem}"[:200]) from None
             finally:
-                self._recording = self._clock() - began
+                self.times.recording = self._clock() - began
         replay._take_stock(lost, before.writes.refused, [], state.step)
         if lost or before.writes.refused:
             raise NotPossible(replay.refused)
@@ -267,7 +225,7 @@ class Laboratory:
             again = graph.loss_with({})
         graph.seconds_each = self._clock() - began
         if graph.seconds_each > SMALLEST * (deadline - began):
-            raise NotPossible("the step takes longer than experiments may")
+            raise NotPossible(TOO_LONG)
         if again != float(loss.detach()) and not (again != again):
             raise NotPossible("the ops of the step do not give the same again")
         return graph
@@ -338,14 +296,6 @@ def _named(value: Value) -> Value:
     if value.name or not (value.into_model or value.origin == "given"):
         return value
     return replace(value, name=f"{'input' if value.into_model else 'given'} {list(value.shape)}")
-
-
-def _seconds(asked: float) -> float:
-    """What the options say, or `TENSONDE_EXPERIMENTS`."""
-    try:
-        return max(0.0, float(os.environ["TENSONDE_EXPERIMENTS"]))
-    except (KeyError, ValueError):
-        return asked
 
 
 def _learns(module: nn.Module) -> bool:
