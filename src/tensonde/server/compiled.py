@@ -27,7 +27,7 @@ def regions(place: Place) -> dict[str, list[GraphRecord]]:
 
 def label(graphs: list[GraphRecord]) -> str:
     first = graphs[0]
-    where = f" {first.source}" if first.source else ""
+    where = f" {first.source.rpartition('/')[2]}" if first.source else ""
     again = ", compiled again" if first.reason else ""
     return f"compiled{where} ({first.backend}{again})"
 
@@ -66,6 +66,10 @@ def columns(graphs: list[GraphRecord], phase: str) -> Json:
         for origin, target in flow(graph, graphs):
             edges["from"].append(base + origin)
             edges["to"].append(base + target)
+            if nodes["kind"][base + origin] == "parameter" and nodes["scope"][base + origin] < 0:
+                nodes["scope"][base + origin] = nodes["scope"][
+                    base + target
+                ]  # a constant of the compiler: with what takes it
     return {"nodes": nodes, "edges": edges, "scopes": scopes}
 
 
