@@ -33,7 +33,7 @@ def node(place: Place, name: str, step: int | None) -> Json:
     if found is not None and (not sites or "/" in name):
         return _of_compiled(place, *found, sites, step)
     if not sites:
-        modeled = _of_model(place, name) or _of_facts(place, name, step)
+        modeled = _of_facts(place, name, step) or _of_model(place, name)
         if modeled is not None:
             return modeled
         known = {site.name for site in place.sites.values()}
