@@ -128,8 +128,8 @@ class Outbox:
         """What is to be sent now; [] when the time is over, the hub is gone, or another connection than that of `turn` is open: what is
         meant for that one must not be sent on the old one, where it would be lost. What was observed comes before what was made of it."""
         with self._changed:
-            over = lambda: not self._open or (turn is not None and turn != self._turn)  # noqa: E731
-            if not self._changed.wait_for(lambda: over() or self._has_more(), timeout) or over():
+            self._changed.wait_for(lambda: self._over(turn) or self._has_more(), timeout)
+            if self._over(turn) or not self._has_more():
                 return []
             found: list[Message] = list(self._replies)
             self._replies.clear()
@@ -152,6 +152,9 @@ class Outbox:
                 self._sent = new[-1].seq if new else self._seq
                 found += new
             return found
+
+    def _over(self, turn: int | None) -> bool:
+        return not self._open or (turn is not None and turn != self._turn)
 
     def _has_more(self) -> bool:
         return bool(
