@@ -33,7 +33,7 @@ def node(place: Place, name: str, step: int | None) -> Json:
     if found is not None and (not sites or "/" in name):
         return _of_compiled(place, *found, sites, step)
     if not sites:
-        modeled = _of_facts(place, name, step) or _of_model(place, name)
+        modeled = _of_facts(place, name, step) or _of_model(place, name, step)
         if modeled is not None:
             return modeled
         known = {site.name for site in place.sites.values()}
@@ -123,7 +123,7 @@ def _bare(address: str, origin: str | None) -> Json:
     return {"address": address, "shape": [], "dtype": "", "digest": None, "from": origin, "step": None}
 
 
-def _of_model(place: Place, name: str) -> Json | None:
+def _of_model(place: Place, name: str, step: int | None) -> Json | None:
     """A module or a parameter of a stopped training that no step has shown yet."""
     known = atstop.model(place)
     if known is None:
@@ -136,8 +136,10 @@ def _of_model(place: Place, name: str) -> Json | None:
     if entry is not None:
         prefix = "" if entry.get("root") and f"{name}.weight" not in known["parameters"] else f"{name}."
         own = [one for one in known["parameters"] if one.startswith(prefix) and "." not in one[len(prefix) :]]
+        before, after = compiled.around_module(place, name) or ([], [])
         return facts | {
             "type": entry["type"], "training": entry["training"],
+            "before": before, "after": after, "around": _around(place, [*before, *after], step),
             "parameters": [_bare(f"{one}:value", None) for one in own],
         }  # fmt: skip
     if name in known["parameters"]:
