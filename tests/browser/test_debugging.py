@@ -124,6 +124,18 @@ def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Cal
     wait_until(lambda: page.get_by_test_id("heat-map").count() == 3)
     page.get_by_test_id("compare").select_option("")
 
+    # Whoever has chosen from a list by a click has the keys back.
+    page.get_by_test_id("compare").focus()
+    page.keyboard.press("w")  # with the keyboard in the list, letters choose there
+    assert page.get_by_test_id("watch-sites").count() == 0
+    page.get_by_test_id("compare").dispatch_event("pointerdown")
+    page.get_by_test_id("compare").select_option("previous")
+    page.get_by_test_id("compare").dispatch_event("pointerdown")
+    page.get_by_test_id("compare").select_option("")
+    page.keyboard.press("w")
+    page.get_by_test_id("watch-sites").wait_for()
+    page.get_by_role("button", name="Close", exact=True).click()
+
     # On to a node.
     page.locator("#tree-search").fill("encoder.2")
     page.locator("[data-testid=tree-row][data-name='encoder.2']").click()
@@ -138,7 +150,14 @@ def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Cal
     expect_state(page, "stopped")
     page.get_by_test_id("terminate").click()
     page.get_by_test_id("terminate").click()
+    # It did not finish: somebody ended it, and the recording says so.
     wait_until(lambda: training.process.poll() is not None)
+    _, url = desk.hub()
+    open_run(page, url, boxes)
+    expect_state(page, "terminated")
+    assert page.get_by_test_id("state").text_content().strip() == "Terminated"
+    page.goto(url)
+    wait_until(lambda: "terminated" in (page.get_by_test_id("run").first.text_content() or "").lower())
 
 
 def test_two_trainings_on_one_hub(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:

@@ -31,6 +31,13 @@ def test_two_ranks_are_seen_and_steered_together(desk: Desk, page: Any) -> None:
     page.get_by_test_id("next").click()
     wait_until(lambda: all("next at" in (row.text_content() or "") for row in pair))
 
+    # The wrapper holds the module, which holds the layers.
+    around = "name => { const o = window.__tensonde.app.place.outline; return o.name[o.parent[o.name.indexOf(name)]]; }"
+    inside = wait_until(lambda: page.evaluate("window.__tensonde.app.place.outline?.name.includes('module')"))
+    assert inside
+    assert page.evaluate(around, "0") == "module"
+    assert page.evaluate(around, "module") == "model"
+
     # The weights are equal on all ranks, the losses are not. The selection stays when the rank changes.
     page.evaluate("window.__tensonde.app.select('0.weight:value')")
     spread = page.get_by_test_id("spread")

@@ -50,6 +50,9 @@ def test_every_kind_of_tensor_is_shown_as_it_is(desk: Desk, page: Any) -> None:
     page.goto(training.wait_for(r"the UI is at (\S+)")[1])
     page.get_by_test_id("run").first.click()
     expect_state(page, "stopped")
+    # Before the first step: the initial weights are there, as numbers.
+    page.evaluate("window.__tensonde.app.select('large:value', { tab: 'tensor' })")
+    wait_until(lambda: page.get_by_test_id("heat-range").text_content() == "0.00359 … 1.05")  # by patches
     page.keyboard.press("F10")
     wait_until(lambda: "step done" in (page.get_by_test_id("state").text_content() or ""))
     shown = page.get_by_test_id("heat-range")

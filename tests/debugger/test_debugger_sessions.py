@@ -218,6 +218,17 @@ def test_a_nan_pauses_without_being_asked_for(tmp_path: Path) -> None:
     assert "nan" in talk.answers[1]
 
 
+def test_a_loss_that_hit_is_shown_as_it_is_and_not_as_the_one_before(tmp_path: Path) -> None:
+    script = tmp_path / "inf.py"
+    script.write_text(
+        NAN.replace('x[1, 2] = float("nan")', "pass").replace(".mean()", '.mean() * (float("inf") if step == 2 else 1)')
+    )
+    talk = debug(script, ["c", "print loss:value", "q"], tmp_path)
+    assert "step 2 · forward" in talk.answers[0]
+    assert "inf" in talk.answers[1]
+    assert "of step 1" not in talk.answers[1]
+
+
 PDB = [f"break attention.py:{SOFTMAX}", "c", "pdb"]
 
 

@@ -17,13 +17,13 @@ from tensonde.store.codec import site_out
 STOP = {"reason": "next", "step": 3, "phase": "forward", "call": 0, "site": "0:out", "modules": [], "hits": []}
 
 
-def play(*said: list[Any]) -> list[list[dict[str, Any]]]:
-    """What an onlooker gets after each group of messages of an agent, and one tick."""
+def play(*said: list[Any], kept: int = 0) -> list[list[dict[str, Any]]]:
+    """What an onlooker gets after each group of messages of an agent, and one tick. `kept`: how many it had for another hub before."""
 
     async def run() -> list[list[dict[str, Any]]]:
         hub = Hub(Library())
         hello = messages.Hello(
-            protocol=1, session="s", run="r", name="r", rank=0, rank_name="rank0", path="", machine=""
+            protocol=1, session="s", run="r", name="r", rank=0, rank_name="rank0", path="", machine="", kept=kept
         )
 
         async def send(frame: bytes) -> None:
@@ -36,9 +36,7 @@ def play(*said: list[Any]) -> list[list[dict[str, Any]]]:
         found = []
         for group in said:
             for message in group:
-                change = live.take(message)
-                if change is not None:
-                    hub.took(live, change)
+                hub.hear(live, message)
             hub.gallery.tick()
             found.append([json.loads(text) for text in await one.take()])
         return found
@@ -68,6 +66,24 @@ def test_every_change_of_state_has_a_larger_version() -> None:
     versions = [message["state"]["version"] for group in groups for message in group if message["type"] == "state"]
     assert versions == sorted(set(versions))
     assert len(versions) == 5
+
+
+def test_a_hub_that_was_started_anew_does_not_say_what_the_training_did_before() -> None:
+    """It hears of old stops and resumes first. Nothing is claimed until the last of them is there, whatever that is about."""
+    groups = play(
+        [messages.State(step=3), messages.Stopped(seq=1, stop=STOP), messages.Resumed(seq=2)],
+        [messages.Stopped(seq=3, stop=STOP)],
+        [messages.Event(seq=4, event={"kind": "note"})],
+        [messages.Resumed(seq=5)],
+        kept=4,
+    )
+    states = [[message["state"] for message in group if message["type"] == "state"] for group in groups]
+    assert {(state["state"], state["connected"], state["stop"]) for group in states[:2] for state in group} == {
+        ("lost", False, None)
+    }
+    assert states[2][-1]["state"] == "stopped"
+    assert states[2][-1]["stop"]["number"] == 3
+    assert states[3][-1]["state"] == "running"
 
 
 def site(id: int) -> dict[str, Any]:

@@ -63,6 +63,18 @@ def test_hits_come_in_order_once_and_again_to_a_new_hub() -> None:
     assert len(of(Hit, box.take(0))) == BATCH, "a hub that knows nothing gets everything"
 
 
+def test_what_is_meant_for_a_new_connection_is_not_given_to_the_old_one() -> None:
+    """Its sender may still be on its way when the hub is there again."""
+    box = Outbox()
+    old = box.connected(0)
+    box.keep(Event, event={"kind": "x"})
+    assert len(box.take(0, old)) == 1
+    box.disconnected()
+    new = box.connected(0)
+    assert box.take(0, old) == []
+    assert [message.seq for message in box.take(0, new) if isinstance(message, Kept)] == [1]
+
+
 def test_what_was_observed_comes_before_what_was_made_of_it() -> None:
     box = opened()
     box.keep(Hit, ord=0, hit={})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from html.parser import HTMLParser
@@ -22,6 +23,7 @@ from tensonde.page.chart import chart, thin
 from tensonde.page.markup import number
 from tensonde.page.notebook import View
 from tensonde.page.page import _finding, _hits_together, group_hits, report
+from tensonde.page.tree import module_tree
 from tensonde.store.reader import Recording
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
@@ -158,3 +160,20 @@ def test_a_trace_is_a_table_of_its_ops() -> None:
 )
 def test_numbers(value: float, words: str) -> None:
     assert number(value) == words
+
+
+def test_what_a_root_holds_is_inside_it_and_a_root_is_never_better_than_that(tmp_path: Path) -> None:
+    rank = tmp_path / "run" / "rank0"
+    shutil.copytree(GOLDEN, tmp_path / "run")
+    lines = (rank / "sites.jsonl").read_text().splitlines()
+    top = next(site for site in map(json.loads, lines) if site["kind"] == "module" and "." not in site["name"])
+    bad = {name.split(".")[0] for name in {hit.site.rpartition(":")[0] for hit in Recording.open(GOLDEN).ranks[0].hits}}
+    root = {**top, "id": 10_000, "name": "net", "role": "out", "type": "Net"}
+    (rank / "sites.jsonl").write_text("\n".join([*lines, json.dumps(root)]) + "\n")
+    (rank / "facts.json").write_text(json.dumps({"roots": {"net": "Net"}}))
+    html = module_tree(Recording.open(tmp_path / "run").ranks[0])
+    before, _, inside = html.partition(">net<")
+    assert bad, "the golden recording has hits"
+    assert before.count("<details") == 1, "the root is the outermost"
+    assert 'class="mark bad"' in before
+    assert all(f">{name}<" in inside for name in bad)

@@ -31,6 +31,19 @@ describe('Hierarchy', () => {
     expect(graph.neighbours(graph.n)).toEqual({ before: [0], after: [4] });
   });
 
+  it('lists modules in the order of their ops, though a compiled graph lists all parameters first', () => {
+    const names = ['0.weight', '2.weight', 'x', '0/linear#0', '1/relu#0', '2/linear#0'];
+    const kinds = ['parameter', 'parameter', 'input', 'op', 'op', 'op'];
+    const scope = [1, 3, -1, 1, 2, 3];
+    const compiled = new Hierarchy({
+      ...small(),
+      nodes: { name: names, kind: kinds, type: kinds, scope, source: names.map(() => null), phase: kinds, op: kinds, site: names.map(() => null), health: kinds },
+      edges: { from: [2, 0, 3, 4, 1], to: [3, 3, 4, 5, 5] },
+      scopes: { name: ['net', '0', '1', '2'], type: ['', '', '', ''], parent: [-1, 0, 0, 0] },
+    });
+    expect(compiled.children[compiled.n].map((item) => compiled.name[item])).toEqual(['0', '1', '2']);
+  });
+
   it('splits an oversized flat scope into groups', () => {
     const flat = small();
     for (let i = 0; i < 1000; i++) {

@@ -65,8 +65,20 @@ def _grow(rank: Rank) -> Line:
             line.shape = site.shape
             line.absmax = absmax.get(site.id, math.nan)
             line.history = norms.get(site.id, [])
+    _nest(root, rank)
     _settle(root)
     return root
+
+
+def _nest(root: Line, rank: Rank) -> None:
+    """The root module adds nothing to the paths of what it holds: what no other root claims is inside it."""
+    roots = [name for name in rank.facts.get("roots") or {} if name in root.inside]
+    bare = next((name for name in roots if not root.inside[name].inside), None)
+    if bare is None:
+        return
+    held = {name: line for name, line in root.inside.items() if name not in roots and line.kind != Kind.LOSS}
+    root.inside[bare].inside = held
+    root.inside = {name: line for name, line in root.inside.items() if name not in held}
 
 
 def _settle(line: Line) -> str:

@@ -47,6 +47,8 @@ class Link:
         self._connected = threading.Event()
         self._tried = threading.Event()
         self._connection: Any = None
+        self._line: tuple[Any, int] | None = None
+        """The connection that the hub has welcomed, and the outbox's turn for it."""
         self._told = False
         self.lost_at: float | None = time.monotonic()
         """Since when there is no hub; None while there is one."""
@@ -131,7 +133,7 @@ class Link:
                 if not isinstance(welcome, Welcome) or welcome.protocol != PROTOCOL:
                     raise BadFrame("the hub speaks another protocol; use the same version of Tensonde on both sides.")
                 self._told = False
-                self.outbox.connected(welcome.ack)
+                self._line = connection, self.outbox.connected(welcome.ack)
                 self.lost_at = None
                 self._connected.set()
                 self._receive(welcome)
@@ -146,7 +148,7 @@ class Link:
             if closed.rcvd is not None and closed.rcvd.code == 1008:
                 raise BadFrame(f"the hub refused: {closed.rcvd.reason}") from None
         finally:
-            self._connection = None
+            self._connection = self._line = None
         return True
 
     def _tell(self, problem: Exception) -> bool:
@@ -176,15 +178,17 @@ class Link:
             if now - polled >= POLL_SECONDS:
                 polled = now
                 self._poll()
-            connection = self._connection
-            messages = self.outbox.take(POLL_SECONDS)
-            if not messages:
-                if not self._connected.is_set():
+            line = self._line
+            messages = self.outbox.take(POLL_SECONDS, line[1]) if line is not None else []
+            if line is None or not messages:
+                if line is None or not self._connected.is_set():
                     time.sleep(0.01)
                 continue
             try:
                 for message in messages:
-                    connection.send(encode(message))
-            except Exception as problem:  # the reader notices as well, and connects again
+                    line[0].send(encode(message))
+            except (
+                Exception
+            ) as problem:  # the reader notices as well, connects again, and what must arrive is sent again
                 log.debug("sending to the hub failed: %s", problem)
-                self._connected.clear()
+                time.sleep(0.01)

@@ -42,6 +42,7 @@ class Outbox:
         self._state: State | None = None
         self._last_state: State | None = None
         self._open = False
+        self._turn = 0
         self.dropped = 0
         self.acknowledged = 0
 
@@ -101,14 +102,16 @@ class Outbox:
 
     # -- emptying --------------------------------------------------------------------------------
 
-    def connected(self, ack: int) -> None:
-        """A hub that has seen everything up to `ack` listens now."""
+    def connected(self, ack: int) -> int:
+        """A hub that has seen everything up to `ack` listens now. The turn of this connection, for `take`."""
         with self._changed:
+            self._turn += 1
             self._sent = ack
             self._sites_sent = 0
             self._state = self._last_state
             self._open = True
             self._changed.notify_all()
+            return self._turn
 
     def disconnected(self) -> None:
         with self._changed:
@@ -121,10 +124,12 @@ class Outbox:
             self.acknowledged = max(self.acknowledged, seq)
             self._changed.notify_all()
 
-    def take(self, timeout: float | None = None) -> list[Message]:
-        """What is to be sent now; [] when the time is over or the hub is gone. What was observed comes before what was made of it."""
+    def take(self, timeout: float | None = None, turn: int | None = None) -> list[Message]:
+        """What is to be sent now; [] when the time is over, the hub is gone, or another connection than that of `turn` is open: what is
+        meant for that one must not be sent on the old one, where it would be lost. What was observed comes before what was made of it."""
         with self._changed:
-            if not self._changed.wait_for(lambda: not self._open or self._has_more(), timeout) or not self._open:
+            self._changed.wait_for(lambda: self._over(turn) or self._has_more(), timeout)
+            if self._over(turn) or not self._has_more():
                 return []
             found: list[Message] = list(self._replies)
             self._replies.clear()
@@ -147,6 +152,9 @@ class Outbox:
                 self._sent = new[-1].seq if new else self._seq
                 found += new
             return found
+
+    def _over(self, turn: int | None) -> bool:
+        return not self._open or (turn is not None and turn != self._turn)
 
     def _has_more(self) -> bool:
         return bool(

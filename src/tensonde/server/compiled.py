@@ -27,7 +27,7 @@ def regions(place: Place) -> dict[str, list[GraphRecord]]:
 
 def label(graphs: list[GraphRecord]) -> str:
     first = graphs[0]
-    where = f" {first.source}" if first.source else ""
+    where = f" {first.source.rpartition('/')[2]}" if first.source else ""
     again = ", compiled again" if first.reason else ""
     return f"compiled{where} ({first.backend}{again})"
 
@@ -66,6 +66,10 @@ def columns(graphs: list[GraphRecord], phase: str) -> Json:
         for origin, target in flow(graph, graphs):
             edges["from"].append(base + origin)
             edges["to"].append(base + target)
+            if nodes["kind"][base + origin] == "parameter" and nodes["scope"][base + origin] < 0:
+                nodes["scope"][base + origin] = nodes["scope"][
+                    base + target
+                ]  # a constant of the compiler: with what takes it
     return {"nodes": nodes, "edges": edges, "scopes": scopes}
 
 
@@ -118,3 +122,34 @@ def neighbours(place: Place, graph: GraphRecord, node: int) -> tuple[list[str], 
     before = dict.fromkeys(known[origin] for origin, target in pairs if target == node)
     after = dict.fromkeys(known[target] for origin, target in pairs if origin == node)
     return list(before), list(after)
+
+
+def order(place: Place) -> list[str]:
+    """The modules of the forward graphs, in the order of their first ops, each after those around it."""
+    found: dict[str, None] = {}
+    for graphs in regions(place).values():
+        for graph in graphs:
+            if graph.phase == "backward":
+                continue
+            for kind, scope in zip(graph.nodes["kind"], graph.nodes["scope"], strict=True):
+                if kind == "op" and scope >= 0:
+                    parts = graph.scopes["name"][scope].split(".")
+                    found.update(dict.fromkeys(".".join(parts[:k]) for k in range(1, len(parts) + 1)))
+    return list(found)
+
+
+def around_module(place: Place, module: str) -> tuple[list[str], list[str]] | None:
+    """The nodes that feed a module and those that it feeds, in the first forward graph that has ops of it."""
+    for graphs in regions(place).values():
+        for graph in graphs:
+            if graph.phase == "backward":
+                continue
+            scopes = {k for k, name in enumerate(graph.scopes["name"]) if f"{name}.".startswith(f"{module}.")}
+            known, kinds, inside = names(graph), graph.nodes["kind"], [at in scopes for at in graph.nodes["scope"]]
+            if not any(here and kind == "op" for here, kind in zip(inside, kinds, strict=True)):
+                continue
+            pairs = flow(graph, graphs)
+            before = (known[a] for a, b in pairs if inside[b] and not inside[a] and kinds[a] != "parameter")
+            after = (known[b] for a, b in pairs if inside[a] and not inside[b])
+            return list(dict.fromkeys(before)), list(dict.fromkeys(after))
+    return None

@@ -13,7 +13,7 @@ from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 from tensonde.server import atstop
-from tensonde.server.compiled import columns, label, largest, regions
+from tensonde.server.compiled import columns, label, largest, order, regions
 from tensonde.server.health import health_of_op, health_of_stats
 from tensonde.server.place import Place
 
@@ -248,13 +248,14 @@ class _Builder:
                     self.edge(origin, weights[tensor.name])
 
     def modules(self) -> None:
-        """Leaves of the module tree in the order seen, one after the other, with their parameters."""
+        """Leaves of the module tree in the order seen, one after the other, with their parameters. Of compiled ones, the graph knows the order."""
         sites = list(self.place.sites.values())
         weights = [(s.name, s.dtype, s.source) for s in sites if s.kind is Kind.PARAMETER and s.role is Role.VALUE]
         if not weights:
             weights = [(name, "", None) for name in self.known_parameters]
         ran = (s.name for s in sites if s.kind is Kind.MODULE and s.role in (Role.IN, Role.OUT))
-        names = list(dict.fromkeys([*ran, *self.types]))
+        compiled = (name for name in order(self.place) if name in self.types)
+        names = list(dict.fromkeys([*compiled, *ran, *self.types]))
         parents = {name[:k] for name in names for k, letter in enumerate(name) if letter == "."}
         first: dict[str, Site] = {}
         for site in sites:
@@ -288,7 +289,10 @@ class _Builder:
             owner = name.rpartition(".")[0]
             while owner and owner not in leaves and owner not in self.scopes:
                 owner = owner.rpartition(".")[0]  # attention reads the weights of a module that it does not call
-            scope = self.columns["scope"][leaves[owner]] if owner in leaves else self.scopes.get(owner, -1)
+            if owner in leaves:
+                scope = self.columns["scope"][leaves[owner]]
+            else:
+                scope = self.scopes.get(owner, -1) if owner else self._above(name)  # the root's own
             index = self.node(name, "parameter", dtype, scope, source, "forward", "", f"{name}:value")
             if owner in leaves:
                 self.edge(index, leaves[owner])

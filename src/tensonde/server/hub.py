@@ -128,6 +128,14 @@ class Hub:
                 return id
         return re.sub(r"[^\w.-]", "-", hello.run)[:100] or "run"
 
+    def hear(self, live: LiveRank, message: messages.FromAgent) -> None:
+        behind = live.behind
+        change = live.take(message)
+        if change is not None:
+            self.took(live, change)
+        if behind and not live.behind:
+            self.took(live, {"type": "state"})  # now it is known what it does
+
     def took(self, live: LiveRank, change: Json) -> None:
         """An agent has said something new."""
         if change["type"] not in ("digests", "scalars") and not (change["type"] == "state" and live.word == "running"):

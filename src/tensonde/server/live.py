@@ -72,6 +72,8 @@ class LiveRank:
         """Of the files that onlookers were last told about."""
         self.dropped = 0
         self.seq = 0
+        self.behind = False
+        """It has told more to another hub, or while this one was away, than has come so far: whether it is stopped is not known yet."""
         self.version = 0
         """Grows with everything that changes its state, so that onlookers can tell an old state from a new one."""
         self.seen_at = time.monotonic()
@@ -127,7 +129,7 @@ class LiveRank:
     def word(self) -> str:
         if self.finished:
             return word_of_end(self.exit, self.ended)
-        if not self.connected:
+        if not self.connected or self.behind:
             return "lost"
         return "stopped" if self.stop is not None else "running"
 
@@ -137,6 +139,7 @@ class LiveRank:
         self.version += 1
         self.hello, self.facts = hello, hello.facts
         self._send, self.seen_at = send, time.monotonic()
+        self.behind = self.seq < hello.kept
 
     def detach(self, send: Send) -> None:
         """Its connection is gone; not if another one has taken its place."""
@@ -158,6 +161,9 @@ class LiveRank:
             if message.seq <= self.seq:
                 return None  # sent again after a reconnect
             self.seq = message.seq
+            if self.behind and self.seq >= self.hello.kept:
+                self.behind = False
+                self.version += 1
         if isinstance(message, messages.Progress):
             self.version += 1
         match message:

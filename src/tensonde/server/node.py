@@ -33,7 +33,7 @@ def node(place: Place, name: str, step: int | None) -> Json:
     if found is not None and (not sites or "/" in name):
         return _of_compiled(place, *found, sites, step)
     if not sites:
-        modeled = _of_model(place, name)
+        modeled = _of_facts(place, name, step) or _of_model(place, name, step)
         if modeled is not None:
             return modeled
         known = {site.name for site in place.sites.values()}
@@ -123,7 +123,7 @@ def _bare(address: str, origin: str | None) -> Json:
     return {"address": address, "shape": [], "dtype": "", "digest": None, "from": origin, "step": None}
 
 
-def _of_model(place: Place, name: str) -> Json | None:
+def _of_model(place: Place, name: str, step: int | None) -> Json | None:
     """A module or a parameter of a stopped training that no step has shown yet."""
     known = atstop.model(place)
     if known is None:
@@ -136,8 +136,10 @@ def _of_model(place: Place, name: str) -> Json | None:
     if entry is not None:
         prefix = "" if entry.get("root") and f"{name}.weight" not in known["parameters"] else f"{name}."
         own = [one for one in known["parameters"] if one.startswith(prefix) and "." not in one[len(prefix) :]]
+        before, after = compiled.around_module(place, name) or ([], [])
         return facts | {
             "type": entry["type"], "training": entry["training"],
+            "before": before, "after": after, "around": _around(place, [*before, *after], step),
             "parameters": [_bare(f"{one}:value", None) for one in own],
         }  # fmt: skip
     if name in known["parameters"]:
@@ -146,13 +148,34 @@ def _of_model(place: Place, name: str) -> Json | None:
     return None
 
 
-def _of_sites(place: Place, name: str, sites: list[Site], step: int | None) -> Json:
-    first, known = sites[0], place.sites.values()
+def _of_facts(place: Place, name: str, step: int | None) -> Json | None:
+    """A module that gave no tensor of its own, as most of a compiled model: what it was made with, its parameters, and what stands around it."""
+    facts = (place.facts.get("modules") or {}).get(name)
+    if not isinstance(facts, dict):
+        return None
+    weights = _weights(place, name)
+    latest = digests_of(place, weights, step)
+    before, after = compiled.around_module(place, name) or ([], [])
+    return {
+        "name": name, "kind": "module", "type": str(facts.get("type", "")), "module": name, "source": plain(facts.get("made")),
+        "training": facts.get("training"), "step": max((entry["step"] for entry in latest.values()), default=None),
+        "arguments": plain(facts.get("settings") or {}), "inputs": [], "outputs": [],
+        "parameters": [_site_port(site, latest) for site in weights],
+        "before": before, "after": after, "around": _around(place, [*before, *after], step),
+    }  # fmt: skip
+
+
+def _weights(place: Place, name: str) -> list[Site]:
+    """The module's own parameters."""
     prefix = f"{name}."
-    weights = [
-        site for site in known
+    return [
+        site for site in place.sites.values()
         if site.kind is Kind.PARAMETER and site.role is Role.VALUE and site.name.startswith(prefix) and "." not in site.name[len(prefix):]
     ]  # fmt: skip
+
+
+def _of_sites(place: Place, name: str, sites: list[Site], step: int | None) -> Json:
+    first, weights = sites[0], _weights(place, name)
     latest = digests_of(place, [*sites, *weights], step)
 
     def port(site: Site) -> Json:
@@ -180,7 +203,8 @@ def _neighbours(place: Place, site: Site, step: int | None) -> tuple[list[str], 
         if site.kind is Kind.MODULE and (flow := around_module(trace, site.name)) is not None:
             names = [*flow[0], *flow[1]]
             return *flow, _with_ops(_around(place, names, step), trace, names)
-    before, after = _in_order(place, site.name)
+    found = compiled.around_module(place, site.name) if site.kind is Kind.MODULE else None
+    before, after = found or _in_order(place, site.name)
     return before, after, _around(place, [*before, *after], step)
 
 

@@ -80,8 +80,8 @@ def live_state(live: LiveRank, recorded: Json | None) -> Json:
     else:
         at = (recorded["step"], recorded["steps"]) if recorded is not None else (max(known.step - 1, 0), known.step)
     return {
-        "name": live.name, "rank": live.rank, "live": lives, "connected": live.connected,
-        "state": word, "stop": live.stop, "step": at[0], "steps": at[1],
+        "name": live.name, "rank": live.rank, "live": lives, "connected": live.connected and not live.behind,
+        "state": word, "stop": live.stop if word == "stopped" else None, "step": at[0], "steps": at[1],
         "epoch": known.epoch, "phase": known.phase or None, "steps_per_second": known.steps_per_second,
         "overhead": known.overhead, "budget": (facts.get("options") or {}).get("budget"), "device": facts.get("device"),
         "framework": facts.get("framework"), "host": facts.get("host"), "pid": facts.get("pid"), "hits": live.hit_count,

@@ -133,18 +133,15 @@ export class Hierarchy {
     return host;
   }
 
-  /** Children in the order of their first node; scopes that hold none come last. */
+  /** Children in the order of execution: a scope stands where its first op does, for a compiled graph lists all parameters before the ops. Scopes that hold no node come last. */
   private order(): void {
+    const first = new Float64Array(this.total).fill(Infinity);
+    for (const folded of [false, true])
+      for (let node = 0; node < this.n; node++)
+        if (this.host[node] >= 0 === folded) for (let at = node; at >= 0 && first[at] === Infinity; at = this.parent[at]) first[at] = node;
     for (let i = 0; i < this.total; i++) this.children.push([]);
-    const placed = new Uint8Array(this.total);
-    placed[this.root] = 1;
-    const place = (item: number) => {
-      if (placed[item]) return;
-      placed[item] = 1;
-      place(this.parent[item]);
-      this.children[this.parent[item]].push(item);
-    };
-    for (let item = 0; item < this.root; item++) place(item);
+    for (let item = 0; item < this.root; item++) this.children[this.parent[item]].push(item);
+    for (const children of this.children) children.sort((a, b) => first[a] - first[b] || a - b);
   }
 
   private splitOversized(): void {

@@ -182,7 +182,7 @@ class App {
   private linked(link: Link): void {
     const back = link === 'open' && this.link === 'lost';
     this.link = link;
-    this.place?.setLinked(link !== 'lost');
+    if (link === 'lost') this.place?.unlink();
     if (back) {
       // What was missed meanwhile is read again; a hub that was started anew may not know us.
       void this.loadRuns().then(() => {

@@ -95,7 +95,17 @@ export function nameOf(event: KeyboardEvent): string {
   return `${event.ctrlKey || event.metaKey ? 'Ctrl+' : ''}${event.altKey ? 'Alt+' : ''}${shifted ? 'Shift+' : ''}${key}`;
 }
 
+/** Whether the pointer did the last thing, or a key. */
+let pointed = false;
+export const onPointer = (): void => void (pointed = true);
+
+/** Letters belong to a list that has the focus: they choose in it. Whoever has chosen by a click is done with it, and wants the keys back. */
+export function onChange(event: Event): void {
+  if (pointed && event.target instanceof HTMLSelectElement) event.target.blur();
+}
+
 export function onKey(event: KeyboardEvent): void {
+  pointed = false;
   if (event.key === 'Escape') {
     app.help = false;
     app.palette = false;

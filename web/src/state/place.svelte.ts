@@ -161,9 +161,9 @@ export class OpenPlace extends ShownPlace {
     for (const one of [this.readSites, this.readGraph, this.readWatchpoints, this.readFindings, this.settle]) one.close();
   }
 
-  /** The connection to the hub was lost, or is there again. */
-  setLinked(linked: boolean): void {
-    this.linked = linked;
+  /** The connection to the hub was lost. When it is there again, the hub says what the training does; what the last one said may be over. */
+  unlink(): void {
+    this.linked = false;
     this.paintCurrent();
   }
 

@@ -43,9 +43,7 @@ async def agent(socket: WebSocket) -> None:
         await send(encode(Welcome(protocol=PROTOCOL, ack=live.seq, clients=hub.clients)))
         acknowledging = asyncio.create_task(_acknowledge(live, send))
         while True:
-            change = live.take(decode_from_agent(await _frame(socket)))
-            if change is not None:
-                hub.took(live, change)
+            hub.hear(live, decode_from_agent(await _frame(socket)))
     except WebSocketDisconnect:
         pass
     except TimeoutError:

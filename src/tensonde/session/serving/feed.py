@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tensonde.model.site import Site
+from tensonde.model.moment import Phase
+from tensonde.model.site import Site, SourceLine
 from tensonde.model.stop import Stop
 from tensonde.model.watchpoint import Hit
 from tensonde.program.frames import user_frames
@@ -24,14 +25,24 @@ from tensonde.store.files import plain
 MOST_FRAMES = 50
 
 
-def stack(frame: FrameType | None) -> list[dict[str, Any]]:
-    """The user's own frames, innermost first."""
+def stack(frame: FrameType | None, node: SourceLine | None = None) -> list[dict[str, Any]]:
+    """The user's own frames, innermost first. `node`: the line of what runs, which is another one inside of compiled code only: that has
+    no frames of its own, and the frame that was compiled stays at its first line."""
+    frames = user_frames(frame)[:MOST_FRAMES]
+    inside = []
+    if node is not None and frames and node.line != frames[0].f_lineno:
+        inside = [{**asdict(node), "function": "compiled code", "path": os.path.abspath(node.file)}]
+        if frames[0].f_lineno == frames[0].f_code.co_firstlineno:
+            del frames[0]
     return [
-        {
-            "file": display_path(one.f_code.co_filename), "line": one.f_lineno, "function": one.f_code.co_name,
-            "code": code_at(one.f_code.co_filename, one.f_lineno), "path": os.path.abspath(one.f_code.co_filename),
-        }
-        for one in user_frames(frame)[:MOST_FRAMES]
+        *inside,
+        *(
+            {
+                "file": display_path(one.f_code.co_filename), "line": one.f_lineno, "function": one.f_code.co_name,
+                "code": code_at(one.f_code.co_filename, one.f_lineno), "path": os.path.abspath(one.f_code.co_filename),
+            }
+            for one in frames
+        ),
     ]  # fmt: skip
 
 
@@ -66,7 +77,8 @@ class Feed:
             "reason": stop.reason, "step": stop.moment.step, "phase": str(stop.moment.phase), "call": stop.moment.call,
             "site": stop.site.address if stop.site is not None else None,
             "source": asdict(stop.source) if stop.source is not None else None, "modules": list(stop.modules),
-            "hits": [{**plain(hit_out(hit)), "ord": ords.get(id(hit), -1)} for hit in stop.hits], "breakpoint": stop.breakpoint, "stack": stack(stop.frame),
+            "hits": [{**plain(hit_out(hit)), "ord": ords.get(id(hit), -1)} for hit in stop.hits], "breakpoint": stop.breakpoint,
+            "stack": stack(stop.frame, stop.source if stop.moment.phase is Phase.FORWARD else None),
         }  # fmt: skip
         self._outbox.keep(messages.Stopped, stop=shown)
 

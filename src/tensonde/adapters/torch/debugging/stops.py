@@ -88,6 +88,10 @@ class Stops:
 
         return tap
 
+    def keep(self, site: int, tensor: Any) -> None:
+        if self.keeping:
+            self.kept.put(site, tensor)
+
     def at(self, site: int, tensor: Any, call: int = 0, *, kept: bool = False) -> None:
         """The training passes this site: stops if a stop is wanted here."""
         if not self.keeping:

@@ -278,10 +278,11 @@ class Watcher:
                 )  # fmt: skip
             if len(self._divided) < MOST_LOSSES:
                 self._divided.append([product for product, _ in divisions(tensor)])
+            self.stops.keep(site, tensor)  # first, so that a hit can show it
             row = self.digests.add(site, tensor)
             known = row >= 0 and tensor.numel() == 1 and tensor.device.type == "cpu"
             state.loss = float(self.session.rows[row]["mean"]) if known else nan
-            self.stops.at(site, tensor)
+            self.stops.at(site, tensor, kept=True)
             if self.dump is not None and self.dump.on:
                 self.dump.loss(tensor)
         state.set_phase(Phase.BACKWARD)
