@@ -157,6 +157,10 @@ class Step(Protocol):
     def tables(self, value: int, target: int) -> tuple[Array, Array] | None:
         """The arrays of the program that the rows of both were taken from, by the same index, in the order in which they are held."""
 
+    def parting(self, ones: Sequence[int], others: Sequence[int]) -> SourceLine | None:
+        """The line of the program's text that does something to one of two values and not to the other, on their way to the step: what shifts, reorders or chooses rows. The first of
+        each that a variable holds is followed. It says where to look, and proves nothing."""
+
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
     ) -> list[dict[int, Effect]]:

@@ -51,6 +51,7 @@ class StepGraph:
         self.idle: Sequence[Value] = ()
         self.functions: Sequence[OwnFunction] = ()
         self.held: Callable[[], list[Tensor]] = list
+        self.parts: Callable[[list[int], list[int]], SourceLine | None] = lambda ones, others: None
         """What variables and datasets of the program hold."""
         self.deadline, self._clock = deadline, clock
         self.holder: Any = None
@@ -138,6 +139,9 @@ class StepGraph:
                 if same and other is not table and torch.equal(other[index], y[: len(index)]):
                     return _array(table[:MOST_ROWS]), _array(other[:MOST_ROWS])
         return None
+
+    def parting(self, ones: Sequence[int], others: Sequence[int]) -> SourceLine | None:
+        return self.parts(list(ones), list(others))
 
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
