@@ -216,11 +216,12 @@ class Anatomy:
 
     @cached_property
     def compared(self) -> set[int]:
-        """What no model has made, and what outputs meet on the way to the loss."""
+        """What no model has made, and what outputs meet on the way to the loss; not what is handed to a further layer together with them, as a condition is."""
+        further = self.ancestors(list(self.outputs))
         return {
             number
             for op in self.step.ops
-            if not self.is_layer(op) and any(n in self.before_loss for n in op.outputs)
+            if not self.is_layer(op) and any(n in self.before_loss and n not in further for n in op.outputs)
             if any(n in self.after_outputs for n in op.inputs)
             for number in op.inputs
             if number not in self.computed and number not in self.weights and self.step.values[number].shape

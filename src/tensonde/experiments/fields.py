@@ -181,8 +181,11 @@ def _taken_anew(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
 
 def _takings(step: Step) -> Iterable[tuple[Op, Value, Array]]:
     """Ops that take rows of a table that was there before the step, by an index or as a slice, and which rows these are."""
+    indices = {n for op in step.ops if op.name in _TAKING for n in op.inputs[1:]}
     for op in step.ops:
         if op.name not in (*_TAKING, "slice") or not op.inputs or step.values[op.inputs[0]].origin != "given":
+            continue
+        if op.outputs[0] in indices:  # rows of a list of rows
             continue
         table, part = step.values[op.inputs[0]], step.values[op.outputs[0]]
         if op.name != "slice":

@@ -33,6 +33,8 @@ AT_FLOOR, OUTWEIGHS = 0.02, 0.5
 """Of the loss of the best constant: a term below is driven to nothing; one that costs more is not worth its price."""
 ALIKE = 1e-3
 """Of the loss: what outputs that say something change it by."""
+SMALL = 0.03
+"""Inputs of which none is larger are next to nothing beside biases."""
 ROUNDING = 1e-5
 """Of the loss: what another order of the same rows may make of a sum."""
 APART = 4.0
@@ -79,6 +81,8 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         memory["parting"] = parted(step, anatomy)
         if memory["parting"] is not None:
             yield Answer(None, "inputs and targets part here", source=memory["parting"], part="parting")
+    if numbers.get("alike"):
+        yield from _next_to_nothing(step, anatomy)
     yield Answer(
         healthy,
         f"{loss / constant:.2f} of the loss of the best constant",
@@ -93,6 +97,15 @@ def _all_alike(step: Step, outputs: Mapping[int, int], loss: float) -> bool:
     """The mean of all outputs in the place of each makes no difference: they say the same of every sample, but for rounding."""
     means = {n: np.broadcast_to(step.array(n).mean(0, keepdims=True), step.values[n].shape) for n in outputs}
     return abs(step.loss_with({n: np.ascontiguousarray(mean) for n, mean in means.items()}) - loss) < ALIKE * abs(loss)
+
+
+def _next_to_nothing(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
+    """All numbers that the model is handed are so small that its outputs hardly depend on them."""
+    handed = [v for v in anatomy.inputs if prod(v.shape) > v.shape[0]]
+    largest = max((float(np.abs(step.array(v.number)).max()) for v in handed if v.kind == "float"), default=1.0)
+    if handed and all(v.kind == "float" for v in handed) and 0 < largest < SMALL:
+        source = step.divided(handed[0].number) or handed[0].made or handed[0].bound
+        yield Answer(None, f"inputs are {largest:.2g} at most", {"largest": largest}, (handed[0].name,), source, part="small")
 
 
 def _within(step: Step, anatomy: Anatomy, outputs: Mapping[int, int], loss: float, rows: int) -> dict[str, float]:

@@ -161,6 +161,9 @@ class Step(Protocol):
         """The line of the program's text that does something to one of two values and not to the other, on their way to the step: what shifts, reorders or chooses rows. The first of
         each that a variable holds is followed. It says where to look, and proves nothing."""
 
+    def divided(self, value: int) -> SourceLine | None:
+        """The line of the program's text that last divides a value on its way to the step."""
+
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
     ) -> list[dict[int, Effect]]:

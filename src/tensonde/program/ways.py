@@ -61,13 +61,18 @@ def parting(one: Way, other: Way) -> tuple[str, int] | None:
     for way, beside, more in ((other, one, 1), (one, other, 0)):
         there = {(deed.kind, deed.text) for deed in beside.deeds}
         for deed in way.deeds:
-            if (deed.kind, deed.text) in there:
+            if (deed.kind, deed.text) in there or deed.kind not in _WEIGHTS:
                 continue
             same_line = deed.kind == "index" and (deed.path, deed.line) in beside.lines
             weight = 2 * (_WEIGHTS[deed.kind] + same_line) + more
             if best is None or weight > best[0]:
                 best = weight, (deed.path, deed.line)
     return best[1] if best is not None else None
+
+
+def divided(way: Way) -> tuple[str, int] | None:
+    """The last division on the way, where the value was scaled."""
+    return next(((deed.path, deed.line) for deed in way.deeds if deed.kind == "division"), None)
 
 
 Where = tuple[object, ...]
@@ -206,6 +211,8 @@ class _Follower:
             case ast.Call():
                 self._called(node, scope, where, depth)
             case _:
+                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                    self._deed(node, "division", ast.unparse(node.right))
                 for part in ast.iter_child_nodes(node):
                     if isinstance(part, ast.expr) and not isinstance(part, ast.Constant):
                         self.follow(part, scope, where if isinstance(node, ast.IfExp) else (), depth - 1)

@@ -51,6 +51,7 @@ class StepGraph:
         self.idle: Sequence[Value] = ()
         self.functions: Sequence[OwnFunction] = ()
         self.held: Callable[[], list[Tensor]] = list
+        self.divided: Callable[[int], SourceLine | None] = lambda value: None
         self.parts: Callable[[list[int], list[int]], SourceLine | None] = lambda ones, others: None
         """What variables and datasets of the program hold."""
         self.deadline, self._clock = deadline, clock

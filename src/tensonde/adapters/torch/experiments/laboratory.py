@@ -116,7 +116,10 @@ class Laboratory:
         began = self._clock()
         took = began - self._noticed[1]
         kept = LATER * self._seconds if self._state.step < LATE else 0.0
-        allowed = EACH * (self._allowance(began - self._began[self._clock]) - self._spent - kept)
+        left = self._allowance(began - self._began[self._clock]) - self._spent - kept
+        allowed = EACH * left
+        if self._state.step >= LATE:  # rather one more step as a whole than time that no step may take
+            allowed = max(allowed, min(left, DEAR * self._recording))
         if 0 < (self._state.session.options.steps or 0) <= FEW:  # the training ends before another is asked
             allowed = min(allowed / EACH + kept, IN_A_CHECK * took)
         if self._state.step == SPARED and allowed < DEAR * self._recording:
@@ -322,6 +325,7 @@ class Laboratory:
         graph.idle = around.idle(values)
         graph.held = around.held
         graph.parts = around.parting
+        graph.divided = around.divided
 
 
 @dataclass

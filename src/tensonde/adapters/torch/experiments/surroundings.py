@@ -26,7 +26,7 @@ from tensonde.program.lines import from_json, source_line
 from tensonde.program.origin import binding_before, variable_line
 from tensonde.program.syntax import bindings, is_name, reads, scope_at, statements
 from tensonde.program.values import evaluate
-from tensonde.program.ways import parting, way_of
+from tensonde.program.ways import divided, parting, way_of
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.state import RunState
@@ -74,6 +74,11 @@ class Surroundings:
         one = next((self._where[n] for n in ones if n in self._where), None)
         other = next((self._where[n] for n in others if n in self._where), None)
         place = parting(way_of(*one), way_of(*other)) if one is not None and other is not None else None
+        return source_line(*place) if place is not None else None
+
+    def divided(self, value: int) -> SourceLine | None:
+        """Where the text scales what the variable holds."""
+        place = divided(way_of(*self._where[value])) if value in self._where else None
         return source_line(*place) if place is not None else None
 
     def values(self, read: set[int]) -> list[Value]:

@@ -93,6 +93,9 @@ def nothing_learnt(case: Case) -> list[Finding]:
     last = late[-1]
     if last.part == "term":
         return [_outweighed(case, last, end, constant)]
+    small = [a for a in case.facts.answers if a.experiment == "nothing-learnt" and a.part == "small" and a.step >= case.steps // 5]
+    if small:
+        return [_next_to_nothing(case, small[-1], end, constant)]
     learnt = _one_batch(case)
     parting = _parting(case)
     return [
@@ -263,6 +266,20 @@ def _nowhere(case: Case, told: list[AnswerFact]) -> bool:
         if a.experiment == "held-out" and a.step >= case.steps // 2 and "stands" in a.numbers
     ]
     return len(asked) >= 2 and max(asked) < APART and len(seen) >= 2 and sum(seen) / sqrt(len(seen)) < TOGETHER
+
+
+def _next_to_nothing(case: Case, answer: AnswerFact, end: float, constant: float) -> Finding:
+    name = answer.names[0] if answer.names and answer.names[0] else "the inputs"
+    return case.finding(
+        f"Nothing is learnt: {name} are next to nothing, {answer.numbers['largest']:.2g} at most, so that outputs are the same for all samples. The loss is {end:.3g} in the end, and {constant:.3g} for the "
+        "best constant",
+        "Look at how inputs are scaled: divided twice, or by far too much. Standardised inputs have a spread of about 1.",
+        step=answer.step,
+        site="loss:value",
+        source=answer.line,
+        evidence={"largest_input": answer.numbers["largest"], "loss": end, "best_constant": constant, "standing": "consistent"},
+        confidence=0.85,
+    )
 
 
 def _outweighed(case: Case, answer: AnswerFact, end: float, constant: float) -> Finding:
