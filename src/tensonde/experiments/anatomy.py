@@ -18,7 +18,9 @@ SHAPES = frozenset(
 """Ops whose results do not depend on the values that they are given."""
 
 _SUMS = frozenset(("add", "sub", "rsub"))
-RESHAPING = frozenset(("view", "_unsafe_view", "reshape", "alias", "clone", "_reshape_alias", "unsqueeze", "squeeze", "unflatten"))
+RESHAPING = frozenset(
+    ("view", "_unsafe_view", "reshape", "alias", "clone", "_reshape_alias", "unsqueeze", "squeeze", "unflatten")
+)
 """Ops after which the same numbers stand in the same order."""
 PASSING = frozenset(
     ("mean", "sum", "div", "mul", "neg", "view", "squeeze", "unsqueeze", "_to_copy", "clone", "alias", "add", "sub")

@@ -41,6 +41,8 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         outputs = {n: anatomy.outputs[n] for n in behind[number] - others}
         targets = _targets(step, anatomy, number)
         rows = {step.values[n].shape[0] for n in outputs if step.values[n].shape}
+        if any(anatomy.ancestors([number]) & {f.output} for f in step.functions):
+            continue  # a gradient that is turned round: what others shall not learn
         if not outputs or outputs.keys() != behind[number] or not targets or len(rows) != 1 or min(rows) < FEWEST_ROWS:
             continue
         asked += 1
@@ -53,23 +55,45 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             loss = step.loss_with({})
             constant = step.fit(outputs).loss
             if constant <= NOTHING * _spread(step, targets):
-                yield Answer(False, "what counts of the targets is all the same", {"constant": constant}, names, source, part="one value")
+                yield Answer(
+                    False,
+                    "what counts of the targets is all the same",
+                    {"constant": constant},
+                    names,
+                    source,
+                    part="one value",
+                )
                 continue
             if loss <= 0 or constant <= 0:
                 continue
-            numbers = {"loss": loss, "constant": constant, "apart": apart(step, list(outputs), loss, min(rows)), "rows": float(min(rows))}
+            numbers = {
+                "loss": loss,
+                "constant": constant,
+                "apart": apart(step, list(outputs), loss, min(rows)),
+                "rows": float(min(rows)),
+            }
         healthy = loss < BETTER * constant or numbers["apart"] > APART
-        yield Answer(healthy, f"{loss / constant:.2f} of the loss of the best constant", numbers, names, source, part="task")
+        yield Answer(
+            healthy, f"{loss / constant:.2f} of the loss of the best constant", numbers, names, source, part="task"
+        )
     if not asked:
         raise NotPossible("no term compares outputs of its own with data")
 
 
 def _targets(step: Step, anatomy: Anatomy, term: int) -> list[Value]:
-    """What the term compares with that differs from sample to sample."""
-    behind = anatomy.ancestors([term]) & anatomy.compared
+    """What the term compares with that differs from sample to sample; not what the model was handed, or its outputs are made of."""
+    seen: set[int] = set()
+    waiting = [term]
+    while waiting:
+        number = waiting.pop()
+        if number not in seen:
+            seen.add(number)
+            if number not in anatomy.outputs and number not in anatomy.compared:
+                waiting += [n for op in anatomy.makers(number) for n in op.inputs]
     handed = {v.number for v in anatomy.inputs}
-    known = [step.values[n] for n in behind if not anatomy.ancestors([n]) & handed]
-    return [v for v in known if v.kind in ("int", "float") and v.shape[0] >= FEWEST_ROWS and not rows_equal(step.array(v.number))]
+    known = [step.values[n] for n in seen & anatomy.compared if not anatomy.ancestors([n]) & handed]
+    known = [v for v in known if v.kind in ("int", "float") and v.shape[0] >= FEWEST_ROWS]
+    return [v for v in known if not rows_equal(step.array(v.number))]
 
 
 def _spread(step: Step, targets: list[Value]) -> float:

@@ -157,7 +157,11 @@ def _taken_anew(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
     taken = [(op, table, rows, op.outputs[0] in handed) for op, table, rows in _takings(step)]
     taken = [t for t in taken if t[3] or _is_target(step, anatomy, t[0].outputs[0])]
     for op, table, rows, is_input in taken:
-        beside = [(t, r, i) for _, t, r, i in taken if t is not table and t.shape[:1] == table.shape[:1] and len(r) == len(rows) >= FEWEST]
+        beside = [
+            (t, r, i)
+            for _, t, r, i in taken
+            if t is not table and t.shape[:1] == table.shape[:1] and len(r) == len(rows) >= FEWEST
+        ]
         others = {t.number: r for t, r, i in beside if is_input or i}
         all_alike = len({r.tobytes() for r in others.values()}) == 1
         enough = len(others) >= 2 and not all(i for _, _, i in beside) if is_input else bool(others)
@@ -169,6 +173,10 @@ def _taken_anew(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
         moved = int((theirs != rows).sum())
         later = bool((rows - theirs == rows[0] - theirs[0]).all())
         unique = len(set(rows.tolist())) == len(set(theirs.tolist())) == len(rows)
+        if is_input and not _meet(
+            step, anatomy, op.outputs[0], [o.outputs[0] for o, t, _, i in taken if i and t.number in others]
+        ):
+            continue
         if moved > len(rows) / 2 and not later and (unique or not is_input):
             what = "the other fields" if is_input else "the inputs"
             yield Answer(
@@ -177,6 +185,28 @@ def _taken_anew(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
                 part="other rows" if is_input else "another order",
             )  # fmt: skip
             return
+
+
+def _meet(step: Step, anatomy: Anatomy, one: int, others: list[int]) -> bool:
+    """What is said of a row depends on the same row of both, so that the two are taken for one sample."""
+    rows = step.values[one].shape[0]
+    places: list[dict[int, bytes]] = []
+    for number in (one, *others[:1]):
+        changed = step.array(number).copy()
+        other = next((k for k in range(rows) if (changed[k] != changed[rows // 2]).any()), None)
+        if other is None:
+            return False
+        changed[rows // 2] = changed[other]
+        (effects,) = step.effects([{number: changed}], still_norms=True)
+        outputs = [anatomy.by_samples(n, rows) for n in anatomy.outputs]
+        places.append(
+            {
+                n: effects[n].along[0].tobytes()
+                for n in outputs
+                if n in effects and effects[n].changed and effects[n].along
+            }
+        )
+    return len(places) == 2 and any(places[1].get(n) == along for n, along in places[0].items())
 
 
 def _takings(step: Step) -> Iterable[tuple[Op, Value, Array]]:

@@ -109,9 +109,15 @@ def _taken_twice(step: Step, anatomy: Anatomy) -> Iterator[Answer]:
 
 def _followed(step: Step, anatomy: Anatomy, output: int) -> Value:
     """An output of a layer, as it is when its columns are taken: what is done to all of it before leaves them where they are."""
-    while len(users := [op for op in anatomy.users.get(output, []) if op.outputs]) == 1 and users[0].name not in _TAKING:
+    while (
+        len(users := [op for op in anatomy.users.get(output, []) if op.outputs]) == 1 and users[0].name not in _TAKING
+    ):
         (made,) = users[0].outputs[:1]
-        if step.values[made].shape[-1:] != step.values[output].shape[-1:] or made <= output or anatomy.is_layer(users[0]):
+        if (
+            step.values[made].shape[-1:] != step.values[output].shape[-1:]
+            or made <= output
+            or anatomy.is_layer(users[0])
+        ):
             break
         output = made
     return step.values[output]

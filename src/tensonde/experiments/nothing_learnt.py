@@ -77,11 +77,15 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     constant = max(fit.loss, held) if held is not None else fit.loss
     healthy = loss < BETTER * constant or numbers.get("apart", 0.0) > APART
     term = None if healthy else _outweighing(step, anatomy, constant, numbers)
-    if min(numbers.get("apart", 0.0), numbers.get("within", APART)) < APART and step.number >= LATE and "parting" not in memory:
+    if (
+        min(numbers.get("apart", 0.0), numbers.get("within", APART)) < APART
+        and step.number >= LATE
+        and "parting" not in memory
+    ):
         memory["parting"] = parted(step, anatomy)
         if memory["parting"] is not None:
             yield Answer(None, "inputs and targets part here", source=memory["parting"], part="parting")
-    if numbers.get("alike"):
+    if numbers.get("apart", APART) < APART:
         yield from _next_to_nothing(step, anatomy)
     yield Answer(
         healthy,
@@ -105,7 +109,9 @@ def _next_to_nothing(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
     largest = max((float(np.abs(step.array(v.number)).max()) for v in handed if v.kind == "float"), default=1.0)
     if handed and all(v.kind == "float" for v in handed) and 0 < largest < SMALL:
         source = step.divided(handed[0].number) or handed[0].made or handed[0].bound
-        yield Answer(None, f"inputs are {largest:.2g} at most", {"largest": largest}, (handed[0].name,), source, part="small")
+        yield Answer(
+            None, f"inputs are {largest:.2g} at most", {"largest": largest}, (handed[0].name,), source, part="small"
+        )
 
 
 def _within(step: Step, anatomy: Anatomy, outputs: Mapping[int, int], loss: float, rows: int) -> dict[str, float]:

@@ -127,7 +127,11 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
             and v.shape[:1] == value.shape[:1]
             and not v.into_model
             and v.number not in indices
-            and (v.origin == "given" or v.name or (v.op is not None and step.ops[v.op].name in _TAKING and _taken(step, v)))
+            and (
+                v.origin == "given"
+                or v.name
+                or (v.op is not None and step.ops[v.op].name in _TAKING and _taken(step, v))
+            )
             and (v.origin == "given" or not anatomy.ancestors([v.number]) & handed)
         ]
         if fields:
@@ -142,7 +146,9 @@ def parted(step: Step, anatomy: Anatomy) -> SourceLine | None:
     except NotPossible:
         return None
     ones, others = anatomy.ancestors([value.number]), anatomy.ancestors([target.number for target in targets])
-    return step.parting([value.number, *sorted(ones, reverse=True)], [*(t.number for t in targets), *sorted(others, reverse=True)])
+    return step.parting(
+        [value.number, *sorted(ones, reverse=True)], [*(t.number for t in targets), *sorted(others, reverse=True)]
+    )
 
 
 def _line(step: Step, target: Value) -> SourceLine | None:

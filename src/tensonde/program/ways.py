@@ -22,9 +22,11 @@ _ORDERS = frozenset(
 )  # fmt: skip
 _SHAPES = frozenset(("reshape", "view", "transpose", "permute", "swapaxes", "moveaxis", "movedim", "tile", "repeat"))
 _PUTS = frozenset(("append", "extend", "insert", "add", "appendleft"))
-_LOADERS = frozenset(("DataLoader", "Subset", "cycle", "iter", "list", "tuple", "next", "tqdm", "islice", "random_split", "deepcopy"))
+_LOADERS = frozenset(
+    ("DataLoader", "Subset", "cycle", "iter", "list", "tuple", "next", "tqdm", "islice", "random_split", "deepcopy")
+)
 """Calls that hand on what their first argument holds."""
-_WEIGHTS = {"shift": 4, "order": 4, "index": 2, "shape": 1}
+_WEIGHTS = {"shift": 3, "order": 3, "index": 2, "shape": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ def way_of(path: str, line: int, name: str) -> Way:
 
 
 def parting(one: Way, other: Way) -> tuple[str, int] | None:
-    """Where the two are treated differently: what shifts or reorders before what chooses, the second way first."""
+    """Where one of the two is shifted or put into another order, or, on a line that both pass, has rows chosen, and the other is not; the second way (of targets) first, of which also axes that
+    are exchanged count: those of inputs often are."""
     best: tuple[int, tuple[str, int]] | None = None
     for way, beside, more in ((other, one, 1), (one, other, 0)):
         there = {(deed.kind, deed.text) for deed in beside.deeds}
@@ -64,7 +67,9 @@ def parting(one: Way, other: Way) -> tuple[str, int] | None:
             if (deed.kind, deed.text) in there or deed.kind not in _WEIGHTS:
                 continue
             same_line = deed.kind == "index" and (deed.path, deed.line) in beside.lines
-            weight = 2 * (_WEIGHTS[deed.kind] + same_line) + more
+            if (deed.kind == "index" and not same_line) or (deed.kind == "shape" and way is one):
+                continue
+            weight = 2 * _WEIGHTS[deed.kind] + more
             if best is None or weight > best[0]:
                 best = weight, (deed.path, deed.line)
     return best[1] if best is not None else None
@@ -194,11 +199,13 @@ class _Follower:
                 self.follow(value, scope, where, depth - 1)
             case ast.Attribute():
                 self._attribute(node, scope, where, depth)
-            case ast.Tuple(elts=parts) | ast.List(elts=parts) if where and isinstance(k := where[0], int) and k < len(parts):
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) if (
+                where and isinstance(k := where[0], int) and k < len(parts)
+            ):
                 self.follow(parts[k], scope, where[1:], depth - 1)
             case ast.Dict(keys=keys, values=values) if where:
-                for name, value in zip(keys, values, strict=True):
-                    if isinstance(name, ast.Constant) and name.value == where[0]:
+                for key_node, value in zip(keys, values, strict=True):
+                    if isinstance(key_node, ast.Constant) and key_node.value == where[0]:
                         self.follow(value, scope, where[1:], depth - 1)
             case ast.Subscript(value=value, slice=ast.Constant(value=chosen)):
                 self.follow(value, scope, (chosen, *where), depth - 1)
@@ -313,7 +320,11 @@ class _Follower:
             for part in ast.walk(generator.target):
                 if isinstance(part, ast.Name):
                     bound = self._inner.setdefault((id(scope), part.id), [])
-                    bound += [(generator.iter, path) for path in _places(generator.target, part.id) if (generator.iter, path) not in bound]
+                    bound += [
+                        (generator.iter, path)
+                        for path in _places(generator.target, part.id)
+                        if (generator.iter, path) not in bound
+                    ]
 
     # -- what is noted -------------------------------------------------------------------------------
 
@@ -328,17 +339,19 @@ class _Follower:
     def _chosen(self, node: ast.Subscript, chosen: ast.expr) -> None:
         kind = "index"
         for part in ast.walk(chosen):
-            if isinstance(part, ast.Call) and called(part) in _ORDERS:
+            if (isinstance(part, ast.Call) and called(part) in _ORDERS) or _backwards(part):
                 kind = "order"
-            elif isinstance(part, ast.Slice) and _backwards(part):
-                kind = "order"
-            elif not isinstance(chosen, ast.Slice | ast.Tuple) and isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add | ast.Sub):
+            elif (
+                not isinstance(chosen, ast.Slice | ast.Tuple)
+                and isinstance(part, ast.BinOp)
+                and isinstance(part.op, ast.Add | ast.Sub)
+            ):
                 kind = "shift"
         self._deed(node, kind, ast.unparse(chosen))
 
 
-def _backwards(part: ast.Slice) -> bool:
-    return isinstance(part.step, ast.UnaryOp) and isinstance(part.step.op, ast.USub)
+def _backwards(part: ast.AST) -> bool:
+    return isinstance(part, ast.Slice) and isinstance(part.step, ast.UnaryOp) and isinstance(part.step.op, ast.USub)
 
 
 def _paired(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -62,6 +62,8 @@ COPIES = 7
 """Of the parameters, that experiments have on a device at once: as they were, gradients, and those of a step that is tried. 6.3 on the stand-in."""
 SMALLEST = 0.25
 """Of its time: what one computation of a recorded step may take, so that whoever is late is not late by much."""
+ROOM = 1.5
+"""Times what recording and the questions of every step have taken: what a late step may take, whatever its part."""
 SPARED, DEAR = 24, 4.0
 """A step that is left out where to take it down would take more than a quarter of its time: it tells little more than the one before."""
 STEPS = (1, 12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 12288)
@@ -119,7 +121,7 @@ class Laboratory:
         left = self._allowance(began - self._began[self._clock]) - self._spent - kept
         allowed = EACH * left
         if self._state.step >= LATE:  # rather one more step as a whole than time that no step may take
-            allowed = max(allowed, min(left, DEAR * self._recording))
+            allowed = max(allowed, min(left, max(DEAR * self._recording, ROOM * (self._recording + self.inquiry.dues))))
         if 0 < (self._state.session.options.steps or 0) <= FEW:  # the training ends before another is asked
             allowed = min(allowed / EACH + kept, IN_A_CHECK * took)
         if self._state.step == SPARED and allowed < DEAR * self._recording:

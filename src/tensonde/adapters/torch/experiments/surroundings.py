@@ -64,7 +64,9 @@ class Surroundings:
             for name, value in list(frame.f_locals.items())
             if issubclass(type(value), Tensor)
         ]
-        self._held = {id(made): k for k, (_, value, _) in enumerate(self._variables) if (made := again(value)) is not None}
+        self._held = {
+            id(made): k for k, (_, value, _) in enumerate(self._variables) if (made := again(value)) is not None
+        }
 
         self._where: dict[int, tuple[str, int, str]] = {}
         """Of values that variables hold: file, line and name."""

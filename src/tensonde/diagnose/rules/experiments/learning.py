@@ -93,7 +93,11 @@ def nothing_learnt(case: Case) -> list[Finding]:
     last = late[-1]
     if last.part == "term":
         return [_outweighed(case, last, end, constant)]
-    small = [a for a in case.facts.answers if a.experiment == "nothing-learnt" and a.part == "small" and a.step >= case.steps // 5]
+    small = [
+        a
+        for a in case.facts.answers
+        if a.experiment == "nothing-learnt" and a.part == "small" and a.step >= case.steps // 5
+    ]
     if small:
         return [_next_to_nothing(case, small[-1], end, constant)]
     learnt = _one_batch(case)
@@ -110,7 +114,11 @@ def nothing_learnt(case: Case) -> list[Finding]:
             )
             + (f". A clone learns one batch: {learnt[0]:.3g} becomes {learnt[1]:.3g} in a few steps" if learnt else ""),
             "Look whether inputs and labels of a sample belong together"
-            + (": this line does something to one of them that is not done to the other." if parting else " on their way to this line: an order, a shift, a permutation or a reshape that only one of them went through."),
+            + (
+                ": this line does something to one of them that is not done to the other."
+                if parting
+                else " on their way to this line: an order, a shift, a permutation or a reshape that only one of them went through."
+            ),
             step=last.step,
             site="loss:value",
             source=parting or last.line,
@@ -132,7 +140,9 @@ def _parting(case: Case) -> Line | None:
     """Where the ways of inputs and targets part in the program's text; None where a plain learner finds the targets by the inputs, so that they belong together."""
     if any(a.healthy for a in answers(case, "pairs")):
         return None
-    return next((a.line for a in reversed(case.facts.answers) if a.experiment == "nothing-learnt" and a.part == "parting"), None)
+    return next(
+        (a.line for a in reversed(case.facts.answers) if a.experiment == "nothing-learnt" and a.part == "parting"), None
+    )
 
 
 @rule(
@@ -144,29 +154,34 @@ def _parting(case: Case) -> Line | None:
 )  # fmt: skip
 def positions_unlearnt(case: Case) -> list[Finding]:
     """In every late step that is asked, outputs can be given to other positions of the same sample without making the loss worse, though the model is handed something for each position and is compared
-    with something that differs from one to the next, and the loss no longer falls: what belongs to which position is not learnt. The positions of inputs and targets do not belong
-    together: one of them was mixed, shifted or turned."""
+    with something that differs from one to the next, and the program's text mixes, shifts or turns one of the two on its way and not the other: what belongs to which position is not
+    learnt. Where the text does nothing of that kind, targets may be noisy."""
     losses = [value for _, value in case.series("loss")]
     told = [a for a in answers(case, "nothing-learnt") if "within" in a.numbers]
     late = [a for a in told if a.step >= max(40, case.steps // 5)]
     if case.steps < 2 * FEWEST or len(losses) < 16 or not all(map(isfinite, losses)) or not ended_by_itself(case):
         return []
     within = [a.numbers["within"] for a in late]
-    if len(late) < 2 or max(within) >= TOGETHER or sum(within) / sqrt(len(within)) >= TOGETHER:
+    if len(late) < 2 or max(within) >= APART or sum(within) / sqrt(len(within)) >= TOGETHER:
         return []
     if min(a.numbers["loss"] / _constant(a) for a in late) < HALF:
         return []
     last, parting = late[-1], _parting(case)
+    if parting is None:
+        return []
     return [
         case.finding(
             f"What belongs to which position is not learnt: in {len(late)} steps from {late[0].step} to {last.step}, outputs can be given to other positions of the same sample "
             "without making the loss worse",
-            "Look whether the positions of inputs and targets belong together"
-            + (": this line does something to one of them that is not done to the other." if parting else " on their way to this line."),
+            "Look whether the positions of inputs and targets belong together: this line does something to one of them that is not done to the other.",
             step=last.step,
             site="loss:value",
-            source=parting or last.line,
-            evidence={"positions_changed_about": [round(w, 2) for w in within], "steps_asked": [a.step for a in late], "standing": "suspected"},
+            source=parting,
+            evidence={
+                "positions_changed_about": [round(w, 2) for w in within],
+                "steps_asked": [a.step for a in late],
+                "standing": "suspected",
+            },
             confidence=0.8,
         )
     ]
@@ -207,7 +222,12 @@ def task_learns_nothing(case: Case) -> list[Finding]:
                     step=last.step,
                     site="loss:value",
                     source=last.line,
-                    evidence={"targets": list(last.names), "outputs_changed_about": [round(a, 2) for a in apart], "steps_asked": [a.step for a in asked], "standing": "suspected"},
+                    evidence={
+                        "targets": list(last.names),
+                        "outputs_changed_about": [round(a, 2) for a in apart],
+                        "steps_asked": [a.step for a in asked],
+                        "standing": "suspected",
+                    },
                     confidence=0.8,
                 )
             ]
@@ -277,7 +297,12 @@ def _next_to_nothing(case: Case, answer: AnswerFact, end: float, constant: float
         step=answer.step,
         site="loss:value",
         source=answer.line,
-        evidence={"largest_input": answer.numbers["largest"], "loss": end, "best_constant": constant, "standing": "consistent"},
+        evidence={
+            "largest_input": answer.numbers["largest"],
+            "loss": end,
+            "best_constant": constant,
+            "standing": "consistent",
+        },
         confidence=0.85,
     )
 
