@@ -69,7 +69,10 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             f"{counts[way]} of {len(own)} samples agree with their targets only when one of them is {way}",
             numbers,
             names=(target.name,),
-            source=memory.get("turned") or target_line(step, anatomy, target.number) or step.loss_source,
+            source=(_cut(step, anatomy, value, target) if way in (SHIFTED, TOGETHER) else memory.get("turned"))
+            or memory.get("turned")
+            or target_line(step, anatomy, target.number)
+            or step.loss_source,
             part="misplaced",
         )
         return
@@ -203,12 +206,25 @@ def _products(image: Array, there: Array, way: str) -> Array | None:
 _TURNING = frozenset(("flip", "rot90", "transpose", "permute", "roll"))
 
 
+def _cut(step: Step, anatomy: Anatomy, value: Value, target: Value) -> SourceLine | None:
+    """The line of the program's text that cuts one of the two in another way than the other is."""
+    ours = sorted(anatomy.ancestors([value.number]), reverse=True)
+    return step.parting(ours, sorted(anatomy.ancestors([target.number]), reverse=True), loose=True)
+
+
 def _turned(step: Step, anatomy: Anatomy, value: Value, target: Value) -> SourceLine | None:
     """The line of the program that turned only one of the two."""
     ours, theirs = anatomy.ancestors([value.number]), anatomy.ancestors([target.number])
-    for op in reversed(step.ops):
+    turning = [op for op in step.ops if op.name in _TURNING]
+    done = {
+        name: [sum(o.name == name and bool(set(o.outputs) & way) for o in turning) for way in (ours, theirs)]
+        for name in _TURNING
+    }
+    for op in reversed(turning):
         made = set(op.outputs)
-        if op.name in _TURNING and bool(made & ours) != bool(made & theirs) and op.source is not None and not op.module:
+        if done[op.name][0] == done[op.name][1]:
+            continue  # both are turned, each by itself
+        if bool(made & ours) != bool(made & theirs) and op.source is not None and not op.module:
             return op.source
     return None
 

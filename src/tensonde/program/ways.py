@@ -57,9 +57,9 @@ def way_of(path: str, line: int, name: str) -> Way:
     return found.way
 
 
-def parting(one: Way, other: Way) -> tuple[str, int] | None:
+def parting(one: Way, other: Way, *, loose: bool = False) -> tuple[str, int] | None:
     """Where one of the two is shifted or put into another order, or, on a line that both pass, has rows chosen, and the other is not; the second way (of targets) first, of which also axes that
-    are exchanged count: those of inputs often are."""
+    are exchanged count: those of inputs often are. `loose`: also what is chosen on lines of their own."""
     best: tuple[int, tuple[str, int]] | None = None
     for way, beside, more in ((other, one, 1), (one, other, 0)):
         there = {(deed.kind, deed.text) for deed in beside.deeds}
@@ -67,7 +67,7 @@ def parting(one: Way, other: Way) -> tuple[str, int] | None:
             if (deed.kind, deed.text) in there or deed.kind not in _WEIGHTS:
                 continue
             same_line = deed.kind == "index" and (deed.path, deed.line) in beside.lines
-            if (deed.kind == "index" and not same_line) or (deed.kind == "shape" and way is one):
+            if (deed.kind == "index" and not same_line and not loose) or (deed.kind == "shape" and way is one):
                 continue
             weight = 2 * _WEIGHTS[deed.kind] + more
             if best is None or weight > best[0]:

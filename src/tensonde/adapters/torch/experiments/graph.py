@@ -52,7 +52,7 @@ class StepGraph:
         self.functions: Sequence[OwnFunction] = ()
         self.held: Callable[[], list[Tensor]] = list
         self.divided: Callable[[int], SourceLine | None] = lambda value: None
-        self.parts: Callable[[list[int], list[int]], SourceLine | None] = lambda ones, others: None
+        self.parts: Callable[[list[int], list[int], bool], SourceLine | None] = lambda ones, others, loose: None
         """What variables and datasets of the program hold."""
         self.deadline, self._clock = deadline, clock
         self.holder: Any = None
@@ -141,8 +141,8 @@ class StepGraph:
                     return _array(table[:MOST_ROWS]), _array(other[:MOST_ROWS])
         return None
 
-    def parting(self, ones: Sequence[int], others: Sequence[int]) -> SourceLine | None:
-        return self.parts(list(ones), list(others))
+    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
+        return self.parts(list(ones), list(others), loose)
 
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False

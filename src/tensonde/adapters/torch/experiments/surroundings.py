@@ -71,11 +71,11 @@ class Surroundings:
         self._where: dict[int, tuple[str, int, str]] = {}
         """Of values that variables hold: file, line and name."""
 
-    def parting(self, ones: list[int], others: list[int]) -> SourceLine | None:
+    def parting(self, ones: list[int], others: list[int], loose: bool = False) -> SourceLine | None:
         """The first of each that a variable holds is followed."""
         one = next((self._where[n] for n in ones if n in self._where), None)
         other = next((self._where[n] for n in others if n in self._where), None)
-        place = parting(way_of(*one), way_of(*other)) if one is not None and other is not None else None
+        place = parting(way_of(*one), way_of(*other), loose=loose) if one is not None and other is not None else None
         return source_line(*place) if place is not None else None
 
     def divided(self, value: int) -> SourceLine | None:
