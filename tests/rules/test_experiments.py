@@ -100,6 +100,51 @@ class Both(Net):
     scores, guess = model(inputs)
 """
 )
+CLOUDS = """
+class Points(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 2))
+
+    def forward(self, points):
+        return self.layers(points)
+
+
+def cloud():
+    tilt = 0.8 * torch.randn(1)
+    points = torch.randn(24, 3) + torch.stack([0 * tilt, 0 * tilt, 4 * tilt], 1)
+    side = (points[:, 0] + tilt > 0).long()
+    mixed = torch.randperm(24)
+    return points[mixed], side[mixed]
+
+
+def batches():
+    for _ in range(110):
+        chosen = [cloud() for _ in range(16)]
+        yield torch.stack([points for points, _ in chosen]), torch.stack([side for _, side in chosen])
+
+
+model = Points()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for points, side in batches():
+    loss = F.cross_entropy(model(points).transpose(1, 2), side)
+"""
+SIDES = """
+class Side(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8 + 1, 16), nn.Tanh(), nn.Linear(16, 3))
+
+    def forward(self, x, side):
+        return self.layers(torch.cat([x, side], 1))
+
+
+model = Side()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(30):
+    index = torch.randperm(256)[:32]
+    loss = F.cross_entropy(model(x[index], t[index]), y[index])
+"""
 FILLED = """
 class Bag(nn.Module):
     def __init__(self):
@@ -256,6 +301,55 @@ for epoch in range(6):
 """
 
 BUGS = {
+    "positions that are mixed apart": (
+        "positions-unlearnt",
+        CLOUDS.replace("return points[mixed], side[mixed]", "return points[mixed], side  # HERE") + STEP,
+    ),
+    "samples that meet behind flat linear layers": (
+        "samples-mixed",
+        CLOUDS.replace("self.layers(points)", "self.layers(points - points.amax(0, keepdim=True))  # HERE") + STEP,
+    ),
+    "one task whose targets are of other samples": (
+        "task-learns-nothing",
+        "y = y[torch.randperm(256)]\n"
+        + TWO
+        + "    task = F.cross_entropy(scores, labels)  # HERE\n    loss = task + F.mse_loss(guess, values)"
+        + STEP,
+    ),
+    "a mask that keeps what is all the same": (
+        "targets-masked-to-one-value",
+        TWO
+        + """
+    there = (labels > 0).float()
+    wanted = values[:, 0] * there
+    error = ((guess[:, 0] - wanted) ** 2 * (1 - there)).sum() / there.sum()  # HERE
+    loss = F.cross_entropy(scores, labels) + error
+"""
+        + STEP,
+    ),
+    "an input of other rows": (
+        "rows-of-other-samples",
+        SIDES.replace("t[index]), y[index])", "t[step : step + 32]), y[index])  # HERE") + STEP,
+    ),
+    "inputs that are divided twice": (
+        "nothing-learnt",
+        LOOP.replace("x[index], y[index]", "x[index] / 255, y[index]")
+        .replace("inputs, labels", "inputs = x[index] / 255 / 255  # HERE\n    labels")
+        .replace("= x[index] / 255, y[index]", "= y[index]")
+        .replace("Adam(model.parameters(), lr=1e-2)", "SGD(model.parameters(), lr=0.1)")
+        + "    loss = F.cross_entropy(model(inputs), labels)"
+        + STEP,
+    ),
+    "one column of what the model gives, twice": (
+        "input-without-influence",
+        TWO.replace("return self.head(h), self.second(h)", "return self.head(h)").replace(
+            "scores, guess = model(inputs)", "scores = model(inputs)"
+        )
+        + """
+    loss = (scores[:, 0] - values[:, 0]).pow(2).mean() + (scores[:, 0] - inputs[:, 2]).pow(2).mean() + (scores[:, 2] - inputs[:, 3]).pow(2).mean()  # HERE
+"""
+        + STEP,
+    ),
     "a field that nothing takes": (
         "field-never-used",
         FIELDS.replace(
@@ -361,9 +455,7 @@ BUGS = {
     ),
     "targets two positions on": (
         "target-too-far-on",
-        TOKENS
-        + "    tokens, targets = ids[:, :-2], ids[:, 2:]"
-        + LEARN.replace("targets.reshape(-1))", "targets.reshape(-1))  # HERE"),
+        TOKENS + "    tokens, targets = ids[:, :-2], ids[:, 2:]  # HERE" + LEARN,
     ),
     "labels one sample off": (
         "compared-with-another-sample",
@@ -439,6 +531,25 @@ class Mixed(Net):
 }
 
 NEAR_MISSES = {
+    "positions that belong together": CLOUDS + STEP,
+    "fields of the same rows": SIDES + STEP,
+    "a second field of the table, of other rows on purpose": SIDES.replace(
+        "t[index]), y[index])", "t[index]), y[index])"
+    ).replace(
+        "    loss = ",
+        "    other = torch.randperm(256)[:32]\n    loss = 0.1 * F.cross_entropy(model(x[other], t[other]), y[other]) + ",
+    )
+    + STEP,
+    "two tasks that are learnt, and a penalty": TWO
+    + "    loss = F.cross_entropy(scores, labels) + F.mse_loss(guess, values) + 1e-3 * scores.pow(2).mean()"
+    + STEP,
+    "a mask that keeps what differs": TWO
+    + """
+    there = (labels > 0).float()
+    error = ((guess[:, 0] - values[:, 0] * there) ** 2 * there).sum() / there.sum()
+    loss = F.cross_entropy(scores, labels) + error
+"""
+    + STEP,
     "numbers of samples that nothing takes": FIELDS.replace("(x, y, t)", "(x, y, torch.arange(256))"),
     "an evaluation on a wider range": NORMED.replace("range(110)", "range(45)").replace(
         "            model(x)", "            model(x * 4)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tensonde.experiments.bootstrap import BOOTSTRAP
 from tensonde.experiments.companions import COMPANIONS
 from tensonde.experiments.dead_ends import DEAD_ENDS
+from tensonde.experiments.each_term import EACH_TERM
 from tensonde.experiments.experiment import Experiment
 from tensonde.experiments.fields import FIELDS
 from tensonde.experiments.independence import INDEPENDENCE
@@ -30,6 +31,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     FIELDS,
     COMPANIONS,
     TERMS,
+    EACH_TERM,
     SIZES,
     PLACEMENT,
     NOTHING_LEARNT,

@@ -18,6 +18,10 @@ SHAPES = frozenset(
 """Ops whose results do not depend on the values that they are given."""
 
 _SUMS = frozenset(("add", "sub", "rsub"))
+RESHAPING = frozenset(
+    ("view", "_unsafe_view", "reshape", "alias", "clone", "_reshape_alias", "unsqueeze", "squeeze", "unflatten")
+)
+"""Ops after which the same numbers stand in the same order."""
 PASSING = frozenset(
     ("mean", "sum", "div", "mul", "neg", "view", "squeeze", "unsqueeze", "_to_copy", "clone", "alias", "add", "sub")
 )
@@ -191,6 +195,39 @@ class Anatomy:
             else:
                 waiting += [n for op in self.makers(number) for n in op.inputs if n in self.trained]
         return frozenset(found)
+
+    def by_samples(self, output: int, rows: int) -> int:
+        """The same numbers with a row for each sample: a linear layer takes the positions of all samples as one list, and gives one."""
+        waiting = [output]
+        while waiting:
+            number = waiting.pop(0)
+            if self.step.values[number].shape[:1] == (rows,):
+                return number
+            users = [op for op in self.users.get(number, []) if op.name in RESHAPING]
+            waiting += [n for op in users for n in op.outputs if n > number]
+        return output
+
+    @cached_property
+    def after_outputs(self) -> set[int]:
+        """What is made of the model's outputs on the way to the loss, and they themselves."""
+        found = set(self.outputs)
+        for op in self.step.ops:
+            if op.name not in SHAPES and any(n in found for n in op.inputs):
+                found.update(n for n in op.outputs if n in self.before_loss)
+        return found
+
+    @cached_property
+    def compared(self) -> set[int]:
+        """What no model has made, and what outputs meet on the way to the loss; not what is handed to a further layer together with them, as a condition is."""
+        further = self.ancestors(list(self.outputs))
+        return {
+            number
+            for op in self.step.ops
+            if not self.is_layer(op) and any(n in self.before_loss and n not in further for n in op.outputs)
+            if any(n in self.after_outputs for n in op.inputs)
+            for number in op.inputs
+            if number not in self.computed and number not in self.weights and self.step.values[number].shape
+        }
 
     @cached_property
     def targets_by_model(self) -> bool:

@@ -61,6 +61,8 @@ class Inquiry:
     def __init__(self) -> None:
         self.answers: list[tuple[str, str, int, Answer]] = []
         self.seconds: dict[str, float] = {}
+        self.dues = 0.0
+        """Seconds that those took which are asked of every step, the most that it was in a step."""
         self._memories: dict[str, Memory] = {}
         self._declined: dict[int, str] = {}
         self._told: dict[str, set[int]] = {}
@@ -82,6 +84,7 @@ class Inquiry:
             Anatomy.forget()
 
     def _ask(self, step: Step, experiments: Sequence[Experiment], failed: Callable[[Exception], None]) -> None:
+        dues = 0.0
         for experiment in sorted(experiments, key=lambda e: (not e.always, self._ended[e.name])):
             told = self._told.setdefault(experiment.name, set())
             if step.number < experiment.first or (step.number not in told and len(told) >= experiment.times):
@@ -103,7 +106,10 @@ class Inquiry:
             if any(a.healthy is not None for a in found):
                 told.add(step.number)
             self.answers += [(experiment.name, experiment.question, step.number, answer) for answer in found]
-            self.seconds[experiment.name] = self.seconds.get(experiment.name, 0.0) + thread_time() - began
+            took = thread_time() - began
+            self.seconds[experiment.name] = self.seconds.get(experiment.name, 0.0) + took
+            dues += took if experiment.always else 0.0
+        self.dues = max(self.dues, dues)
 
     def memory(self, experiment: Experiment) -> Memory:
         """What an experiment has kept so far."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
+import numpy as np
+
 from tensonde.experiments.anatomy import Anatomy
 from tensonde.experiments.experiment import Answer, Experiment, Memory
 from tensonde.experiments.sameness import rows_equal
@@ -148,36 +150,90 @@ def _taken_apart(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
 
 
 def _taken_anew(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
-    """Inputs and targets are rows of two tables of the same length, taken with two different indices. Where some target is taken with the index of the inputs, others
-    are mixed in on purpose. Rows that are the same distance on, all of them, come later in time; whether they belong there, `pairs` asks."""
-    taken = [
-        (op, step.values[op.inputs[0]], step.array(op.inputs[1]))
-        for op in step.ops
-        if op.name in _TAKING
-        and len(op.inputs) == 2
-        and step.values[op.inputs[0]].origin == "given"
-        and step.values[op.inputs[1]].kind == "int"
-        and len(step.values[op.inputs[1]].shape) == 1
-    ]
+    """Rows of tables of the same length are taken for one batch, and those of one table are other rows than those of the rest: a target with another index than the inputs, or one of
+    several inputs. Where a table is taken with the index of the others as well, further rows of it are mixed in on purpose (negatives, pairs). Rows that are the same
+    distance on, all of them, come later in time; whether they belong there, `pairs` asks."""
     handed = anatomy.ancestors([v.number for v in anatomy.inputs]) & anatomy.ancestors(list(anatomy.outputs))
-    inputs = [(table, index) for op, table, index in taken if op.outputs[0] in handed]
-    targets = [(op, table, index) for op, table, index in taken if _is_target(step, anatomy, op.outputs[0])]
-    for op, table, index in targets:
+    taken = [(op, table, rows, op.outputs[0] in handed) for op, table, rows in _takings(step)]
+    taken = [t for t in taken if t[3] or _is_target(step, anatomy, t[0].outputs[0])]
+    for op, table, rows, is_input in taken:
         beside = [
-            (t, i)
-            for t, i in inputs
-            if t.shape[:1] == table.shape[:1] and t is not table and len(i) == len(index) >= FEWEST
+            (t, r, i)
+            for _, t, r, i in taken
+            if t is not table and t.shape[:1] == table.shape[:1] and len(r) == len(rows) >= FEWEST
         ]
-        if not beside or any((i == j).all() for _, i in beside for _, _, j in targets if len(i) == len(j)):
+        others = {t.number: r for t, r, i in beside if is_input or i}
+        all_alike = len({r.tobytes() for r in others.values()}) == 1
+        enough = len(others) >= 2 and not all(i for _, _, i in beside) if is_input else bool(others)
+        if not enough or not all_alike:
             continue
-        moved = min(int((i != index).sum()) for _, i in beside)
-        later = any((index - i == index[0] - i[0]).all() for _, i in beside)
-        if moved > len(index) / 2 and not later:
+        theirs = next(iter(others.values()))
+        if any((r == theirs).all() for _, t, r, _ in taken if t is table and len(r) == len(theirs)):
+            continue
+        moved = int((theirs != rows).sum())
+        later = bool((rows - theirs == rows[0] - theirs[0]).all())
+        unique = len(set(rows.tolist())) == len(set(theirs.tolist())) == len(rows)
+        if is_input and not _meet(
+            step, anatomy, op.outputs[0], [o.outputs[0] for o, t, _, i in taken if i and t.number in others]
+        ):
+            continue
+        if moved > len(rows) / 2 and not later and (unique or not is_input):
+            what = "the other fields" if is_input else "the inputs"
             yield Answer(
-                False, f"{moved} of {len(index)} are taken with another index than the inputs", {"rows": len(index), "moved": moved},
-                source=op.source or step.loss_source, op=op.name, part="another order",
+                False, f"{moved} of {len(rows)} rows of {table.name or 'a table'} are taken with another index than {what}",
+                {"rows": len(rows), "moved": moved}, names=(table.name,), source=op.source or step.loss_source, op=op.name,
+                part="other rows" if is_input else "another order",
             )  # fmt: skip
             return
+
+
+def _meet(step: Step, anatomy: Anatomy, one: int, others: list[int]) -> bool:
+    """What is said of a row depends on the same row of both, so that the two are taken for one sample."""
+    rows = step.values[one].shape[0]
+    places: list[dict[int, bytes]] = []
+    for number in (one, *others[:1]):
+        changed = step.array(number).copy()
+        other = next((k for k in range(rows) if (changed[k] != changed[rows // 2]).any()), None)
+        if other is None:
+            return False
+        changed[rows // 2] = changed[other]
+        (effects,) = step.effects([{number: changed}], still_norms=True)
+        outputs = [anatomy.by_samples(n, rows) for n in anatomy.outputs]
+        places.append(
+            {
+                n: effects[n].along[0].tobytes()
+                for n in outputs
+                if n in effects and effects[n].changed and effects[n].along
+            }
+        )
+    return len(places) == 2 and any(places[1].get(n) == along for n, along in places[0].items())
+
+
+def _takings(step: Step) -> Iterable[tuple[Op, Value, Array]]:
+    """Ops that take rows of a table that was there before the step, by an index or as a slice, and which rows these are."""
+    indices = {n for op in step.ops if op.name in _TAKING for n in op.inputs[1:]}
+    for op in step.ops:
+        if op.name not in (*_TAKING, "slice") or not op.inputs or step.values[op.inputs[0]].origin != "given":
+            continue
+        if op.outputs[0] in indices:  # rows of a list of rows
+            continue
+        table, part = step.values[op.inputs[0]], step.values[op.outputs[0]]
+        if op.name != "slice":
+            index = step.values[op.inputs[1]] if len(op.inputs) == 2 else None
+            if index is not None and index.kind == "int" and len(index.shape) == 1:
+                yield op, table, step.array(index.number)
+        elif part.shape[1:] == table.shape[1:] and FEWEST <= part.shape[0] < table.shape[0]:
+            first = _found(step.array(table.number), step.array(part.number))
+            if first is not None:
+                yield op, table, np.arange(first, first + part.shape[0])
+
+
+def _found(table: Array, part: Array) -> int | None:
+    """The only place where these rows stand in a table, one after the other."""
+    flat, rows = table.reshape(len(table), -1), part.reshape(len(part), -1)
+    places = np.flatnonzero((flat[: len(flat) - len(rows) + 1] == rows[0]).all(1))
+    fitting = [int(k) for k in places if (flat[k : k + len(rows)] == rows).all()]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _is_target(step: Step, anatomy: Anatomy, value: int) -> bool:

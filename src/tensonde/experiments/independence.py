@@ -29,6 +29,9 @@ _BY_INDEX = frozenset(
 )  # fmt: skip
 
 
+_REDUCING = frozenset(
+    ("amax", "amin", "max", "min", "mean", "sum", "logsumexp", "prod", "median", "var", "std", "norm", "linalg_vector_norm", "aminmax")
+)  # fmt: skip
 _MASKING = frozenset(("masked_fill", "masked_fill_", "where", "add", "add_", "mul"))
 _SHAPING = frozenset(("view", "_unsafe_view", "reshape", "alias", "clone", "_reshape_alias", "unsqueeze", "squeeze"))
 
@@ -38,7 +41,8 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     inputs = [v for v in anatomy.inputs if v.kind in ("float", "int")]
     rows = step.batch
     asked = [v for v in inputs if v.shape[0] == rows]
-    outputs = [n for n in anatomy.outputs if step.values[n].shape[:1] == (rows,) and n != step.loss]
+    made = [anatomy.by_samples(n, rows) for n in anatomy.outputs]
+    outputs = [n for n in made if step.values[n].shape[:1] == (rows,) and n != step.loss]
     found = [*_sequences(step, anatomy, inputs)]
     if rows < FEWEST or not asked or not outputs:
         if not found:
@@ -147,6 +151,8 @@ def _crossing(
             if dims:
                 kept[number] = dims[0]
             elif all(n in kept for n in touched):
+                if op.name in _REDUCING and all(step.values[n].shape[kept[n]] == rows for n in touched):
+                    return op  # the dimension of samples is gone: no other can hold them
                 folded = [d for d, size in enumerate(shape) if size > rows and size % rows == 0]
                 if any(_is_one_of(rows, effect.along[d] if single else ~effect.along[d], single) for d in folded):
                     kept[number] = folded[0]  # samples and positions in one dimension

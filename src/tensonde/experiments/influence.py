@@ -70,10 +70,12 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
 
 def _taken_twice(step: Step, anatomy: Anatomy) -> Iterator[Answer]:
     """One column of a table is taken twice, for the same kind of use, and another one never, which has no influence: the same number was written twice."""
-    for value in anatomy.inputs:
-        if len(value.shape) != 2 or not 2 <= value.shape[1] <= COLUMNS or value.shape[0] < FEWEST or value.read:
+    outputs = [_followed(step, anatomy, number) for number in anatomy.outputs]
+    for value in [*(v for v in anatomy.inputs if len(v.shape) == 2), *outputs]:
+        if len(value.shape) < 2 or not 2 <= value.shape[-1] <= COLUMNS or value.shape[0] < FEWEST or value.read:
             continue
         array = step.array(value.number)
+        array = array.reshape(-1, array.shape[-1])
         taken: dict[int, list[Op]] = {}
         for op in _users(step, anatomy, value):
             if op.name not in _TAKING or op.outputs[0] not in anatomy.before_loss:
@@ -93,15 +95,32 @@ def _taken_twice(step: Step, anatomy: Anatomy) -> Iterator[Answer]:
                 and _alike(step, anatomy, twice[0])
             ):
                 first = twice[0][0]
+                name = value.name or ("the output" if value in outputs else "")
                 yield Answer(
                     False,
-                    f"column {never[0]} of {value.name} is taken nowhere, and another one twice",
-                    names=(f"{value.name}[:, {never[0]}]",),
+                    f"column {never[0]} of {name} is taken nowhere, and another one twice",
+                    names=(f"{name}[..., {never[0]}]" if value in outputs else f"{name}[:, {never[0]}]",),
                     source=first.source,
                     module=first.module,
                     op=first.name,
-                    part="handed to the model",
+                    part="taken twice",
                 )
+
+
+def _followed(step: Step, anatomy: Anatomy, output: int) -> Value:
+    """An output of a layer, as it is when its columns are taken: what is done to all of it before leaves them where they are."""
+    while (
+        len(users := [op for op in anatomy.users.get(output, []) if op.outputs]) == 1 and users[0].name not in _TAKING
+    ):
+        (made,) = users[0].outputs[:1]
+        if (
+            step.values[made].shape[-1:] != step.values[output].shape[-1:]
+            or made <= output
+            or anatomy.is_layer(users[0])
+        ):
+            break
+        output = made
+    return step.values[output]
 
 
 def _alike(step: Step, anatomy: Anatomy, takes: list[Op]) -> bool:

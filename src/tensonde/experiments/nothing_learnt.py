@@ -2,7 +2,8 @@
 
 Asked of every chosen step. A constant is put in the place of what the model gives to the loss, one number for each feature, and fitted
 until the loss is smallest: no model that ignores its inputs does better. The outputs are also given to the wrong samples (rows
-changed about): as long as nothing is learnt about which output belongs to which sample, that makes no difference.
+changed about): as long as nothing is learnt about which output belongs to which sample, that makes no difference. Where samples have positions, of which the model is
+handed something each, outputs are also given to other positions of their own sample.
 
 A healthy training falls below the constant, and suffers when its outputs are changed about. Not asked where the loss is no measure of
 what was learnt: several losses take turns (GANs), a model makes the targets (value learning, distillation), the best constant is not
@@ -13,19 +14,27 @@ looks at (`diagnose/rules/experiments/learning.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 
 import numpy as np
 
 from tensonde.experiments.anatomy import Anatomy
 from tensonde.experiments.experiment import Answer, Experiment, Memory
+from tensonde.experiments.pairs import parted
 from tensonde.experiments.step import Array, NotPossible, Op, Step
 
 FEWEST_ROWS = 8
 SHUFFLES = 12
+LATE = 24
+"""The first step in which it is worth the time to look where inputs and targets part."""
 BETTER = 0.9
 """Of the loss of the best constant: what a model that has learnt something is below."""
 AT_FLOOR, OUTWEIGHS = 0.02, 0.5
 """Of the loss of the best constant: a term below is driven to nothing; one that costs more is not worth its price."""
+ALIKE = 1e-3
+"""Of the loss: what outputs that say something change it by."""
+SMALL = 0.03
+"""Inputs of which none is larger are next to nothing beside biases."""
 ROUNDING = 1e-5
 """Of the loss: what another order of the same rows may make of a sum."""
 APART = 4.0
@@ -59,12 +68,25 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if len(rows) == 1:
         count = rows.pop()
         changed = changed_about(step, list(outputs), count)
-        numbers["apart"] = _deviations(loss, changed)
+        numbers["apart"] = deviations(loss, changed)
         numbers["samples"] = float(count // rows_each(step, count))
         numbers["order_matters"] = float(max(abs(other - loss) for other in changed) > ROUNDING * abs(loss))
+        if not numbers["order_matters"] and _all_alike(step, outputs, loss):
+            numbers["apart"], numbers["order_matters"], numbers["alike"] = 0.0, 1.0, 1.0
+        numbers |= _within(step, anatomy, outputs, loss, count)
     constant = max(fit.loss, held) if held is not None else fit.loss
     healthy = loss < BETTER * constant or numbers.get("apart", 0.0) > APART
     term = None if healthy else _outweighing(step, anatomy, constant, numbers)
+    if (
+        min(numbers.get("apart", 0.0), numbers.get("within", APART)) < APART
+        and step.number >= LATE
+        and "parting" not in memory
+    ):
+        memory["parting"] = parted(step, anatomy)
+        if memory["parting"] is not None:
+            yield Answer(None, "inputs and targets part here", source=memory["parting"], part="parting")
+    if numbers.get("apart", APART) < APART:
+        yield from _next_to_nothing(step, anatomy)
     yield Answer(
         healthy,
         f"{loss / constant:.2f} of the loss of the best constant",
@@ -73,6 +95,41 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         op=term.name if term is not None else "",
         part="term" if term is not None else "",
     )
+
+
+def _all_alike(step: Step, outputs: Mapping[int, int], loss: float) -> bool:
+    """The mean of all outputs in the place of each makes no difference: they say the same of every sample, but for rounding."""
+    means = {n: np.broadcast_to(step.array(n).mean(0, keepdims=True), step.values[n].shape) for n in outputs}
+    return abs(step.loss_with({n: np.ascontiguousarray(mean) for n, mean in means.items()}) - loss) < ALIKE * abs(loss)
+
+
+def _next_to_nothing(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
+    """All numbers that the model is handed are so small that its outputs hardly depend on them."""
+    handed = [v for v in anatomy.inputs if prod(v.shape) > v.shape[0]]
+    largest = max((float(np.abs(step.array(v.number)).max()) for v in handed if v.kind == "float"), default=1.0)
+    if handed and all(v.kind == "float" for v in handed) and 0 < largest < SMALL:
+        source = step.divided(handed[0].number) or handed[0].made or handed[0].bound
+        yield Answer(
+            None, f"inputs are {largest:.2g} at most", {"largest": largest}, (handed[0].name,), source, part="small"
+        )
+
+
+def _within(step: Step, anatomy: Anatomy, outputs: Mapping[int, int], loss: float, rows: int) -> dict[str, float]:
+    """Outputs given to other positions of the same sample, where the model is handed something for each position, and is compared with something that differs from
+    one to the next."""
+    each = rows_each(step, rows)
+    if each < FEWEST_ROWS or not any(v.shape[:2] == (rows // each, each) for v in anatomy.inputs):
+        return {}
+    targets = [step.array(n) for n in anatomy.compared if prod(step.values[n].shape) == rows]
+    if not any((t.reshape(-1, each) != t.reshape(-1, each)[:, :1]).any(1).mean() > 0.5 for t in targets):
+        return {}
+    draw = np.random.Generator(np.random.PCG64(2))
+    arrays = {number: step.array(number) for number in outputs}
+    losses = []
+    for _ in range(SHUFFLES):
+        order = np.concatenate([k * each + draw.permutation(each) for k in range(rows // each)])
+        losses.append(step.loss_with({number: array[order] for number, array in arrays.items()}))
+    return {"within": deviations(loss, losses), "positions": float(each)}
 
 
 def _outweighing(step: Step, anatomy: Anatomy, constant: float, numbers: dict[str, float]) -> Op | None:
@@ -161,7 +218,7 @@ def _weaker(step: Step, towers: Mapping[int, int], loss: float, rows: int) -> An
 
 def apart(step: Step, outputs: Sequence[int], loss: float, rows: int) -> float:
     """How many deviations the loss lies below that of outputs changed about."""
-    return _deviations(loss, changed_about(step, outputs, rows))
+    return deviations(loss, changed_about(step, outputs, rows))
 
 
 def changed_about(step: Step, outputs: Sequence[int], rows: int) -> list[float]:
@@ -177,7 +234,7 @@ def changed_about(step: Step, outputs: Sequence[int], rows: int) -> list[float]:
     return losses
 
 
-def _deviations(loss: float, losses: Sequence[float]) -> float:
+def deviations(loss: float, losses: Sequence[float]) -> float:
     spread = float(np.std(losses, ddof=1))
     return float((np.mean(losses) - loss) / max(spread, 1e-9 * abs(loss), 1e-30))
 

@@ -114,19 +114,11 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
     """What the model is handed, and the fields with as many rows that its output is compared with, as they came: what a loss makes of them may stand in another order."""
     inputs = sorted((v for v in anatomy.inputs if v.kind == "float"), key=lambda v: -int(np.prod(v.shape)))
     inputs = inputs or [v for v in anatomy.inputs if v.kind == "int" and len(v.shape) >= 2]
+    handed = {v.number for v in anatomy.inputs}
     indices = {n for op in step.ops if op.name in _TAKING for n in op.inputs[1:]}
     for value in inputs:
         behind = anatomy.ancestors([value.number])
-        compared = {
-            number
-            for op in step.ops
-            if not anatomy.is_layer(op)
-            and any(n in anatomy.before_loss for n in op.outputs)
-            and any(n in anatomy.trained and n not in anatomy.weights for n in op.inputs)
-            for number in op.inputs
-            if number not in anatomy.computed
-        }
-        made_of = anatomy.ancestors(compared) - behind
+        made_of = anatomy.ancestors(anatomy.compared) - behind
         fields = [
             v
             for v in step.values
@@ -135,11 +127,28 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
             and v.shape[:1] == value.shape[:1]
             and not v.into_model
             and v.number not in indices
-            and (v.origin == "given" or (v.op is not None and step.ops[v.op].name in _TAKING and _taken(step, v)))
+            and (
+                v.origin == "given"
+                or v.name
+                or (v.op is not None and step.ops[v.op].name in _TAKING and _taken(step, v))
+            )
+            and (v.origin == "given" or not anatomy.ancestors([v.number]) & handed)
         ]
         if fields:
             return value, fields[:MOST_FIELDS]
     raise NotPossible("no input and target with as many rows are seen")
+
+
+def parted(step: Step, anatomy: Anatomy) -> SourceLine | None:
+    """Where the ways of inputs and targets part in the program's text."""
+    try:
+        value, targets = _fields(step, anatomy)
+    except NotPossible:
+        return None
+    ones, others = anatomy.ancestors([value.number]), anatomy.ancestors([target.number for target in targets])
+    return step.parting(
+        [value.number, *sorted(ones, reverse=True)], [*(t.number for t in targets), *sorted(others, reverse=True)]
+    )
 
 
 def _line(step: Step, target: Value) -> SourceLine | None:

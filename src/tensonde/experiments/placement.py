@@ -33,7 +33,7 @@ OTHERS = 3
 CHANNELS = 3
 SHADES = 16
 """Values beyond which a map has no classes."""
-SHIFTED = "shifted"
+SHIFTED, TOGETHER = "shifted", "shifted, all samples of a batch alike"
 WAYS: dict[str, Callable[[Array], Array]] = {
     "as it is": lambda maps: maps,
     "mirrored left to right": lambda maps: maps[..., ::-1],
@@ -51,7 +51,8 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if found is None:
         raise NotPossible("images and maps do not differ from sample to sample")
     if _shaded(image) == _shaded(there):
-        del found[SHIFTED]
+        for way in (SHIFTED, TOGETHER):
+            found.pop(way, None)
     memory["turned"] = _turned(step, anatomy, value, target) or memory.get("turned")
     gathered: list[dict[str, Array]] = memory.setdefault("samples", [])
     gathered.append(found)
@@ -60,7 +61,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     if len(own) < SAMPLES or any(len(z) != len(own) for z in together.values()):
         raise NotPossible("too few samples were seen so far")
     counts = {way: _amiss(gathered, way) for way in together if way != "as it is"}
-    way = max(counts, key=lambda way: (counts[way], way != SHIFTED))
+    way = max(counts, key=lambda way: (counts[way], way not in (SHIFTED, TOGETHER)))
     numbers = {"samples": float(len(own)), "as they are": float((own > WELL).sum()), "amiss": float(counts[way])}
     if counts[way] >= max(MANY, PART * len(own)):
         yield Answer(
@@ -68,7 +69,10 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             f"{counts[way]} of {len(own)} samples agree with their targets only when one of them is {way}",
             numbers,
             names=(target.name,),
-            source=memory.get("turned") or target_line(step, anatomy, target.number) or step.loss_source,
+            source=(_cut(step, anatomy, value, target) if way in (SHIFTED, TOGETHER) else memory.get("turned"))
+            or memory.get("turned")
+            or target_line(step, anatomy, target.number)
+            or step.loss_source,
             part="misplaced",
         )
         return
@@ -81,6 +85,8 @@ def _amiss(gathered: list[dict[str, Array]], way: str) -> int:
     for part in gathered:
         own, other = part["as it is"], part[way]
         whole = other.sum() > ALL * np.sqrt(len(own)) and own.sum() < NONE * np.sqrt(len(own))
+        if way == TOGETHER and not whole:
+            continue
         count += len(own) if whole else int(((other > WELL) & (own < NOT)).sum())
     return count
 
@@ -147,7 +153,11 @@ def _agreement(images: Array, maps: Array) -> dict[str, Array] | None:
             if len(image) < FEWEST:
                 continue
             for sign in (1.0, -1.0):
-                found = {way: z for way in [*WAYS, SHIFTED] if (z := _deviations(image, sign * there, way)) is not None}
+                found = {
+                    way: z
+                    for way in [*WAYS, SHIFTED, TOGETHER]
+                    if (z := _deviations(image, sign * there, way)) is not None
+                }
                 strength = float(np.max(list(found.values()), axis=0).sum()) if "as it is" in found else 0.0
                 if found and (best is None or strength > best[0]):
                     best = strength, found
@@ -161,6 +171,8 @@ def _unit(maps: Array) -> Array:
 
 
 def _deviations(image: Array, there: Array, way: str) -> Array | None:
+    if way == TOGETHER:
+        return _alike(image, there)
     own = _products(image, there, way)
     if own is None:
         return None
@@ -169,10 +181,24 @@ def _deviations(image: Array, there: Array, way: str) -> Array | None:
     return np.asarray((own - chance.mean()) / max(float(chance.std()), 0.02))
 
 
+def _alike(image: Array, there: Array) -> Array:
+    """At the one place where the whole batch agrees best: a batch that is cut at once is shifted as a whole. Of other samples' maps, the same place is looked at."""
+    across = _across(image, there)
+    best = int(across.sum(0).argmax())
+    others = [_across(image, np.roll(there, k, axis=0))[:, best] for k in range(1, min(OTHERS, len(image) - 1) + 1)]
+    chance = np.concatenate(others)
+    return np.asarray((across[:, best] - chance.mean()) / max(float(chance.std()), 0.02))
+
+
+def _across(image: Array, there: Array) -> Array:
+    """Of each sample: how well the two agree, for each way to shift one of them."""
+    found = np.fft.irfft2(np.fft.rfft2(image) * np.conj(np.fft.rfft2(there)), s=image.shape[1:])
+    return np.asarray(found.reshape(len(image), -1))
+
+
 def _products(image: Array, there: Array, way: str) -> Array | None:
     if way == SHIFTED:  # wherever they agree best
-        across = np.fft.irfft2(np.fft.rfft2(image) * np.conj(np.fft.rfft2(there)), s=image.shape[1:])
-        return np.asarray(across.reshape(len(image), -1).max(1))
+        return np.asarray(_across(image, there).max(1))
     turned = WAYS[way](there)
     return np.asarray((image * turned).sum((1, 2))) if turned.shape == image.shape else None
 
@@ -180,12 +206,25 @@ def _products(image: Array, there: Array, way: str) -> Array | None:
 _TURNING = frozenset(("flip", "rot90", "transpose", "permute", "roll"))
 
 
+def _cut(step: Step, anatomy: Anatomy, value: Value, target: Value) -> SourceLine | None:
+    """The line of the program's text that cuts one of the two in another way than the other is."""
+    ours = sorted(anatomy.ancestors([value.number]), reverse=True)
+    return step.parting(ours, sorted(anatomy.ancestors([target.number]), reverse=True), loose=True)
+
+
 def _turned(step: Step, anatomy: Anatomy, value: Value, target: Value) -> SourceLine | None:
     """The line of the program that turned only one of the two."""
     ours, theirs = anatomy.ancestors([value.number]), anatomy.ancestors([target.number])
-    for op in reversed(step.ops):
+    turning = [op for op in step.ops if op.name in _TURNING]
+    done = {
+        name: [sum(o.name == name and bool(set(o.outputs) & way) for o in turning) for way in (ours, theirs)]
+        for name in _TURNING
+    }
+    for op in reversed(turning):
         made = set(op.outputs)
-        if op.name in _TURNING and bool(made & ours) != bool(made & theirs) and op.source is not None and not op.module:
+        if done[op.name][0] == done[op.name][1]:
+            continue  # both are turned, each by itself
+        if bool(made & ours) != bool(made & theirs) and op.source is not None and not op.module:
             return op.source
     return None
 

@@ -21,7 +21,8 @@ EQUAL = 1e-6
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
-    outputs = [number for number in anatomy.outputs if len(step.values[number].shape) >= 2]
+    made = [anatomy.by_samples(number, step.batch) if step.batch else number for number in anatomy.outputs]
+    outputs = [number for number in made if len(step.values[number].shape) >= 2]
     inputs = [v for v in anatomy.inputs if v.kind != "bool"]
     differing = {v.shape[0] for v in inputs if v.shape[0] >= FEWEST and not rows_equal(step.array(v.number))}
     asked = [number for number in outputs if step.values[number].shape[0] in differing]

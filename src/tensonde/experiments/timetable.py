@@ -27,6 +27,8 @@ RECORDING = 0.5
 """Of its time: what recording a step may take before it is given up."""
 SMALLEST = 0.25
 """Of its time: what one computation of a recorded step may take, so that whoever is late is not late by much."""
+ROOM = 1.5
+"""Times what recording and the questions of every step have taken: what a late step may take, whatever its part."""
 SPARED, DEAR = 24, 4.0
 """A step that is left out where to take it down would take more than a quarter of its time: it tells little more than the one before."""
 STEPS = (1, 12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 12288)
@@ -60,12 +62,15 @@ class Timetable:
             self._noticed = step, self.now()
         return True
 
-    def allowed(self, step: int) -> float:
-        """Seconds for this step; raises `NotPossible` where that is too little."""
+    def allowed(self, step: int, dues: float) -> float:
+        """Seconds for this step; raises `NotPossible` where that is too little. `dues`: what the questions of every step have taken."""
         now = self.now()
         took = now - self._noticed[1]
         kept = LATER * self.seconds if step < LATE else 0.0
-        allowed = EACH * (self._allowance(now - self._began[self._chosen()]) - self.spent - kept)
+        left = self._allowance(now - self._began[self._chosen()]) - self.spent - kept
+        allowed = EACH * left
+        if step >= LATE:  # rather one more step as a whole than time that no step may take
+            allowed = max(allowed, min(left, max(DEAR * self.recording, ROOM * (self.recording + dues))))
         if 0 < (self._ends or 0) <= FEW:  # the training ends before another is asked
             allowed = min(allowed / EACH + kept, IN_A_CHECK * took)
         if step == SPARED and allowed < DEAR * self.recording:

@@ -24,6 +24,7 @@ from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, 
 from tensonde.model.site import SourceLine
 from tensonde.program import habits, queries
 from tensonde.program.lines import source_line
+from tensonde.program.ways import Ways
 
 ROUNDING = 1e-5
 """Changes below this part of the largest value are rounding."""
@@ -62,6 +63,7 @@ class StepGraph:
         """Nodes that are computed as in eval mode."""
         self._orders: dict[tuple[Any, ...], list[int]] = {}
         self._written = {int(ref) for node in self._nodes if node.name == _NORM for ref in refs(node.args)[3:5]}
+        self.ways = Ways()
         self.places: list[int] = []
         """The op that each node is, or is a part of."""
         self.ops: Sequence[Op] = self._grouped()
@@ -117,6 +119,12 @@ class StepGraph:
 
     def renews_copies(self) -> bool:
         return any(habits.loads_under_condition(path) for path in KNOWN.files())
+
+    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
+        return self.ways.parting(ones, others, loose=loose)
+
+    def divided(self, value: int) -> SourceLine | None:
+        return self.ways.divided(value)
 
     def array(self, value: int) -> Array:
         found = self._arrays.get(value)

@@ -87,7 +87,7 @@ class Laboratory:
         try:
             if training.other_threads:
                 raise NotPossible("several threads call models")
-            deadline = began + self.times.allowed(step)
+            deadline = began + self.times.allowed(step, self.inquiry.dues)
             from tensonde.adapters.mindspore.seams.place import unobserved
 
             with Unhurried():
@@ -197,6 +197,7 @@ class Laboratory:
         graph.loss_source = next((op.source for op in reversed(graph.ops) if graph.loss in op.outputs), None)
         graph.batch = around.batch(values, graph.array)
         graph.held = around.held
+        graph.ways = around.ways
 
 
 class _random_kept:

@@ -20,6 +20,7 @@ from tensonde.program.drawn import is_drawn
 from tensonde.program.frames import user_frames
 from tensonde.program.lines import source_line
 from tensonde.program.origin import binding_before
+from tensonde.program.ways import Ways
 
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative
@@ -38,6 +39,7 @@ class Surroundings:
         self._training, self._recorder = training, recorder
         self._given, self._names = given, names
         self.frames = user_frames(frame)
+        self.ways = Ways()
         self._variables = [
             (name, value, frame)
             for frame in self.frames
@@ -67,7 +69,9 @@ class Surroundings:
                 name, bound, frame = self._variable(
                     key_of(self._given[ref]) if ref in self._given else self._recorder.keys[ref]
                 )
-                drawn = frame is not None and is_drawn(frame.f_code.co_filename, name, frame.f_lineno)
+                if frame is not None:
+                    self.ways.note(ref, frame.f_code.co_filename, frame.f_lineno, name)
+                    drawn = is_drawn(frame.f_code.co_filename, name, frame.f_lineno)
                 name = name or self._names.get(ref, "")
             found.append(
                 Value(

@@ -25,6 +25,7 @@ from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, 
 from tensonde.model.site import SourceLine
 from tensonde.program import habits, queries
 from tensonde.program.lines import source_line
+from tensonde.program.ways import Ways
 
 ROUNDING = 1e-5
 """Changes below this part of the largest value are rounding."""
@@ -52,6 +53,7 @@ class StepGraph:
         self.functions: Sequence[OwnFunction] = ()
         self.held: Callable[[], list[Tensor]] = list
         """What variables and datasets of the program hold."""
+        self.ways = Ways()
         self.deadline, self._clock = deadline, clock
         self.holder: Any = None
         """The optimizer that is about to step."""
@@ -138,6 +140,12 @@ class StepGraph:
                 if same and other is not table and torch.equal(other[index], y[: len(index)]):
                     return _array(table[:MOST_ROWS]), _array(other[:MOST_ROWS])
         return None
+
+    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
+        return self.ways.parting(ones, others, loose=loose)
+
+    def divided(self, value: int) -> SourceLine | None:
+        return self.ways.divided(value)
 
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False

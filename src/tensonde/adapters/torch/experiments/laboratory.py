@@ -84,7 +84,7 @@ class Laboratory:
             return
         began = self._clock()
         try:
-            allowed = self.times.allowed(self._state.step)
+            allowed = self.times.allowed(self._state.step, self.inquiry.dues)
         except NotPossible as why:
             self.inquiry.declined(self._state.step, str(why))
             return
@@ -265,7 +265,12 @@ class Laboratory:
     def _describe(self, graph: StepGraph, taken: _Taken, losses: list[Tensor]) -> None:
         recorder = taken.recorder
         roots = [entry.call for entry in taken.entries if isinstance(entry.call, nn.Module)]
-        around = Surroundings(self._state, recorder, taken.handed, roots, sys._getframe(1))
+        tape = self._replay.tape
+
+        def again(tensor: Tensor) -> Tensor | None:
+            return taken.values.get(slot) if (slot := tape.slot(tensor)) is not None else None
+
+        around = Surroundings(self._state, recorder, taken.handed, roots, sys._getframe(1), again)
         read = set(recorder.read) | {recorder.numbers[id(t)] for t in taken.reads.tensors if id(t) in recorder.numbers}
         graph.values = values = around.values({int(ref) for ref in read})
         graph.loss_source = around.loss_line(losses) or next(
@@ -274,6 +279,7 @@ class Laboratory:
         graph.batch = around.batch(values, list(graph.ops))
         graph.idle = around.idle(values)
         graph.held = around.held
+        graph.ways = around.ways
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +26,7 @@ from tensonde.program.lines import from_json, source_line
 from tensonde.program.origin import binding_before, variable_line
 from tensonde.program.syntax import bindings, is_name, reads, scope_at, statements
 from tensonde.program.values import evaluate
+from tensonde.program.ways import Ways
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.state import RunState
@@ -41,10 +43,17 @@ _ROW_BY_ROW = frozenset(("slice", "_to_copy", "clone", "alias", "flip", "div", "
 
 
 class Surroundings:
-    """`handed`: ids of the tensors that models were given, `roots` the models."""
+    """`handed`: ids of the tensors that models were given, `roots` the models. `again` gives what a tensor of the program's is in the step that was run
+    again: what the step makes, it has made anew."""
 
     def __init__(
-        self, state: RunState, recorder: Recorder, handed: set[int], roots: list[nn.Module], frame: FrameType
+        self,
+        state: RunState,
+        recorder: Recorder,
+        handed: set[int],
+        roots: list[nn.Module],
+        frame: FrameType,
+        again: Callable[[Tensor], Tensor | None] = lambda tensor: None,
     ) -> None:
         self._state, self._recorder, self._handed = state, recorder, handed
         self._buffers = {id(buffer) for root in roots for buffer in root.buffers()}
@@ -55,6 +64,10 @@ class Surroundings:
             for name, value in list(frame.f_locals.items())
             if issubclass(type(value), Tensor)
         ]
+        self._held = {
+            id(made): k for k, (_, value, _) in enumerate(self._variables) if (made := again(value)) is not None
+        }
+        self.ways = Ways()
 
     def values(self, read: set[int]) -> list[Value]:
         found, looked_up = [], 0
@@ -69,12 +82,16 @@ class Surroundings:
                 else:
                     origin = "buffer" if id(tensor) in self._buffers else "given"
             handed = id(tensor) in self._handed
-            if origin == "given" or handed:
+            if origin == "given" or handed or (origin == "made" and id(tensor) in self._held):
                 name, bound, frame = self._variable(tensor)
+                if frame is not None:
+                    self.ways.note(ref, frame.f_code.co_filename, frame.f_lineno, name)
                 drawn = frame is not None and is_drawn(frame.f_code.co_filename, name, frame.f_lineno)
                 if looked_up < MOST_LINES and self.frames and name:
                     looked_up += 1
-                    made = from_json(made_line(tensor, self.frames[0])) or from_json(_handed_out(name, frame))
+                    held = self._held.get(id(tensor))
+                    theirs = tensor if held is None else self._variables[held][1]
+                    made = from_json(made_line(theirs, self.frames[0])) or from_json(_handed_out(name, frame))
             found.append(
                 Value(
                     ref,
@@ -93,8 +110,9 @@ class Surroundings:
         return found
 
     def _variable(self, tensor: Tensor) -> tuple[str, SourceLine | None, FrameType | None]:
-        for name, value, frame in self._variables:
-            if value is tensor or (value.shape == tensor.shape and shares(value, tensor)):
+        known = self._held.get(id(tensor))
+        for name, value, frame in self._variables if known is None else [self._variables[known]]:
+            if known is not None or value is tensor or (value.shape == tensor.shape and shares(value, tensor)):
                 bound = binding_before(name, frame, frame.f_lineno, frame.f_lineno)
                 return name, source_line(frame.f_code.co_filename, bound.line) if bound is not None else None, frame
         return "", None, None

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.observers.making import shares
 from tensonde.adapters.torch.observers.modes import evaluation_line
 from tensonde.adapters.torch.observers.reading import READING
 from tensonde.adapters.torch.run import batches
@@ -17,6 +18,9 @@ from tensonde.program import queries
 from tensonde.program.frames import is_user, user_place
 from tensonde.program.lines import line_at
 from tensonde.program.origin import variable_line
+from tensonde.program.ways import parting, way_of
+
+Held = tuple[str, int, str]
 
 MOST_TRAINED = 12
 MOST_EVALUATED = 48
@@ -37,6 +41,10 @@ class Scales:
         """Of each root: the step of its last evaluation, and how often it was called in it."""
         self._made: dict[str, dict[str, Any] | None] = {}
         """The line of the data set that made what each root is trained on."""
+        self._held: dict[str, Held | None] = {}
+        """The variable that held it."""
+        self._parted: set[str] = set()
+        """Roots of which the ways of both were looked at."""
 
     def training(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         """A root is called in train mode, with gradients."""
@@ -47,6 +55,7 @@ class Scales:
         if tensor is not None and len(rows) < MOST_TRAINED:
             if root not in self._made:
                 self._made[root] = _sample_line(tensor)
+                self._held[root] = _holding(sys._getframe(2), tensor)
             _note(rows, tensor, {"step": step})
 
     def evaluation(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
@@ -64,6 +73,9 @@ class Scales:
             if made is not None and made == self._made.get(root):  # the same code: it was set up in another way
                 made = _dataset_line(frame) or made
             made = made or _made(frame, tensor) or evaluation_line(user_place(frame))
+            if (place := self._held.get(root)) is not None and root not in self._parted:
+                self._parted.add(root)
+                made = _parted(place, _holding(frame, tensor), made)
             _note(rows, tensor, {"step": step, "line": made})
 
     def _rows(self, kept: dict[str, list[dict[str, Any]]], root: str) -> list[dict[str, Any]]:
@@ -97,6 +109,8 @@ def _note(rows: list[dict[str, Any]], tensor: Tensor, known: dict[str, Any]) -> 
 def _spread(values: Tensor, shape: list[int]) -> dict[str, Any]:
     if values.ndim > 2 and values.shape[1] <= CHANNELS:
         values = values.transpose(0, 1).flatten(1).T
+    elif values.ndim == 3 and values.shape[2] <= CHANNELS:
+        values = values.flatten(0, 1)  # features come last
     elif values.ndim > 2:
         values = values.reshape(-1, 1)
     return {
@@ -105,6 +119,28 @@ def _spread(values: Tensor, shape: list[int]) -> dict[str, Any]:
         "mean": values.mean(0).tolist(),
         "std": values.std(0, correction=0).tolist(),
     }
+
+
+def _holding(frame: FrameType | None, tensor: Tensor) -> Held | None:
+    """The nearest variable of the user's that holds it: file, line, name."""
+    while frame is not None:
+        if is_user(frame.f_code):
+            for name, value in list(frame.f_locals.items()):
+                if issubclass(type(value), Tensor) and value.shape == tensor.shape and shares(value, tensor):
+                    return frame.f_code.co_filename, frame.f_lineno, name
+        frame = frame.f_back
+    return None
+
+
+def _parted(trained: Held, evaluated: Held | None, made: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Where one piece of code prepares both, the line at which they part before it."""
+    if evaluated is None or made is None:
+        return made
+    one, other = way_of(*trained), way_of(*evaluated)
+    if (evaluated[0], made.get("line")) not in one.lines & other.lines:
+        return made
+    place = parting(one, other)
+    return line_at(*place) if place is not None else made
 
 
 def _sample_line(tensor: Tensor) -> dict[str, Any] | None:

@@ -16,7 +16,9 @@ def _site(answer: AnswerFact) -> str:
 @rule("input-without-influence", severity="error", phase="forward")
 def without_influence(case: Case) -> list[Finding]:
     """The loss is the same to the last bit when a tensor that is handed to the model, or that the loss is computed from, gets
-    the values of other samples: nothing that is learnt depends on it. Asked in two steps at least."""
+    the values of other samples: nothing that is learnt depends on it. Asked in two steps at least. Or one column of a table, or of what the model gives, is taken twice
+    for the same use, and another one nowhere."""
+    twice = [a for a in steadily(case, "influence", times=1) if a.part == "taken twice"]
     return [
         case.finding(
             f"{answer.names[0] or 'An input'} has no influence on the loss",
@@ -28,7 +30,7 @@ def without_influence(case: Case) -> list[Finding]:
             evidence={"value": answer.names[0], "use": answer.part, "standing": "confirmed"},
             confidence=0.9,
         )
-        for answer in steadily(case, "influence")[:2]
+        for answer in [*twice, *(a for a in steadily(case, "influence") if a.part != "taken twice")][:2]
     ]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from statistics import median
 
 from tensonde.diagnose.analysis.answers import answers, steadily
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself
+from tensonde.model.facts import Spread
 from tensonde.model.finding import Finding
 
 FEWEST = 32
@@ -55,13 +57,14 @@ def many_times_larger(case: Case) -> list[Finding]:
     factor: inputs were scaled on one side only, by 255 for one. One evaluation is enough. Smaller factors may be a range that somebody chose, and are
     another rule's matter."""
     for root, rows in case.facts.scales.items():
-        evaluated = [row for row in rows.evaluated if row.samples >= FEWEST]
+        compared = {a.step for a in case.facts.answers if a.experiment == "held-out"}
+        evaluated = [row for row in rows.evaluated if _many(row)]
         trained = [
             row
             for row in rows.trained
             if evaluated and len(row.std) == len(evaluated[0].std) and row.shape == evaluated[0].shape
         ]
-        if len(trained) < 2 or sum(row.samples for row in trained) < 2 * FEWEST:
+        if len(trained) < 2 or not (sum(row.samples for row in trained) >= 2 * FEWEST or all(map(_many, trained))):
             continue
         usual = [median(values) for values in zip(*(row.std for row in trained), strict=True)]
         most = [max(values) for values in zip(*(row.std for row in trained), strict=True)]
@@ -71,7 +74,9 @@ def many_times_larger(case: Case) -> list[Finding]:
             if len(row.std) == len(usual)
         ]
         steady = all(b < 3 * a for a, b in zip(usual, most, strict=True) if a > 0)
-        if not steady or not factors or not all(_scaled(row) for row in factors):
+        # What is said of the inputs is compared with targets: no sampler, and no plot.
+        fewest = 1 if evaluated[0].step in compared else 2
+        if not steady or not factors or not all(_scaled(row, fewest) for row in factors):
             continue
         factor = median(factors[0])
         return [
@@ -152,8 +157,14 @@ def held_out_at_odds(case: Case) -> list[Finding]:
     ]
 
 
-def _scaled(factors: list[float]) -> bool:
+def _many(row: Spread) -> bool:
+    """Enough samples, or enough positions of several samples."""
+    features = max(1, len(row.std))
+    return row.samples >= FEWEST or (row.samples >= 8 and row.samples * prod(row.shape) // features >= 8 * FEWEST)
+
+
+def _scaled(factors: list[float], fewest: int) -> bool:
     """All by about the same, and by far."""
-    if len(factors) < 2 or min(factors) <= 0 or max(factors) > ALIKE * min(factors):
+    if len(factors) < fewest or min(factors) <= 0 or max(factors) > ALIKE * min(factors):
         return False
     return min(factors) > FAR or max(factors) < 1 / FAR

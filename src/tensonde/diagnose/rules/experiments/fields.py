@@ -61,6 +61,26 @@ def another_order(case: Case) -> list[Finding]:
     )  # fmt: skip
 
 
+@rule("rows-of-other-samples", severity="error", phase="data", unless=("target-of-another-sample",))
+def other_rows(case: Case) -> list[Finding]:
+    """Rows of several tables of the same length are taken for each batch, and one input is taken with other rows than all the rest: its values belong to other samples. Not meant are pairs and
+    negatives, for which a table is taken with both, and rows that are the same distance on."""
+    return _amiss(
+        case, "other rows", "An input is of other samples than the rest of the batch: {why}",
+        "Take all fields of a batch with the same index.",
+    )  # fmt: skip
+
+
+@rule("targets-masked-to-one-value", severity="error", phase="forward")
+def masked_to_one_value(case: Case) -> list[Finding]:
+    """The targets of a term differ from sample to sample, and a constant takes the term to nothing: those that count are all the same. A mask or a weight hides the targets that there
+    is something to learn from, and keeps the others."""
+    return _amiss(
+        case, "one value", "There is nothing to learn from a term of the loss: the targets that count are all the same, and others are not",
+        "Look at the mask or the weights of this term: they may be the wrong way round.", "each-term",
+    )  # fmt: skip
+
+
 @rule(
     "targets-in-another-order",
     severity="error",

@@ -14,6 +14,7 @@ from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself
 from tensonde.model.facts import AnswerFact
 from tensonde.model.finding import Finding
+from tensonde.model.site import SourceLine as Line
 
 FEWEST = 40
 """Steps before anything is said."""
@@ -92,7 +93,15 @@ def nothing_learnt(case: Case) -> list[Finding]:
     last = late[-1]
     if last.part == "term":
         return [_outweighed(case, last, end, constant)]
+    small = [
+        a
+        for a in case.facts.answers
+        if a.experiment == "nothing-learnt" and a.part == "small" and a.step >= case.steps // 5
+    ]
+    if small:
+        return [_next_to_nothing(case, small[-1], end, constant)]
     learnt = _one_batch(case)
+    parting = _parting(case)
     return [
         case.finding(
             f"Nothing is learnt: the loss is {end:.3g} in the end, and {constant:.3g} for the best constant"
@@ -104,12 +113,17 @@ def nothing_learnt(case: Case) -> list[Finding]:
                 else ""
             )
             + (f". A clone learns one batch: {learnt[0]:.3g} becomes {learnt[1]:.3g} in a few steps" if learnt else ""),
-            "Look whether inputs and labels of a sample belong together on their way to this line: an order, a shift, a "
-            "permutation or a reshape that only one of them went through.",
+            "Look whether inputs and labels of a sample belong together"
+            + (
+                ": this line does something to one of them that is not done to the other."
+                if parting
+                else " on their way to this line: an order, a shift, a permutation or a reshape that only one of them went through."
+            ),
             step=last.step,
             site="loss:value",
-            source=last.line,
+            source=parting or last.line,
             evidence={
+                "compared_at": last.line.line if last.line is not None else None,
                 "loss": end,
                 "best_constant": constant,
                 "ratio": end / constant,
@@ -120,6 +134,104 @@ def nothing_learnt(case: Case) -> list[Finding]:
             confidence=0.75 if by_heart else 0.85,
         )
     ]
+
+
+def _parting(case: Case) -> Line | None:
+    """Where the ways of inputs and targets part in the program's text; None where a plain learner finds the targets by the inputs, so that they belong together."""
+    if any(a.healthy for a in answers(case, "pairs")):
+        return None
+    return next(
+        (a.line for a in reversed(case.facts.answers) if a.experiment == "nothing-learnt" and a.part == "parting"), None
+    )
+
+
+@rule(
+    "positions-unlearnt",
+    severity="error",
+    phase="data",
+    unless=("nothing-learnt", "learning-rate-too-small", "learning-rate-collapses", "learning-rate-too-large", "output-same-for-all", "nan-origin", "no-gradient",
+            "view-instead-of-transpose", "softmax-over-wrong-dimension"),
+)  # fmt: skip
+def positions_unlearnt(case: Case) -> list[Finding]:
+    """In every late step that is asked, outputs can be given to other positions of the same sample without making the loss worse, though the model is handed something for each position and is compared
+    with something that differs from one to the next, and the program's text mixes, shifts or turns one of the two on its way and not the other: what belongs to which position is not
+    learnt. Where the text does nothing of that kind, targets may be noisy."""
+    losses = [value for _, value in case.series("loss")]
+    told = [a for a in answers(case, "nothing-learnt") if "within" in a.numbers]
+    late = [a for a in told if a.step >= max(40, case.steps // 5)]
+    if case.steps < 2 * FEWEST or len(losses) < 16 or not all(map(isfinite, losses)) or not ended_by_itself(case):
+        return []
+    within = [a.numbers["within"] for a in late]
+    if len(late) < 2 or max(within) >= APART or sum(within) / sqrt(len(within)) >= TOGETHER:
+        return []
+    if min(a.numbers["loss"] / _constant(a) for a in late) < HALF:
+        return []
+    last, parting = late[-1], _parting(case)
+    if parting is None:
+        return []
+    return [
+        case.finding(
+            f"What belongs to which position is not learnt: in {len(late)} steps from {late[0].step} to {last.step}, outputs can be given to other positions of the same sample "
+            "without making the loss worse",
+            "Look whether the positions of inputs and targets belong together: this line does something to one of them that is not done to the other.",
+            step=last.step,
+            site="loss:value",
+            source=parting,
+            evidence={
+                "positions_changed_about": [round(w, 2) for w in within],
+                "steps_asked": [a.step for a in late],
+                "standing": "suspected",
+            },
+            confidence=0.8,
+        )
+    ]
+
+
+@rule(
+    "task-learns-nothing",
+    severity="error",
+    phase="data",
+    unless=("nothing-learnt", "target-of-another-sample", "targets-in-another-order", "learning-rate-collapses", "learning-rate-too-small", "learning-rate-zero", "held-out-at-odds",
+            "targets-masked-to-one-value"),
+)  # fmt: skip
+def task_learns_nothing(case: Case) -> list[Finding]:
+    """The loss is a sum of several tasks. In every late step that is asked, the outputs of one of them can be given to other samples without making its term worse, and the term
+    is no better than with the best constant, while another task has learnt."""
+    told = [a for a in answers(case, "each-term") if a.part == "task" and a.step >= max(40, case.steps // 5)]
+    if case.steps < 2 * FEWEST or not ended_by_itself(case):
+        return []
+    tasks: dict[object, list[AnswerFact]] = {}
+    for a in told:
+        tasks.setdefault(a.line and (a.line.file, a.line.line), []).append(a)
+    learnt = [key for key, asked in tasks.items() if asked[-1].healthy]
+    for asked in tasks.values():
+        apart = [a.numbers["apart"] for a in asked]
+        if (
+            len(asked) >= 2
+            and learnt
+            and max(apart) < APART
+            and sum(apart) / sqrt(len(apart)) < TOGETHER
+            and min(a.numbers["loss"] / a.numbers["constant"] for a in asked) > NO_BETTER
+        ):
+            last = asked[-1]
+            return [
+                case.finding(
+                    f"One task of several learns nothing: its term is {last.numbers['loss']:.3g} at step {last.step}, {last.numbers['constant']:.3g} for the best constant, and its outputs can be given to "
+                    "other samples, while another task learns",
+                    "Look whether the targets of this term belong to the inputs: rows, order, column and scale.",
+                    step=last.step,
+                    site="loss:value",
+                    source=last.line,
+                    evidence={
+                        "targets": list(last.names),
+                        "outputs_changed_about": [round(a, 2) for a in apart],
+                        "steps_asked": [a.step for a in asked],
+                        "standing": "suspected",
+                    },
+                    confidence=0.8,
+                )
+            ]
+    return []
 
 
 def _one_batch(case: Case) -> tuple[float, float] | None:
@@ -174,6 +286,25 @@ def _nowhere(case: Case, told: list[AnswerFact]) -> bool:
         if a.experiment == "held-out" and a.step >= case.steps // 2 and "stands" in a.numbers
     ]
     return len(asked) >= 2 and max(asked) < APART and len(seen) >= 2 and sum(seen) / sqrt(len(seen)) < TOGETHER
+
+
+def _next_to_nothing(case: Case, answer: AnswerFact, end: float, constant: float) -> Finding:
+    name = answer.names[0] if answer.names and answer.names[0] else "the inputs"
+    return case.finding(
+        f"Nothing is learnt: {name} are next to nothing, {answer.numbers['largest']:.2g} at most, so that outputs are the same for all samples. The loss is {end:.3g} in the end, and {constant:.3g} for the "
+        "best constant",
+        "Look at how inputs are scaled: divided twice, or by far too much. Standardised inputs have a spread of about 1.",
+        step=answer.step,
+        site="loss:value",
+        source=answer.line,
+        evidence={
+            "largest_input": answer.numbers["largest"],
+            "loss": end,
+            "best_constant": constant,
+            "standing": "consistent",
+        },
+        confidence=0.85,
+    )
 
 
 def _outweighed(case: Case, answer: AnswerFact, end: float, constant: float) -> Finding:

@@ -110,14 +110,16 @@ def _away(trained: list[Spread], row: Spread) -> bool:
 
 
 def _by_feature(trained: list[Spread], row: Spread) -> bool:
-    """Only one of the two is standardised, and the features' spreads differ by factors that are far from each other, most of them large."""
+    """Only one of the two is standardised, and the features' spreads differ by factors that are far from each other, most of them large; or some of them large, and very far from the others."""
     means, spread = _usual(trained)
     ratios = [std / width for std, width in zip(row.std, spread, strict=True) if std > 0 and width > 0]
     if len(ratios) < 4 or 10 * len(ratios) < 9 * len(means):
         return False
     alone = _standardised(means, spread) != _standardised(row.mean, row.std)
     apart = [ratio for ratio in ratios if max(ratio, 1 / ratio) > RATIO]
-    return alone and 2 * len(apart) > len(ratios) and max(ratios) > RATIO * min(ratios)
+    most = 2 * len(apart) > len(ratios)
+    some = len(apart) >= 2 and 4 * len(apart) >= len(ratios) and max(ratios) > RATIO**2 * min(ratios)
+    return alone and (most or some) and max(ratios) > RATIO * min(ratios)
 
 
 def _times_one_factor(trained: list[Spread], row: Spread) -> bool:

@@ -77,7 +77,7 @@ def left_out(world: World) -> Iterator[Finding]:
 def _equally_many(world: World) -> bool | None:
     """The loaders of the ranks have equally many batches; without loaders, their parts of the data are of one size. None where nothing is known
     of either, as of a rank that hangs before it has written its facts."""
-    each = [
+    each: list[list[tuple[object, ...]]] = [
         [(one.length, one.batch_size, one.drop_last) for one in case.facts.loaders if one.passes]
         for case in world.cases
     ]

@@ -1,0 +1,396 @@
+"""What a program's text does to a value on its way to a step, and where the ways of two values part.
+
+A variable is followed back through assignments, loops, comprehensions, arguments, functions, generators, datasets and what is put into lists, by the text alone: nothing of the
+user's is run. On the way, whatever puts rows into another order, chooses rows or turns axes is noted. `parting` gives the line at which one of two values goes
+through something that the other does not. That is no proof of a mistake. It says where to look when an experiment has shown that the two do not belong together.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from tensonde.model.site import SourceLine
+from tensonde.program.lines import source_line
+from tensonde.program.syntax import called, covers, is_name, parse, scope_at, spelled, statements
+
+_DEPTH = 40
+_MOST = 600
+"""Expressions that are looked at."""
+_ORDERS = frozenset(
+    ("permutation", "randperm", "shuffle", "sort", "sorted", "argsort", "roll", "flip", "fliplr", "flipud", "reversed", "reverse", "rot90", "sample")
+)  # fmt: skip
+_SHAPES = frozenset(("reshape", "view", "transpose", "permute", "swapaxes", "moveaxis", "movedim", "tile", "repeat"))
+_PUTS = frozenset(("append", "extend", "insert", "add", "appendleft"))
+_LOADERS = frozenset(
+    ("DataLoader", "Subset", "cycle", "iter", "list", "tuple", "next", "tqdm", "islice", "random_split", "deepcopy")
+)
+"""Calls that hand on what their first argument holds."""
+_WEIGHTS = {"shift": 3, "order": 3, "index": 2, "shape": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that changes which row stands where: `text` is what was done, by itself."""
+
+    path: str
+    line: int
+    kind: str
+    text: str
+
+
+@dataclass
+class Way:
+    """What was met on the way back from a value."""
+
+    deeds: list[Deed] = field(default_factory=list)
+    lines: set[tuple[str, int]] = field(default_factory=set)
+
+
+def way_of(path: str, line: int, name: str) -> Way:
+    """Of the variable of this name, as it is at this line of a file."""
+    scope, file = scope_at(path, line), _file(path)
+    if scope is None or file is None:
+        return Way()
+    found = _Follower(path, file)
+    found.name(name, scope, (), _DEPTH, line)
+    return found.way
+
+
+def parting(one: Way, other: Way, *, loose: bool = False) -> tuple[str, int] | None:
+    """Where one of the two is shifted or put into another order, or, on a line that both pass, has rows chosen, and the other is not; the second way (of targets) first, of which also axes that
+    are exchanged count: those of inputs often are. `loose`: also what is chosen on lines of their own."""
+    best: tuple[int, tuple[str, int]] | None = None
+    for way, beside, more in ((other, one, 1), (one, other, 0)):
+        there = {(deed.kind, deed.text) for deed in beside.deeds}
+        for deed in way.deeds:
+            if (deed.kind, deed.text) in there or deed.kind not in _WEIGHTS:
+                continue
+            same_line = deed.kind == "index" and (deed.path, deed.line) in beside.lines
+            if (deed.kind == "index" and not same_line and not loose) or (deed.kind == "shape" and way is one):
+                continue
+            weight = 2 * _WEIGHTS[deed.kind] + more
+            if best is None or weight > best[0]:
+                best = weight, (deed.path, deed.line)
+    return best[1] if best is not None else None
+
+
+def divided(way: Way) -> tuple[str, int] | None:
+    """The last division on the way, where the value was scaled."""
+    return next(((deed.path, deed.line) for deed in way.deeds if deed.kind == "division"), None)
+
+
+Where = tuple[object, ...]
+
+
+class Ways:
+    """The ways of a step's values, by their numbers, from the variables that hold them."""
+
+    def __init__(self) -> None:
+        self._where: dict[int, tuple[str, int, str]] = {}
+
+    def note(self, value: int, path: str, line: int, name: str) -> None:
+        """At this line of a file, the variable of this name holds the value."""
+        self._where[value] = path, line, name
+
+    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
+        """The first of each that a variable holds is followed."""
+        one = next((self._where[n] for n in ones if n in self._where), None)
+        other = next((self._where[n] for n in others if n in self._where), None)
+        place = parting(way_of(*one), way_of(*other), loose=loose) if one is not None and other is not None else None
+        return source_line(*place) if place is not None else None
+
+    def divided(self, value: int) -> SourceLine | None:
+        """Where the text scales what the variable holds."""
+        place = divided(way_of(*self._where[value])) if value in self._where else None
+        return source_line(*place) if place is not None else None
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file's definitions and calls, gone through once: each scope with the one around it, each call and comprehension with its scope."""
+
+    tree: ast.AST
+    functions: list[ast.FunctionDef]
+    classes: list[ast.ClassDef]
+    calls: list[tuple[ast.Call, ast.AST]]
+    made: list[ast.Assign]
+    comprehensions: list[ast.ListComp | ast.GeneratorExp]
+    around: dict[int, ast.AST]
+    owner: dict[int, ast.ClassDef]
+
+
+@lru_cache(maxsize=4)
+def _file(path: str) -> _File | None:
+    tree = parse(path)
+    if tree is None:
+        return None
+    found = _File(tree, [], [], [], [], [], {}, {})
+    waiting: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
+    while waiting:
+        node, scope = waiting.pop()
+        if isinstance(node, ast.FunctionDef):
+            found.functions.append(node)
+            found.around[id(node)] = scope
+        elif isinstance(node, ast.ClassDef):
+            found.classes.append(node)
+            found.owner.update({id(part): node for part in node.body})
+        elif isinstance(node, ast.Call):
+            found.calls.append((node, scope))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            found.made.append(node)
+        elif isinstance(node, ast.ListComp | ast.GeneratorExp):
+            found.comprehensions.append(node)
+        inside = node if isinstance(node, ast.FunctionDef) else scope
+        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
+    return found
+
+
+class _Follower:
+    def __init__(self, path: str, file: _File) -> None:
+        self.path, self.file, self.way = path, file, Way()
+        self._seen: set[tuple[object, ...]] = set()
+        self._inner: dict[tuple[int, str], list[tuple[ast.expr, Where]]] = {}
+        """Names that comprehensions and collate functions bind, by scope."""
+
+    def name(self, name: str, scope: ast.AST, where: Where, depth: int, before: int = 1 << 30) -> None:
+        """All that gives a name its value before a line, or else at all: in its scope, in those around it, or where the function is called."""
+        if depth <= 0 or (id(scope), name, where, before) in self._seen:
+            return
+        self._seen.add((id(scope), name, where, before))
+        found = False
+        for value, path in self._inner.get((id(scope), name), ()):
+            found = True
+            self.follow(value, scope, (*path, *where), depth - 1)
+        for limit in (before, 1 << 30):
+            if not found:
+                for node in statements(scope):
+                    found |= node.lineno <= limit and self._bound(node, name, scope, where, depth)
+        if isinstance(scope, ast.FunctionDef) and name in (names := [a.arg for a in scope.args.args]):
+            self._arguments(scope, names, name, where, depth)
+        elif not found and not isinstance(scope, ast.Module):
+            self.name(name, self.file.around.get(id(scope), self.file.tree), where, depth - 1)
+
+    def _bound(self, node: ast.stmt, name: str, scope: ast.AST, where: Where, depth: int) -> bool:
+        """Whether a statement gives the name a value, or changes what it holds."""
+        found = False
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                for path in _places(target, name):
+                    found = True
+                    self._line(node)
+                    self.follow(node.value, scope, (*path, *where), depth - 1)
+        elif isinstance(node, ast.For):
+            for path in _places(node.target, name):
+                found = True
+                self.follow(node.iter, scope, (*path, *where), depth - 1)
+        elif isinstance(node, ast.Expr) and isinstance(call := node.value, ast.Call):
+            owner = spelled(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+            if owner == name and called(call) in _PUTS:
+                found = True
+                self._line(node)
+                for given in call.args[-1:]:
+                    self.follow(given, scope, where, depth - 1)
+            if called(call) in _ORDERS and (owner == name or any(is_name(given, name) for given in call.args)):
+                self._deed(call, "order", called(call))
+        return found
+
+    def _arguments(self, function: ast.FunctionDef, names: list[str], name: str, where: Where, depth: int) -> None:
+        """What the calls of a function (or of the class whose method it is) give for a parameter."""
+        owner = self._class_around(function)
+        wanted = owner.name if owner is not None and function.name == "__init__" else function.name
+        place = names.index(name) - (owner is not None)
+        for node, around in self.file.calls:
+            if called(node) != wanted:
+                continue
+            given = [k.value for k in node.keywords if k.arg == name] or node.args[place : place + 1] * (place >= 0)
+            for value in given:
+                self._comprehensions(around, node)
+                self.follow(value, around, where, depth - 1)
+
+    def follow(self, node: ast.expr, scope: ast.AST, where: Where, depth: int) -> None:
+        key = (id(node), where)
+        if depth <= 0 or key in self._seen or len(self._seen) > _MOST:
+            return
+        self._seen.add(key)
+        self._line(node)
+        match node:
+            case ast.Name(id=name):
+                self.name(name, scope, where, depth, node.lineno)
+            case ast.Attribute(attr="T" | "mT", value=value):
+                self._deed(node, "shape", "T")
+                self.follow(value, scope, where, depth - 1)
+            case ast.Attribute():
+                self._attribute(node, scope, where, depth)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) if (
+                where and isinstance(k := where[0], int) and k < len(parts)
+            ):
+                self.follow(parts[k], scope, where[1:], depth - 1)
+            case ast.Dict(keys=keys, values=values) if where:
+                for key_node, value in zip(keys, values, strict=True):
+                    if isinstance(key_node, ast.Constant) and key_node.value == where[0]:
+                        self.follow(value, scope, where[1:], depth - 1)
+            case ast.Subscript(value=value, slice=ast.Constant(value=chosen)):
+                self.follow(value, scope, (chosen, *where), depth - 1)
+            case ast.Subscript(value=value, slice=chosen):
+                self._chosen(node, chosen)
+                self.follow(value, scope, where, depth - 1)
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
+                self._bind(scope, node)
+                self.follow(node.elt, scope, where, depth - 1)
+            case ast.Call():
+                self._called(node, scope, where, depth)
+            case _:
+                if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                    self._deed(node, "division", ast.unparse(node.right))
+                for part in ast.iter_child_nodes(node):
+                    if isinstance(part, ast.expr) and not isinstance(part, ast.Constant):
+                        self.follow(part, scope, where if isinstance(node, ast.IfExp) else (), depth - 1)
+
+    def _attribute(self, node: ast.Attribute, scope: ast.AST, where: Where, depth: int) -> None:
+        """`self.y`: all that methods of the class put into it. Of another object: those of any class of the file that sets it."""
+        own = self._class_around(scope) if is_name(node.value, "self") else None
+        owners = [own] if own is not None else self.file.classes
+        key = (node.attr, where, *(id(owner) for owner in owners))
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        for owner in owners:
+            for method in owner.body:
+                if isinstance(method, ast.FunctionDef):
+                    for statement in statements(method):
+                        self._bound(statement, f"self.{node.attr}", method, where, depth)
+
+    def _called(self, node: ast.Call, scope: ast.AST, where: Where, depth: int) -> None:
+        name = called(node)
+        given = [*node.args, *(k.value for k in node.keywords if k.arg not in (None, "key"))]
+        if name == "enumerate" and given:
+            self.follow(given[0], scope, where[1:], depth - 1)
+        elif name == "zip":
+            chosen = [given[where[0]]] if where and isinstance(where[0], int) and where[0] < len(given) else given
+            for value in chosen:
+                self.follow(value, scope, where[1:], depth - 1)
+        elif name == "TensorDataset" and where and isinstance(where[0], int) and where[0] < len(given):
+            self.follow(given[where[0]], scope, where[1:], depth - 1)
+        elif name in _LOADERS and given:
+            self._loaded(node, given[0], scope, where, depth)
+        elif (owner := self._class_named(name)) is not None:
+            self._items(owner, where, depth)
+        elif isinstance(function := self._function_named(name), ast.FunctionDef) and name not in _ORDERS | _SHAPES:
+            self._results(function, where, depth)
+        else:
+            if name in _ORDERS or name in _SHAPES:
+                self._deed(node, "order" if name in _ORDERS else "shape", name)
+            held = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            for value in [*held, *given]:
+                self.follow(value, scope, where if len(given) + len(held) == 1 else (), depth - 1)
+
+    def _loaded(self, node: ast.Call, data: ast.expr, scope: ast.AST, where: Where, depth: int) -> None:
+        collate = next((k.value for k in node.keywords if k.arg == "collate_fn"), None)
+        function = self._function_named(spelled(collate).split(".")[-1]) if collate is not None else None
+        if isinstance(function, ast.FunctionDef) and function.args.args:
+            self._inner.setdefault((id(function), function.args.args[-1].arg), []).append((data, ()))
+            self._results(function, where, depth)
+        else:
+            self.follow(data, scope, where, depth - 1)
+
+    def _items(self, owner: ast.ClassDef, where: Where, depth: int) -> None:
+        for method in owner.body:
+            if isinstance(method, ast.FunctionDef) and method.name in ("__getitem__", "__iter__", "__next__"):
+                self._results(method, where, depth)
+
+    def _results(self, function: ast.FunctionDef, where: Where, depth: int) -> None:
+        """What a function returns or yields."""
+        inner = [n for n in statements(function) if isinstance(n, ast.FunctionDef)]
+        for node in statements(function):
+            value = node.value if isinstance(node, ast.Return | ast.Expr) else None
+            if isinstance(value, ast.Yield | ast.YieldFrom):
+                value = value.value
+            elif isinstance(node, ast.Expr):
+                continue
+            made = next((n for n in inner if value is not None and is_name(value, n.name)), None)
+            if made is not None:  # a function that is made here, and called later
+                self._results(made, where, depth - 1)
+            elif value is not None:
+                self.follow(value, function, where, depth - 1)
+
+    # -- what is around ------------------------------------------------------------------------------
+
+    def _class_around(self, scope: ast.AST) -> ast.ClassDef | None:
+        return self.file.owner.get(id(scope))
+
+    def _class_named(self, name: str) -> ast.ClassDef | None:
+        return next((n for n in self.file.classes if n.name == name), None)
+
+    def _function_named(self, name: str) -> ast.FunctionDef | None:
+        """Also one that another function gave: `following = batcher(...)`."""
+        found = next((n for n in self.file.functions if n.name == name), None)
+        if found is None and name:
+            for node in self.file.made:
+                for target, value in _paired(node):
+                    if is_name(target, name) and isinstance(value, ast.Call):
+                        found = next((n for n in self.file.functions if n.name == called(value)), None)
+        return found
+
+    def _comprehensions(self, scope: ast.AST, inside: ast.AST) -> None:
+        """Those that something stands in."""
+        for node in self.file.comprehensions:
+            if covers(node, inside.lineno) and any(part is inside for part in ast.walk(node)):  # type: ignore[attr-defined]
+                self._bind(scope, node)
+
+    def _bind(self, scope: ast.AST, node: ast.ListComp | ast.GeneratorExp | ast.SetComp) -> None:
+        for generator in node.generators:
+            for part in ast.walk(generator.target):
+                if isinstance(part, ast.Name):
+                    bound = self._inner.setdefault((id(scope), part.id), [])
+                    bound += [
+                        (generator.iter, path)
+                        for path in _places(generator.target, part.id)
+                        if (generator.iter, path) not in bound
+                    ]
+
+    # -- what is noted -------------------------------------------------------------------------------
+
+    def _line(self, node: ast.stmt | ast.expr) -> None:
+        self.way.lines.add((self.path, node.lineno))
+
+    def _deed(self, node: ast.expr, kind: str, text: str) -> None:
+        deed = Deed(self.path, node.lineno, kind, text)
+        if deed not in self.way.deeds:
+            self.way.deeds.append(deed)
+
+    def _chosen(self, node: ast.Subscript, chosen: ast.expr) -> None:
+        kind = "index"
+        for part in ast.walk(chosen):
+            if (isinstance(part, ast.Call) and called(part) in _ORDERS) or _backwards(part):
+                kind = "order"
+            elif (
+                not isinstance(chosen, ast.Slice | ast.Tuple)
+                and isinstance(part, ast.BinOp)
+                and isinstance(part.op, ast.Add | ast.Sub)
+            ):
+                kind = "shift"
+        self._deed(node, kind, ast.unparse(chosen))
+
+
+def _backwards(part: ast.AST) -> bool:
+    return isinstance(part, ast.Slice) and isinstance(part.step, ast.UnaryOp) and isinstance(part.step.op, ast.USub)
+
+
+def _paired(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for target in node.targets:
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            yield from zip(target.elts, node.value.elts, strict=False)
+        else:
+            yield target, node.value
+
+
+def _places(target: ast.expr, name: str, at: Where = ()) -> Iterator[Where]:
+    """Where in what is assigned the value of a name stands; of `x[k] = value`, all of it."""
+    if isinstance(target, ast.Tuple | ast.List):
+        for k, inner in enumerate(target.elts):
+            yield from _places(inner, name, (*at, k))
+    elif spelled(target) == name:
+        yield at

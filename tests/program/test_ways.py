@@ -1,0 +1,114 @@
+"""Where the ways of two values part in a program's text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tensonde.program.ways import divided, parting, way_of
+
+SET = """
+class Windows(Dataset):
+    def __init__(self, people):
+        self.x, self.y = [], []
+        for person in people:
+            signal, doing = record(person)
+            for i in range(9):
+                self.x.append(signal[i])
+                self.y.append(doing[i])
+
+    def __getitem__(self, i):
+        return scaled(self.x[i]), self.y[i]
+
+
+def scaled(x):
+    return x / x.std()
+
+
+class Trainer:
+    def __init__(self, data):
+        self.loader = DataLoader(data, batch_size=4)
+
+    def fit(self):
+        return [self.step(batch) for batch in self.loader]
+
+    def step(self, batch):
+        x, y = batch
+        use(x, y)
+
+
+Trainer(Windows(range(3))).fit()
+"""
+COLLATED = """
+def collate(batch):
+    x = [torch.tensor(a) for a, _ in batch]
+    y = [torch.tensor(b) for _, b in batch]
+    return pad(x), pad(y)
+
+
+for x, y in DataLoader(samples, collate_fn=collate):
+    use(x, y)
+"""
+CLOSURE = """
+def batcher(data):
+    order = list(range(len(data)))
+
+    def following():
+        rows = [data[i] for i in order]
+        x = [row[0] for row in rows]
+        y = [row[1] for row in rows]
+        return x, y
+
+    return following
+
+
+following = batcher(samples)
+while True:
+    x, y = following()
+    use(x, y)
+"""
+PARTED = {
+    "a label of the next row": SET.replace("doing[i])", "doing[i + 1])  # HERE"),
+    "a collate function that sorts one of both": COLLATED.replace(
+        "for _, b in batch]", "for _, b in sorted(batch)]  # HERE"
+    ),
+    "rows that are sorted in between": CLOSURE.replace(
+        "        y = [", "        rows = sorted(rows)  # HERE\n        y = ["
+    ),
+    "labels that are shuffled": "x, y = load()\nrandom.shuffle(y)  # HERE\nuse(x, y)\n",
+    "only inputs are mixed": "def load():\n    return a[mixed], b  # HERE\nx, y = load()\nuse(x, y)\n",
+}
+
+
+@pytest.mark.parametrize("name", PARTED)
+def test_the_line_is_found_at_which_two_part(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(PARTED[name])
+    lines = PARTED[name].splitlines()
+    used = next(k for k, line in enumerate(lines, 1) if "use(x, y)" in line)
+    here = next(k for k, line in enumerate(lines, 1) if "# HERE" in line)
+    place = parting(way_of(str(path), used, "x"), way_of(str(path), used, "y"))
+    assert place == (str(path), here)
+
+
+@pytest.mark.parametrize("text", [COLLATED, CLOSURE, "x, y = load()\nuse(x, y)\n"])
+def test_what_is_treated_alike_does_not_part(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    used = next(k for k, line in enumerate(text.splitlines(), 1) if "use(x, y)" in line)
+    assert parting(way_of(str(path), used, "x"), way_of(str(path), used, "y")) is None
+
+
+def test_a_division_on_the_way_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(SET)
+    lines = SET.splitlines()
+    used = next(k for k, line in enumerate(lines, 1) if "use(x, y)" in line)
+    there = next(k for k, line in enumerate(lines, 1) if "x / x.std()" in line)
+    assert divided(way_of(str(path), used, "x")) == (str(path), there)
+    assert divided(way_of(str(path), used, "y")) is None
+
+
+def test_a_file_that_cannot_be_read_has_no_ways(tmp_path: Path) -> None:
+    assert not way_of(str(tmp_path / "gone.py"), 1, "x").deeds
