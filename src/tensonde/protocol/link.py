@@ -187,8 +187,6 @@ class Link:
             try:
                 for message in messages:
                     line[0].send(encode(message))
-            except (
-                Exception
-            ) as problem:  # the reader notices as well, connects again, and what must arrive is sent again
+            except Exception as problem:  # the reader notices, too, and connects again: what must arrive is sent then
                 log.debug("sending to the hub failed: %s", problem)
                 time.sleep(0.01)
