@@ -101,3 +101,9 @@ def test_check_shows_the_health_table(tmp_path: Path) -> None:
     assert ran.code == 0, ran.out + ran.err
     line = next(line for line in ran.out.splitlines() if "Does a step lower the loss of its own batch?" in line)
     assert line.startswith("✓"), line
+
+
+def test_a_run_is_asked_only_where_the_user_wants_it(foundry: Foundry, tmp_path: Path) -> None:
+    ran = foundry.watched(script(), tmp_path, experiments=SECONDS, experiments_by_default=True)
+    assert ran.code == 0, ran.err
+    assert answers(ran) == {}

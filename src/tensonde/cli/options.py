@@ -76,8 +76,8 @@ _OPTIONS = (
     ),
     click.option(
         "--experiments/--no-experiments",
-        default=True,
-        help="Whether a few steps are asked questions: each is computed again with one thing changed. Takes at most 2 s of a short run.",
+        default=None,
+        help="Whether a few steps are asked questions: each is computed again with one thing changed. Takes at most 2 s of a short run. On by default for PyTorch.",
     ),
     click.option(
         "--save-step",

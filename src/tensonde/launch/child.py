@@ -64,7 +64,9 @@ def start_here() -> None:
         if not script or "ipykernel" in sys.modules:  # the command line is the kernel's
             script, argv = "notebook", []
         run = create_run(Path(".tensonde") / "runs", None, {"script": script, "argv": argv})
-        options = Options(run=str(run.absolute()), dump=_dump_by_environment(run), experiments=SECONDS)
+        options = Options(
+            run=str(run.absolute()), dump=_dump_by_environment(run), experiments=SECONDS, experiments_by_default=True
+        )
     _install(options, chosen().framework)
 
 

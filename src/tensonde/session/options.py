@@ -84,6 +84,8 @@ class Options:
     """The settings of a dump, as `DumpSettings.to_json` gives them."""
     experiments: float = 0.0
     """Seconds of processor time that experiments may take in a short run; more in a longer one (docs/experiments.md). 0: there are none."""
+    experiments_by_default: bool = False
+    """Nobody has asked for experiments: they are on where the adapter has them on by default."""
     memory: bool = False
     """What the first steps take of memory is noted, tensor by tensor, and little else."""
     hub: str = ""

@@ -152,7 +152,7 @@ def session_options(
     recommended: bool = True,
     quiet: bool = False,
     debug: bool = False,
-    experiments: bool = True,
+    experiments: bool | None = None,
     save_steps: tuple[int, ...] = (),
     bundles: str = "1GB",
     keep: str = "512MB",
@@ -181,7 +181,8 @@ def session_options(
         save_steps=save_steps,
         graph=graph,
         verify_steps=parse_iterations(verify_steps, key="--verify-steps") if verify_steps is not None else None,
-        experiments=SECONDS if experiments else 0.0,
+        experiments=0.0 if experiments is False else SECONDS,
+        experiments_by_default=experiments is None,
         dump=dump_of(dump_sites, dump_steps, dump_config, folder) if folder is not None else None,
         hub=hub,
     )
