@@ -43,6 +43,10 @@ CASES = [
     (Site(14, "l/softmax#0", Role.OUT, Kind.OP, dtype="float32"), {"nan": 8}, (), "bad"),
     (Site(15, "l/log#0", Role.OUT, Kind.OP, dtype="float32"), {"neg_inf": 1}, (), "bad"),
     (Site(16, "where", Role.OUT, Kind.MODULE, dtype="float32"), {"neg_inf": 1}, (), "bad"),
+    # A buffer of zeros and -inf is a mask; any other number in it speaks against that.
+    (Site(17, "mask", Role.VALUE, Kind.BUFFER, dtype="float32"), {"neg_inf": 3, "absmax": 0.0}, (), "ok"),
+    (Site(18, "running_mean", Role.VALUE, Kind.BUFFER, dtype="float32"), {"neg_inf": 3}, (), "bad"),
+    (Site(19, "weight", Role.VALUE, Kind.PARAMETER, dtype="float32"), {"neg_inf": 3, "absmax": 0.0}, (), "bad"),
     (None, {"absmax": 7e4}, (), "ok"),
     (None, {"neg_inf": 1}, (), "bad"),
 ]

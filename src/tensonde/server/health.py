@@ -33,7 +33,7 @@ def health(sites: Array, columns: Mapping[str, Array] | Array, known: Mapping[in
     bad = (columns["nan"] + columns["pos_inf"] + columns["neg_inf"]) > 0
     for k in np.flatnonzero((columns["neg_inf"] > 0) & ((columns["nan"] + columns["pos_inf"]) == 0)).tolist():
         site = known.get(int(sites[k]))
-        bad[k] = site is None or not _may_mask(site.name)
+        bad[k] = site is None or not (_may_mask(site.name) or _is_mask(site, float(columns["absmax"][k])))
     large = np.nan_to_num(columns["absmax"], nan=0.0) > LARGE
     empty = (columns["zero"] == columns["count"]) & (columns["count"] > 1)
     bad |= (hit_at >= 0) & (hit_at >= columns["step"])
@@ -87,6 +87,11 @@ def _may_mask(name: str) -> bool:
     """An op whose -inf is that of a mask; `softmax-sub` is a part of a softmax in a compiled graph."""
     op, dash, _ = name.rpartition("/")[2].partition("#")[0].partition("-")
     return "/" in name and (op in MASKING or (bool(dash) and op in _TAKE_MASKS))
+
+
+def _is_mask(site: Site, absmax: float) -> bool:
+    """A buffer of zeros and -inf, which a module keeps to add it to scores."""
+    return site.kind is Kind.BUFFER and absmax == 0
 
 
 def _is_gradient(site: Site) -> bool:
