@@ -54,6 +54,18 @@ criterion = nn.CrossEntropyLoss()
 loader = DataLoader(TensorDataset(torch.randn(8, 1, 8, 8), torch.randint(0, 3, (8,))), batch_size=4)
 """, LOOP)  # fmt: skip
 
+case("an op that sparse tensors do not have", "op-not-on-device", """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 3)
+    def forward(self, x):
+        return self.fc(F.softplus(x.to_sparse()).to_dense())  # HERE
+model = Net()
+criterion = nn.CrossEntropyLoss()
+loader = DataLoader(TensorDataset(torch.randn(8, 6), torch.randint(0, 3, (8,))), batch_size=4)
+""", LOOP)  # fmt: skip
+
 case("reshape mixes samples", "layer-input-size", """
 class Net(nn.Module):
     def __init__(self):

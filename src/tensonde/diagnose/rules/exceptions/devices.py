@@ -1,6 +1,8 @@
-"""Errors of devices that are reported late."""
+"""Errors of devices: those that are reported late, and ops that a device does not have."""
 
 from __future__ import annotations
+
+import re
 
 from tensonde.diagnose.exceptions import Cause, Event, code, family
 
@@ -30,3 +32,35 @@ def late_device_error(event: Event) -> Cause | None:
         advice=f"Run it again with `tensonde run --blocking`, and the error surfaces at its line ({why}).",
         confidence=0.6,
     )
+
+
+_MINDSPORE_LACKS = re.compile(r"The kernel (\w+) unregistered|Unsupported op \[(\w+)\] on \w+")
+_TORCH_LACKS = re.compile(
+    r"Could not run '(?:\w+::)?(\w+)(?:\.\w+)?' with arguments from the '(\w+)' backend|"
+    r"The operator '(?:\w+::)?(\w+)(?:\.\w+)?' is not currently implemented for the (\w+) device"
+)
+
+
+@family("op-not-on-device")
+def op_not_on_device(event: Event) -> Cause | None:
+    """The framework has an op in its Python API, and no code for it on the device, or for the kind of tensor, that it is called with. Nothing is wrong
+    with the shapes and values at this line, so the finding says what to call instead or where to compute it."""
+    message = event.get("message", "")
+    if lacks := _MINDSPORE_LACKS.search(message):
+        op = lacks[1] or lacks[2]
+        return Cause(
+            title=f"MindSpore has no code for `{op}` on this device",
+            advice="Call the same op or layer of `mindspore.ops` or `mindspore.nn` instead (many of `mindspore.mint` exist for Ascend only), or train on a "
+            "device that has it.",
+            op=op,
+            confidence=0.9,
+        )
+    if lacks := _TORCH_LACKS.search(message):
+        op, kind = lacks[1] or lacks[3], lacks[2] or lacks[4]
+        return Cause(
+            title=f"PyTorch has no code for `{op}` on {kind} tensors",
+            advice="Convert the tensor before this line (`.to_dense()`, `.dequantize()`, `.to(...)`), or compute this op on the CPU.",
+            op=op,
+            confidence=0.8,
+        )
+    return None
