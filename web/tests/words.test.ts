@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { curve, isPartial, number, percent, plain, shape, splitAddress, tail } from '../src/lib/format';
+import { curve, isPartial, number, percent, plain, shape, splitAddress, statistic, tail } from '../src/lib/format';
 import { combine, readCondition, takeApart, writeCondition } from '../src/lib/pattern';
 import { highlight } from '../src/lib/python';
 import { parseQuery, search } from '../src/lib/search';
@@ -8,6 +8,14 @@ import { along, axes, cell, setWord, words } from '../src/lib/slice';
 import { colourOf, NAN, rangeOf, scaleOf } from '../src/lib/colour';
 import { formatRoute, HOME, parseRoute } from '../src/state/route';
 import { outlineOf, small } from './graphs';
+
+describe('statistics', () => {
+  it('are none where no value is finite', () => {
+    expect(statistic({ count: 4, nan: 1, pos_inf: 3, norm: 0, mean: 'NaN' }, 'norm')).toBe('–');
+    expect(statistic({ count: 4, nan: 1, pos_inf: 2, norm: 0 }, 'norm')).toBe('0');
+    expect(statistic({ count: 0, nan: 0, norm: 0 }, 'norm')).toBe('0');
+  });
+});
 
 describe('route', () => {
   it('carries the two sides of a comparison', () => {

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit, urlunsplit
 
 from tensonde.errors import UsageError
 
@@ -27,6 +27,10 @@ class Address:
     def link(self) -> str:
         """For a browser, and for TENSONDE_HUB."""
         return f"{self.url}/?{urlencode({'token': self.token} | ({'pin': self.pin} if self.pin else {}))}"
+
+    def link_to(self, run: str) -> str:
+        """For a browser that shall open at this run."""
+        return f"{self.link}#/run/{quote(run, safe='')}"
 
     @property
     def socket(self) -> str:

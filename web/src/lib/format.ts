@@ -20,6 +20,12 @@ export function number(value: JsonNumber | null | undefined, digits = 4): string
   return sign(String(Number(v.toPrecision(digits))));
 }
 
+/** A statistic of a digest. They are all over the finite values, so there is none where every value is NaN or Inf. */
+export function statistic(digest: Record<string, JsonNumber | null | undefined>, field: string, digits = 4): string {
+  const strange = ['nan', 'pos_inf', 'neg_inf'].reduce((sum, name) => sum + toNumber(digest[name] ?? 0), 0);
+  return strange > 0 && strange >= toNumber(digest.count ?? 0) ? '–' : number(digest[field], digits);
+}
+
 /** Whatever a finding brings as evidence, in words. */
 export function plain(value: unknown): string {
   if (typeof value === 'number' || ['NaN', 'Infinity', '-Infinity'].includes(value as string)) return number(value as JsonNumber);

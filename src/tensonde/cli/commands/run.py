@@ -88,10 +88,11 @@ def run_target(
     hub = None
     if ui:
         from tensonde.launch.companion import CompanionHub
+        from tensonde.session.agent import run_id
 
         hub = CompanionHub(folder.parent, lambda text: echo(text, err=True))
         if hub.address is not None:
-            echo(f"tensonde: the UI is at {hub.address.link}", err=True)
+            echo(f"tensonde: the UI is at {hub.address.link_to(run_id(folder))}", err=True)
     link = hub.address.link if hub is not None and hub.address is not None else ""
     options = session_options(folder, quiet=quiet, hub=link, **chosen)
     get_ready(folder)

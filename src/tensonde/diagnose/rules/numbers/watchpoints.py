@@ -93,5 +93,6 @@ def _advice(site: Site | None, nonfinite: bool) -> str:
     if site is not None and site.kind is Kind.PARAMETER and site.role is Role.VALUE:
         return "The optimizer wrote it: look at the gradient and the learning rate of the step before."
     if site is not None and site.role is Role.GRAD:
-        return "The forward pass was finite here: look for sqrt, log, division or norm at 0 in this module's forward."
+        within = "in this module's forward, and " if site.kind is Kind.PARAMETER else ""
+        return f"The forward pass was finite here: look for sqrt, log, division or norm at 0 {within}in what is computed from its output."
     return "Look at this module's forward for log, division, exp or sqrt out of range, and at its inputs; `tensonde debug` stops there."
