@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from typing import Any
 
 import torch
@@ -321,16 +322,18 @@ def _accumulated(entries: list[Any], losses: Losses) -> int:
         next((k + 1 for k, entry in enumerate(entries) if slot in entry.outputs), 0)
         for slot in (loss[0] for loss in losses)
     ]
-    parts = [
-        [(_identity(entry.call), id(entry.code), entry.instruction) for entry in entries[first:last]]
-        for first, last in zip([0, *ends], ends, strict=False)
+    parts = [entries[first:last] for first, last in zip([0, *ends], ends, strict=False)]
+    calls = [  # what is done to a batch before a model is called is on the tape of some only
+        [_identity(entry) for entry in dropwhile(lambda entry: not isinstance(entry.call, nn.Module), part)]
+        for part in parts
     ]
-    return ends[-2] if parts[0] and all(part == parts[0] for part in parts) else 0
+    return ends[-2] if calls[0] and all(part == calls[0] for part in calls) else 0
 
 
-def _identity(call: Any) -> Any:
-    """A module is itself; a function may be looked up anew each time."""
-    return id(call) if isinstance(call, nn.Module) else getattr(call, "__name__", "")
+def _identity(entry: Any) -> tuple[Any, ...]:
+    """The call and its place. A module is itself; a function may be looked up anew each time."""
+    call = id(entry.call) if isinstance(entry.call, nn.Module) else getattr(entry.call, "__name__", "")
+    return call, id(entry.code), entry.instruction
 
 
 def _named(value: Value) -> Value:
