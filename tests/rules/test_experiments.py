@@ -301,6 +301,44 @@ for epoch in range(6):
 """
 
 BUGS = {
+    "a mask that lets the next token through, with gradients added up": (
+        "future-seen",
+        """
+        class Reader(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tokens, self.head, self.qkv = nn.Embedding(20, 16), nn.Linear(16, 20), nn.Linear(16, 48)
+            def forward(self, ids):
+                q, k, v = self.qkv(self.tokens(ids)).chunk(3, -1)
+                hidden = torch.ones(12, 12, dtype=torch.bool).triu(2)  # HERE
+                scores = (q @ k.transpose(1, 2) / 4).masked_fill(hidden, float("-inf"))
+                return self.head(scores.softmax(-1) @ v)
+        model = Reader()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for _ in range(60):
+            optimizer.zero_grad()
+            for _ in range(2):
+                ids = torch.randint(0, 20, (8, 13))
+                logits = model(ids[:, :-1])
+                loss = F.cross_entropy(logits.reshape(-1, 20), ids[:, 1:].reshape(-1))
+                (loss / 2).backward()
+            optimizer.step()
+    """,
+    ),
+    "a sum with the input, compared with the input": (
+        "target-is-input",
+        """
+        model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(60):
+            good = torch.randn(32, 8).cumsum(1)
+            bad = good + 0.1 * torch.randn(32, 8)
+            loss = F.mse_loss(bad + model(bad), bad)  # HERE
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+    ),
     "positions that are mixed apart": (
         "positions-unlearnt",
         CLOUDS.replace("return points[mixed], side[mixed]", "return points[mixed], side  # HERE") + STEP,
@@ -531,6 +569,29 @@ class Mixed(Net):
 }
 
 NEAR_MISSES = {
+    "gradients of four batches added up": """
+        model = nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 20))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for _ in range(60):
+            optimizer.zero_grad()
+            for _ in range(4):
+                ids = (torch.randint(0, 20, (8, 1)) + 3 * torch.arange(13)) % 20
+                logits = model(ids[:, :-1])
+                loss = F.cross_entropy(logits.reshape(-1, 20), ids[:, 1:].reshape(-1))
+                (loss / 4).backward()
+            optimizer.step()
+    """,
+    "a sum with the input, compared with what is better": """
+        model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8))
+        optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+        for _ in range(80):
+            good = torch.randn(32, 1) * torch.linspace(-1, 1, 8)
+            bad = good + 0.5 * torch.randn(32, 8)
+            loss = F.mse_loss(bad + model(bad), good)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
     "positions that belong together": CLOUDS + STEP,
     "fields of the same rows": SIDES + STEP,
     "a second field of the table, of other rows on purpose": SIDES.replace(

@@ -287,20 +287,22 @@ def _too_far_on(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
         if value.kind != "int" or len(value.shape) != 2 or value.shape[0] < 4 or value.shape[1] < FEWEST:
             continue
         tokens = step.array(value.number)
-        targets = [
-            step.array(v.number).reshape(tokens.shape)
+        compared = [
+            v.number
             for v in step.values
             if v.kind == "int"
             and not v.into_model
             and v.number in anatomy.before_loss
             and prod(v.shape) == prod(value.shape)
         ]
+        targets = [step.array(number).reshape(tokens.shape) for number in compared]
         on = {
             k for target in targets for k in (0, 1, 2, 3) if (target[:, : tokens.shape[1] - k] == tokens[:, k:]).all()
         }
         if on and min(on) > 1 and (tokens[:, 1:] != tokens[:, :-1]).mean() > 0.2:
             yield Answer(
-                False, f"{min(on)} positions on", {"positions": min(on)}, names=(value.name,), source=value.bound or step.loss_source,
+                False, f"{min(on)} positions on", {"positions": min(on)}, names=(value.name,),
+                source=step.parting([value.number], compared, loose=True) or value.bound or step.loss_source,
                 part="too far on",
             )  # fmt: skip
 

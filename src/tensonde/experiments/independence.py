@@ -36,6 +36,9 @@ _MASKING = frozenset(("masked_fill", "masked_fill_", "where", "add", "add_", "mu
 _SHAPING = frozenset(("view", "_unsafe_view", "reshape", "alias", "clone", "_reshape_alias", "unsqueeze", "squeeze"))
 
 
+_PACKING = frozenset(("sort", "argsort", "index_select", "index", "_pack_padded_sequence"))
+
+
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
     inputs = [v for v in anatomy.inputs if v.kind in ("float", "int")]
@@ -87,7 +90,10 @@ def _samples(step: Step, anatomy: Anatomy, inputs: list[Value], outputs: list[in
     """One sample is exchanged, and then all but that one."""
     one = rows // 2
     alone, around = {}, {}
+    packed = _packs(step)
     for value in inputs:
+        if packed and value.kind == "int" and len(value.shape) == 1:
+            continue  # lengths: with others, a recurrent layer takes other ops
         array = step.array(value.number)
         other = next((k for k in range(rows) if (array[k] != array[one]).any()), None)
         if other is not None:
@@ -114,6 +120,10 @@ def _samples(step: Step, anatomy: Anatomy, inputs: list[Value], outputs: list[in
     )  # fmt: skip
 
 
+def _packs(step: Step) -> bool:
+    return any(op.name == "_pack_padded_sequence" for op in step.ops)
+
+
 def _at(effect: Effect, dim: int, one: int, rows: int) -> bool:
     """This very sample changed."""
     return (
@@ -136,6 +146,7 @@ def _crossing(
     rows = step.batch
     crosses = _others if single else _at
     behind = anatomy.ancestors(outputs)
+    packed, sorting = _packs(step), None
     kept: dict[int, int] = dict.fromkeys(changes, 0)
     """Values in which the change stays where it was made: the dimension of samples."""
     for op in step.ops:
@@ -158,8 +169,10 @@ def _crossing(
                     kept[number] = folded[0]  # samples and positions in one dimension
                     continue
                 if rows in shape or all(size % rows for size in shape):
-                    return op
-    return None
+                    if not packed or op.name not in _PACKING:
+                        return op
+                    sorting = sorting or op  # samples are brought back into their order behind it
+    return sorting
 
 
 def _is_one_of(rows: int, along: Array, at_most: bool) -> bool:

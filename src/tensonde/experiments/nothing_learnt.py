@@ -21,7 +21,7 @@ import numpy as np
 from tensonde.experiments.anatomy import Anatomy
 from tensonde.experiments.experiment import Answer, Experiment, Memory
 from tensonde.experiments.pairs import parted
-from tensonde.experiments.step import Array, NotPossible, Op, Step
+from tensonde.experiments.step import Array, NotPossible, Op, Step, Value
 
 FEWEST_ROWS = 8
 SHUFFLES = 12
@@ -33,6 +33,8 @@ AT_FLOOR, OUTWEIGHS = 0.02, 0.5
 """Of the loss of the best constant: a term below is driven to nothing; one that costs more is not worth its price."""
 ALIKE = 1e-3
 """Of the loss: what outputs that say something change it by."""
+NOTHING = 1e-4
+"""Of the loss: what a constant leaves where there is nothing to learn."""
 SMALL = 0.03
 """Inputs of which none is larger are next to nothing beside biases."""
 ROUNDING = 1e-5
@@ -59,6 +61,11 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         yield _weaker(step, towers, loss, min(rows))
         return
     fit = step.fit(outputs, anatomy.tied)
+    if 0 <= fit.loss <= NOTHING * loss and (handed := _passed_on(anatomy)) is not None:
+        yield Answer(
+            None, f"a constant takes the loss from {loss:.3g} to {fit.loss:.3g}", {"loss": loss, "constant": fit.loss},
+            (handed.name,), step.loss_source, part="passed on",
+        )  # fmt: skip
     if fit.loss <= 0 or loss <= 0:
         raise NotPossible("the loss is no distance: it falls below 0")
     numbers = {"loss": loss, "constant": fit.loss, "rows": float(min(rows)), "outputs": float(len(outputs))}
@@ -95,6 +102,16 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         op=term.name if term is not None else "",
         part="term" if term is not None else "",
     )
+
+
+def _passed_on(anatomy: Anatomy) -> Value | None:
+    """An input that meets what the model computes of it twice: it is added to it, and compared with the sum."""
+    for value in anatomy.inputs:
+        users = anatomy.users.get(value.number, [])
+        meeting = [op for op in users if any(n in anatomy.trained and n not in anatomy.weights for n in op.inputs)]
+        if len([op for op in meeting if any(n in anatomy.before_loss for n in op.outputs)]) > 1:
+            return value
+    return None
 
 
 def _all_alike(step: Step, outputs: Mapping[int, int], loss: float) -> bool:

@@ -71,6 +71,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
             names=(target.name,),
             source=(_cut(step, anatomy, value, target) if way in (SHIFTED, TOGETHER) else memory.get("turned"))
             or memory.get("turned")
+            or _cut(step, anatomy, value, target, loose=False)
             or target_line(step, anatomy, target.number)
             or step.loss_source,
             part="misplaced",
@@ -206,10 +207,10 @@ def _products(image: Array, there: Array, way: str) -> Array | None:
 _TURNING = frozenset(("flip", "rot90", "transpose", "permute", "roll"))
 
 
-def _cut(step: Step, anatomy: Anatomy, value: Value, target: Value) -> SourceLine | None:
-    """The line of the program's text that cuts one of the two in another way than the other is."""
+def _cut(step: Step, anatomy: Anatomy, value: Value, target: Value, *, loose: bool = True) -> SourceLine | None:
+    """The line of the program's text that cuts one of the two in another way than the other is; not `loose`: that turns it."""
     ours = sorted(anatomy.ancestors([value.number]), reverse=True)
-    return step.parting(ours, sorted(anatomy.ancestors([target.number]), reverse=True), loose=True)
+    return step.parting(ours, sorted(anatomy.ancestors([target.number]), reverse=True), loose=loose)
 
 
 def _turned(step: Step, anatomy: Anatomy, value: Value, target: Value) -> SourceLine | None:

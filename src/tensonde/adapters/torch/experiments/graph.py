@@ -47,6 +47,8 @@ class StepGraph:
         self.rates: tuple[float, ...] = ()
         self.decay = 0.0
         self.several = False
+        self.accumulated = False
+        """The optimizer steps with the gradients of other batches, too."""
         self.batch = 0
         self.seconds_each = 0.0
         self.idle: Sequence[Value] = ()
@@ -252,6 +254,8 @@ class StepGraph:
     def trial(
         self, steps: int, *, rate: float = 1.0, fresh: bool = False, own: bool = False, decay: bool = True
     ) -> Trial:
+        if self.accumulated:
+            raise NotPossible("gradients of several batches are added up")
         if fresh:
             seed(1)
         self._fresh = fresh

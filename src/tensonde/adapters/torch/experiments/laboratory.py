@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from typing import Any
 
 import torch
@@ -39,12 +40,14 @@ from tensonde.experiments.experiment import Inquiry
 from tensonde.experiments.pairs import PAIRS, rows_of
 from tensonde.experiments.step import NotPossible, OwnFunction, Value
 from tensonde.experiments.timetable import RECORDING, SMALLEST, STEPS, TOO_LONG, Timetable
+from tensonde.model.site import SourceLine
 from tensonde.program.frames import foreign_frames, is_user
 from tensonde.program.lines import from_json
 from tensonde.session.garbage import Unhurried
 
 COPIES = 7
 """Of the parameters, that experiments have on a device at once: as they were, gradients, and those of a step that is tried. 6.3 on the stand-in."""
+_SCALING = frozenset(("mul", "div", "mul_", "div_"))
 log = logging.getLogger("tensonde.session")
 
 
@@ -135,7 +138,8 @@ class Laboratory:
         if cannot:
             raise NotPossible(cannot)
         exact = tape.unchanged()
-        taken = self._taken(tape.entries, tape.losses, deadline)
+        earlier = _accumulated(tape.entries, tape.losses)
+        taken = self._taken(tape.entries, tape.losses, deadline, earlier)
         alive = tape.alive([taken.slot])
         for held, tensor in alive:
             exact = exact and same(taken.values[held].detach(), tensor.detach())
@@ -149,7 +153,8 @@ class Laboratory:
         graph.rates = tuple(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
         graph.decay = max((float(group.get("weight_decay") or 0) for group in optimizer.param_groups), default=0.0)
         stepping = [known for known in KNOWN.mine() if KNOWN.number(known) in KNOWN.stepped]
-        graph.several = len(tape.losses) > 1 or len(stepping) > 1
+        graph.accumulated = earlier > 0
+        graph.several = (len(tape.losses) > 1 and not earlier) or len(stepping) > 1
         return graph
 
     def ask_saved(self, entries: list[Any], losses: Losses, step: int, seconds: float) -> None:
@@ -167,8 +172,8 @@ class Laboratory:
         except NotPossible as why:
             self.inquiry.declined(step, str(why))
 
-    def _taken(self, entries: list[Any], losses: Losses, deadline: float) -> _Taken:
-        """The step, run again under the recorder, with everything put back."""
+    def _taken(self, entries: list[Any], losses: Losses, deadline: float, unrecorded: int = 0) -> _Taken:
+        """The step, run again under the recorder, with everything put back. The recorder does not see the first entries, `unrecorded` of them."""
         state, replay = self._state, self._replay
         cannot = ""
         if not entries or not losses:
@@ -185,7 +190,7 @@ class Laboratory:
         if before.trouble:
             raise NotPossible(before.trouble)
         tracer = Tracer(state)
-        taken = _Taken(entries, Recorder(state, execute.__code__), Reads())
+        taken = _Taken(entries, Recorder(state, execute.__code__), Reads(), unrecorded)
         taken.recorder.limit = min(taken.recorder.limit, room)
         began = self._clock()
         last = began + RECORDING * (deadline - began)
@@ -251,10 +256,12 @@ class Laboratory:
 
     def _run(self, taken: _Taken) -> None:
         recorder = taken.recorder
+        for entry in taken.entries[: taken.unrecorded]:
+            taken.values |= execute(entry, taken.values)
         look(taken.reads)
         try:
             with recorder:
-                for entry in taken.entries:
+                for entry in taken.entries[taken.unrecorded :]:
                     recorder.outside = entry.where(self._state)
                     if isinstance(entry.call, nn.Module) and _learns(entry.call):
                         taken.handed |= {id(t) for t in tensors_in(put((entry.args, entry.kwargs), taken.values))}
@@ -273,9 +280,7 @@ class Laboratory:
         around = Surroundings(self._state, recorder, taken.handed, roots, sys._getframe(1), again)
         read = set(recorder.read) | {recorder.numbers[id(t)] for t in taken.reads.tensors if id(t) in recorder.numbers}
         graph.values = values = around.values({int(ref) for ref in read})
-        graph.loss_source = around.loss_line(losses) or next(
-            (op.source for op in reversed(graph.ops) if graph.loss in op.outputs), None
-        )
+        graph.loss_source = around.loss_line(losses) or _computed_at(graph)
         graph.batch = around.batch(values, list(graph.ops))
         graph.idle = around.idle(values)
         graph.held = around.held
@@ -289,12 +294,46 @@ class _Taken:
     entries: list[Any]
     recorder: Recorder
     reads: Reads
+    unrecorded: int = 0
+    """Entries at the beginning that are run, and not recorded."""
     values: dict[Any, Tensor] = field(default_factory=dict)
     handed: set[int] = field(default_factory=set)
     """Ids of what models were given."""
     functions: list[OwnFunction] = field(default_factory=list)
     slot: Any = None
     """Of the loss."""
+
+
+def _computed_at(graph: StepGraph) -> SourceLine | None:
+    """The line that computes the loss; one that only scales it by a number (`(loss / 4).backward()`) is passed over."""
+    made = {number: op for op in graph.ops for number in op.outputs}
+    op = made.get(graph.loss)
+    while op is not None and op.name in _SCALING and len(op.inputs) == 1 and (before := made.get(op.inputs[0])):
+        op = before
+    return op.source if op is not None else None
+
+
+def _accumulated(entries: list[Any], losses: Losses) -> int:
+    """Where the gradients of several batches are added up: entries before those of the last batch. Each batch goes through the same calls
+    on the same lines; 0 where there is one loss, or losses differ, as those of a GAN do."""
+    if len(losses) < 2:
+        return 0
+    ends = [
+        next((k + 1 for k, entry in enumerate(entries) if slot in entry.outputs), 0)
+        for slot in (loss[0] for loss in losses)
+    ]
+    parts = [entries[first:last] for first, last in zip([0, *ends], ends, strict=False)]
+    calls = [  # what is done to a batch before a model is called is on the tape of some only
+        [_identity(entry) for entry in dropwhile(lambda entry: not isinstance(entry.call, nn.Module), part)]
+        for part in parts
+    ]
+    return ends[-2] if calls[0] and all(part == calls[0] for part in calls) else 0
+
+
+def _identity(entry: Any) -> tuple[Any, ...]:
+    """The call and its place. A module is itself; a function may be looked up anew each time."""
+    call = id(entry.call) if isinstance(entry.call, nn.Module) else getattr(entry.call, "__name__", "")
+    return call, id(entry.code), entry.instruction
 
 
 def _named(value: Value) -> Value:

@@ -107,9 +107,16 @@ def mixed(case: Case) -> list[Finding]:
             evidence={"standing": "confirmed"},
             confidence=0.9,
         )
-        for answer in steadily(case, "independence")
+        for answer in steadily(case, "independence") or _reshaped(case)
         if answer.part == "samples"
     ][:1]
+
+
+def _reshaped(case: Case) -> list[AnswerFact]:
+    """One step is enough where a reshape mixes samples: that does not depend on values."""
+    return [
+        answer for answer in steadily(case, "independence", times=1) if answer.op in ("view", "_unsafe_view", "reshape")
+    ]
 
 
 @rule("future-seen", severity="error", phase="forward", unless=("sees-its-target",))
@@ -126,7 +133,7 @@ def future(case: Case) -> list[Finding]:
             evidence={"standing": "confirmed"},
             confidence=0.92,
         )
-        for answer in steadily(case, "independence")
+        for answer in steadily(case, "independence", times=1)
         if answer.part == "future"
     ][:1]
 

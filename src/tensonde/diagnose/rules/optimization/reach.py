@@ -199,7 +199,24 @@ def target_is_input(case: Case) -> list[Finding]:
     """The targets of cross_entropy are, in every batch, the very numbers that the model was given, and the model looks at
     each position (and at those before it) directly: to repeat what it sees is all that it learns. A language model's
     targets are shifted by one. Attention or anything else beside residual connections does not hide the position. Where a state that was computed from the inputs stands between (an autoencoder), or
-    positions are hidden, to give the input back is a task."""
+    positions are hidden, to give the input back is a task.
+
+    Also where a model adds what it computes to its input, and the sum is compared with this input: in two steps that were asked or more, a
+    constant in the place of what it computes takes the loss to nothing."""
+    nothing = [a for a in case.facts.answers if a.experiment == "nothing-learnt" and a.part == "passed on"]
+    if len(nothing) > 1:
+        last = nothing[-1]
+        return [
+            case.finding(
+                f"The target is the input: the model adds to {last.names[0] or 'its input'}, is compared with it, and {last.why}",
+                "Compare with the target that belongs to the input, not with the input itself.",
+                step=last.step,
+                site="loss:value",
+                source=last.line,
+                evidence={**last.numbers, "steps_asked": [a.step for a in nothing], "standing": "confirmed"},
+                confidence=0.93,
+            )
+        ]
     copies = case.facts.batches.copies
     trace = case.first
     if trace is None or copies.looked_at < 8 or copies.same < copies.looked_at:
