@@ -52,8 +52,10 @@ def hook_sums(world: World) -> Iterator[Finding]:
     case = world.first
     optimizer = next(iter(case.stepping), None)
     replica = next((one for one in world.replicas if one.hooked), None)
-    if replica is None or optimizer is None or world.together or not _is_mean(case):
+    if replica is None or optimizer is None or not _is_mean(case):
         return
+    if any(one.inside and not one.backward for one in case.facts.collectives):
+        return  # the forward communicates as well: the ranks may have a part of the gradient each
     for one in case.facts.collectives:
         sums = one.op == "all_reduce" and one.reduce == "SUM" and one.group_size == world.size and one.backward
         hook = one.line is not None and one.line != optimizer.backward_line and one.count >= replica.called
