@@ -41,7 +41,8 @@ BUFFERS = "buffers"
 class Kind:
     """`what` is the dtype and shape of its tensor. `size` is how many ranks the group has. `around` is `program.surroundings`. `peer` is the rank
     that a tensor goes to or comes from; -1 where that is not one rank. `tag` is what tells tensors between two
-    ranks apart, -1 where it is not known. `skips` is, of a backward pass, `program.surroundings.skips`."""
+    ranks apart, -1 where it is not known. `skips` are, of a backward pass, the lines that may leave out a batch before it; `unsynchronised` is the line of a
+    `with` around it that may keep it from reducing gradients (`no_sync`), 0 where there is none."""
 
     op: str
     what: str = ""
@@ -54,6 +55,7 @@ class Kind:
     peer: int = -1
     skips: list[int] = field(default_factory=list, compare=False, hash=False)
     tag: int = 0
+    unsynchronised: int = 0
 
     @property
     def source(self) -> SourceLine | None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.checksum import memory_sum
+from tensonde.adapters.torch.observers.collectives_around import caught, unsynchronised
 from tensonde.adapters.torch.seams.vanishing import Ref
 from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in, values_of
 from tensonde.model.moment import Phase
@@ -406,8 +407,10 @@ def kind_of(
     path, line = places[0] if places else ("", 0)
     what = f"{dtype_name(tensor)}{list(shape_of(tensor))}" if tensor is not None else ""
     around = [{"file": file, **one} for file, at in reversed(places[:MOST_FRAMES]) for one in surroundings(file, at)]
-    left_out = skips(path, line) if op == GRADIENTS and path else []
-    return Kind(op, what, reduce, group, size, path, line, around, peer, left_out, tag)
+    if op != GRADIENTS or not path:
+        return Kind(op, what, reduce, group, size, path, line, around, peer, [], tag)
+    left_out = skips(path, line) or caught(path, line)
+    return Kind(op, what, reduce, group, size, path, line, around, peer, left_out, tag, unsynchronised(path, line))
 
 
 def peer_of(op: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:

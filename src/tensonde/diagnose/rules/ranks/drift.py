@@ -14,6 +14,9 @@ from tensonde.model.facts import CollectiveFact, OptimizerFact, ReplicaFact
 from tensonde.model.finding import Finding
 from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import WeightRecord
+from tensonde.program.gradients import rewrite_between
+from tensonde.program.lines import source_line
+from tensonde.store.collectives import GRADIENTS
 
 _ALONE = 4
 """Steps after which something should have brought the ranks together."""
@@ -287,6 +290,13 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
             root = case.facts.modules.get(name.partition(".")[0])
             own = root.made if root is not None else None
         source = own or (optimizer.backward_line if optimizer is not None else source)
+        if replica is not None and optimizer is not None and optimizer.backward_line is None and own is None:
+            why, advice = (
+                "because their gradients come from no backward pass, and DistributedDataParallel reduces only those of one",
+                "torch.autograd.grad gives gradients back and runs no hook of a parameter. Call `loss.backward()`, or reduce what you write into "
+                "`p.grad` over all ranks (dist.all_reduce) before the step.",
+            )
+            source = _written_by_hand(optimizer.step_line) or optimizer.step_line
     return case.finding(
         f"Replicas drift apart: {some(list(apart), 3)} differ between the ranks after the first step, {why}",
         advice,
@@ -378,6 +388,13 @@ def _later(world: World) -> Iterator[Finding]:
         if replica is not None:
             why, advice = ", because they required no gradient when the model was wrapped", _UNFROZEN
             source = replica.unfreezing or replica.line
+        elif loaded is None and (passes := _unreduced(world, step, names)) is not None:
+            why = ", because no backward pass of that step reduces gradients, as those of other steps do"
+            advice = (
+                "Every step needs a backward pass outside of `no_sync()`: the last one before it. Where the batches of an epoch are no multiple of the "
+                "number that is accumulated, the last batch must count as such, too."
+            )
+            source = passes
         yield world.first.finding(
             f"Replicas drift apart: {some(names, 3)} differ between the ranks from step {step} on{why}",
             advice,
@@ -387,6 +404,25 @@ def _later(world: World) -> Iterator[Finding]:
             evidence={"parameters": names[:8]},
             confidence=0.9,
         )
+
+
+def _unreduced(world: World, step: int, names: list[str]) -> SourceLine | None:
+    """The line that keeps gradients from being reduced, where no rank has reduced any in this step, and all have in others."""
+    if not any(set(names) <= set(replica.parameters) for replica in world.replicas):
+        return None
+    each = [[call for call in one.calls if call.kind.op == GRADIENTS] for one in world.standings]
+    if len(each) < world.size or not all(calls and calls[0].step < step for calls in each):
+        return None
+    if any(call.step == step for calls in each for call in calls):
+        return None
+    kind = each[0][-1].kind
+    return source_line(kind.file, kind.unsynchronised or kind.line) if kind.file else None
+
+
+def _written_by_hand(step: SourceLine | None) -> SourceLine | None:
+    """The line before a step, in its function, that writes a gradient."""
+    found = rewrite_between(step.file, 0, step.line) if step is not None else None
+    return source_line(step.file, found) if step is not None and found is not None else None
 
 
 @world_rule("ranks-train-alone", severity="error", phase="optimizer")

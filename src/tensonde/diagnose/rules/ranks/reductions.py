@@ -44,6 +44,33 @@ def summed(world: World) -> Iterator[Finding]:
             )
 
 
+@world_rule("hook-sums-gradients", severity="warning", phase="optimizer")
+def hook_sums(world: World) -> Iterator[Finding]:
+    """A communication hook of DistributedDataParallel adds the gradients up over all ranks, nothing in its function divides, and each rank's loss is a
+    mean over its own batch. The hook replaces the averaging of DistributedDataParallel, so the step is that of the global batch times the number of ranks.
+    """
+    case = world.first
+    optimizer = next(iter(case.stepping), None)
+    replica = next((one for one in world.replicas if one.hooked), None)
+    if replica is None or optimizer is None or not _is_mean(case):
+        return
+    if any(one.inside and not one.backward for one in case.facts.collectives):
+        return  # the forward communicates as well: the ranks may have a part of the gradient each
+    for one in case.facts.collectives:
+        sums = one.op == "all_reduce" and one.reduce == "SUM" and one.group_size == world.size and one.backward
+        hook = one.line is not None and one.line != optimizer.backward_line and one.count >= replica.called
+        if sums and hook and one.given and not one.divided:
+            yield case.finding(
+                f"The communication hook adds gradients up over {world.size} ranks at {one.line} and does not divide: the step is {world.size} times too large",
+                "A hook of `register_comm_hook` replaces the averaging of DistributedDataParallel: divide the bucket by the number of ranks before or "
+                "after the all_reduce.",
+                source=one.line,
+                evidence={"calls": one.count, "buckets": len(replica.buckets)},
+                confidence=0.8,
+            )
+            return
+
+
 @world_rule("gradients-not-added-up", severity="error", phase="optimizer")
 def not_added(world: World) -> Iterator[Finding]:
     """Gradients that differ between the ranks are brought together by another operation than a sum or a mean, such as the largest value: what the
