@@ -94,8 +94,10 @@ def test_functions_that_average_by_hand(tmp_path: Path) -> None:
     path.write_text(
         "def forward(x):\n    dist.all_reduce(x)\n    return x\ndef mean(x):\n    dist.all_reduce(x)\n    return x / 2\n"
         "def backward(g):\n    dist.all_reduce(g)\n    n = g.shape[0] // 2\n    return g.mul_(0.5)\n"
+        "def hook(state, bucket):\n    g = bucket.buffer()\n    dist.all_reduce(g)\n    return shared(g)\n"
+        "def shared(g):\n    return g / dist.get_world_size()\n"
     )
-    assert [divides_around(str(path), line) for line in (2, 5, 8)] == [False, True, True]
+    assert [divides_around(str(path), line) for line in (2, 5, 8, 13)] == [False, True, True, True]
 
 
 def test_variables_that_hold_a_rank_s_part(tmp_path: Path) -> None:

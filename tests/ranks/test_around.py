@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tensonde.adapters.torch.observers.collectives_around import caught, unsynchronised
+from tensonde.program.surroundings import caught, unsynchronised
 
 LOOP = """
 def train(model, batches):

@@ -106,12 +106,17 @@ def _kind(divisor: ast.expr, method: ast.FunctionDef) -> str:
 
 
 def divides_around(path: str, line: int) -> bool:
-    """Whether the function that calls a collective at this line divides, anywhere: an average is made by hand there."""
+    """Whether the function that calls a collective at this line divides, anywhere, or one of the file that it calls: an average is made by hand there."""
     scope = scope_at(path, line)
-    return scope is not None and any(
+    if scope is None:
+        return False
+    helpers = {called(node) for node in ast.walk(scope) if isinstance(node, ast.Call)}
+    own = [node for node in walk(path) if isinstance(node, ast.FunctionDef) and node.name in helpers]
+    return any(
         (isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div))
         or (isinstance(node, ast.Call) and called(node) in (*_METHODS, "mul_", "mul"))
-        for node in ast.walk(scope)
+        for function in (scope, *own)
+        for node in ast.walk(function)
     )
 
 

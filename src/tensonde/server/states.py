@@ -45,7 +45,9 @@ def recorded_state(rank: RecordedRank) -> Json:
     steps = session.get("steps")
     overhead = session.get("overhead") or {}
     ratio = overhead.get("ratio")
-    last = max(steps - 1 if isinstance(steps, int) else -1, rank.last_step)  # while it runs, the count may be of its start
+    last = max(
+        steps - 1 if isinstance(steps, int) else -1, rank.last_step
+    )  # while it runs, the count may be of its start
     word = {"live": "running"}.get(rank.state, rank.state)
     if word == "finished":
         exit = session.get("exit")

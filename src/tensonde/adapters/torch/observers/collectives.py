@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from tensonde.adapters.torch.checksum import memory_sum
-from tensonde.adapters.torch.observers.collectives_around import caught, unsynchronised
 from tensonde.adapters.torch.seams.vanishing import Ref
 from tensonde.adapters.torch.tensors import dtype_name, shape_of, tensors_in, values_of
 from tensonde.model.moment import Phase
 from tensonde.program.divisions import by_own_count, divides_around, divides_given, undivided_mean
 from tensonde.program.frames import foreign_frames, is_user, user_place
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
-from tensonde.program.surroundings import skips, statement_after, surroundings
+from tensonde.program.surroundings import caught, skips, statement_after, surroundings, unsynchronised
 from tensonde.store.collectives import GRADIENTS, Kind
 
 if TYPE_CHECKING:
