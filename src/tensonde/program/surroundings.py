@@ -10,6 +10,7 @@ from tensonde.program.syntax import bindings, covers, scope_at, statements, walk
 
 MOST = 8
 _DEPTH = 6
+_RANKS = frozenset(("RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"))
 
 
 @lru_cache(maxsize=1024)
@@ -76,7 +77,8 @@ def _names(asked: ast.expr) -> list[str]:
 def reads_rank(asked: ast.expr) -> bool:
     for node in ast.walk(asked):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        if "rank" in name.lower() or name in ("is_main_process", "is_master", "is_main"):
+        text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""  # os.environ["RANK"]
+        if "rank" in name.lower() or name in ("is_main_process", "is_master", "is_main") or text in _RANKS:
             return True
     return False
 
