@@ -62,14 +62,14 @@ class Variant:
         self.active = np.zeros(64, dtype=bool)
         self.any_active = False
 
-    def watch(self, site: int) -> None:
-        if site >= len(self.watched):
-            size = max(site + 1, 2 * len(self.watched))
+    def watch(self, sites: list[int]) -> None:
+        if max(sites) >= len(self.watched):
+            size = max(max(sites) + 1, 2 * len(self.watched))
             for name in ("watched", "active"):
                 grown = np.zeros(size, dtype=bool)
                 grown[: len(getattr(self, name))] = getattr(self, name)
                 setattr(self, name, grown)
-        self.watched[site] = True
+        self.watched[sites] = True
 
     def _rows(self, plan: Plan) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """The rows of watched sites, as a mask and as row numbers; the plan keeps them."""
@@ -134,10 +134,10 @@ class Armed:
         self._resolved: dict[Hashable, Expression | None] = {}
 
     def fitting(self, site: Site) -> Expression | None:
-        """The expression for `site`; None if it is not watched. Fits look only at these facts."""
+        """The expression for `site`; None if it is not watched."""
         if not self._any_name and not self.pattern.matches(site):
             return None
-        facts = (site.kind, site.role, site.type, site.trainable, len(site.shape))
+        facts = facts_of(site)
         if facts not in self._resolved:
             if len(self._resolved) > 10_000:
                 self._resolved.clear()
@@ -153,10 +153,12 @@ class Armed:
             return "fed" in fields and site.role is Role.OUT
         return "update_ratio" in fields and site.kind is Kind.PARAMETER and site.role is Role.VALUE
 
-    def add_site(self, site: Site) -> Variant | None:
-        expression = self.fitting(site)
+    def watch(self, alike: list[Site]) -> tuple[Variant | None, list[Site]]:
+        """Watches those of `alike`, which differ in their names only, that it is meant for. Returns them, and how."""
+        members = alike if self._any_name else [site for site in alike if self.pattern.matches(site)]
+        expression = self.fitting(members[0]) if members else None
         if expression is None:
-            return None
+            return None, []
         known = self._variant_of.get(id(expression))
         if known is None:
             variant = self.variants.get(expression.tree)
@@ -164,5 +166,10 @@ class Armed:
                 variant = self.variants[expression.tree] = Variant(expression)
             known = self._variant_of[id(expression)] = (variant, expression)
         variant = known[0]
-        variant.watch(site.id)
-        return variant
+        variant.watch([site.id for site in members])
+        return variant, members
+
+
+def facts_of(site: Site) -> Hashable:
+    """All that an expression looks at to fit a site."""
+    return (site.kind, site.role, site.type, site.trainable, len(site.shape))

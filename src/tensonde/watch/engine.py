@@ -6,7 +6,7 @@ between; the rest is counted (`suppressed`). One thread at a time may use an eng
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from tensonde.errors import UsageError
 from tensonde.model.moment import Moment, Phase
 from tensonde.model.site import Site
 from tensonde.model.watchpoint import Hit, Watchpoint
-from tensonde.watch.armed import Armed, Variant
+from tensonde.watch.armed import Armed, Variant, facts_of
 from tensonde.watch.batch import Batch
 from tensonde.watch.beside import Beside
 from tensonde.watch.memory import Memory
@@ -35,6 +35,8 @@ class Engine:
         self.rank = rank
         self.loss_scaling = False
         self._sites: dict[int, Site] = {}
+        self._new: list[Site] = []
+        """Added, and not yet watched: many come at once, and most of them are alike (see `_take_in`)."""
         self._armed: dict[int, Armed] = {}
         self._memory = Memory()
         self._plans = Plans()
@@ -75,12 +77,13 @@ class Engine:
 
     def _arm(self, watchpoint: Watchpoint) -> Armed:
         armed = Armed(watchpoint)
-        for site in self._sites.values():
-            armed.add_site(site)
+        for alike in _alike(self._sites.values()):
+            armed.watch(alike)
         return armed
 
     def _remember(self) -> None:
         """Keep the histories that the watchpoints need now, and no others."""
+        self._take_in()
         needs: dict[str, tuple[int, set[int]]] = {}
         context: set[str] = set()
         for armed in self._armed.values():
@@ -99,15 +102,27 @@ class Engine:
             raise UsageError(f"site {site.id} is {self._sites[site.id].address} already, not {site.address}")
         self._sites[site.id] = site
         self._memory.add_site(site)
+        self._new.append(site)
+
+    def _take_in(self) -> None:
+        """The watchpoints watch the sites that were added since."""
+        if not self._new:
+            return
+        groups, self._new = _alike(self._new), []
+        lacking = False
         for armed in self._armed.values():
-            variant = armed.add_site(site)
-            for history in variant.histories if variant else ():
-                ring = self._memory.rings.get(history.field)
-                if ring is None or ring.length < history.length:
-                    self._remember()
-                    break
-                ring.admit(site.id)
+            for alike in groups:
+                variant, members = armed.watch(alike)
+                for history in variant.histories if variant else ():
+                    ring = self._memory.rings.get(history.field)
+                    if ring is None or ring.length < history.length:
+                        lacking = True
+                        continue
+                    for site in members:
+                        ring.admit(site.id)
         self._plans.clear()
+        if lacking:
+            self._remember()
 
     def wanted(self, site: Site) -> bool:
         """Whether a watchpoint watches `site` or looks it up for another one; it need not have been added."""
@@ -130,6 +145,7 @@ class Engine:
         are asked where there is `beside`, the rows of all ranks, and no others are."""
         if not len(rows):
             return []
+        self._take_in()
         plan = self._plan(rows)
         batch = Batch(rows, plan, self._memory, scaled=self.loss_scaling, beside=beside)
         with np.errstate(all="ignore"):
@@ -144,6 +160,7 @@ class Engine:
         """
         if not len(rows):
             return []
+        self._take_in()
         chosen = self.watchpoints if watchpoints is None else watchpoints
         plan = Plan(np.ascontiguousarray(rows["site"]))
         self._check(plan)
@@ -194,3 +211,11 @@ class Engine:
             actual={text: float(term(view)[0]) for text, term in variant.terms},
             rank=self.rank,
         )
+
+
+def _alike(sites: Iterable[Site]) -> list[list[Site]]:
+    """Sites that differ in their names only, group by group."""
+    groups: dict[Hashable, list[Site]] = {}
+    for site in sites:
+        groups.setdefault(facts_of(site), []).append(site)
+    return list(groups.values())

@@ -119,6 +119,8 @@ def _before(watcher: Watcher, optimizer: Optimizer, args: Any, kwargs: Any) -> N
         if watcher.laboratory.wants(watcher.state.step) and not has_closure(args, kwargs):
             watcher.laboratory.ask(optimizer)
         watcher.memory.before_optimizer()
+        if not has_closure(args, kwargs):
+            watcher.tracing.optimizer_begins(optimizer)
     except Exception as problem:
         watcher.session.guard.contain("observing gradients", problem)
     if watcher.dump is not None and watcher.dump.on:
@@ -131,6 +133,7 @@ def _before(watcher: Watcher, optimizer: Optimizer, args: Any, kwargs: Any) -> N
 def _after(watcher: Watcher, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     mark = watcher.session.clock()
     try:
+        watcher.tracing.optimizer_ended()
         watcher.state.optimizer_steps += 1
         watcher.parameters.after(optimizer, has_closure(args, kwargs))
         if watcher.state.light:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from tensonde.adapters.torch.replay.tape import Tape
 from tensonde.adapters.torch.run.record import is_compiled
@@ -41,6 +42,8 @@ class LiveTrace:
         """The next step is to be traced as a whole."""
         self.staged = False
         """Such a trace is under way. It is of ops alone: weights are weighed in the first step."""
+        self._aside: Tracer | None = None
+        """The tracer that looks away while an optimizer steps."""
         self._began = 0
         self._collections = Unhurried()
         self.ops = 0
@@ -107,6 +110,18 @@ class LiveTrace:
         seconds = (time.perf_counter_ns() - self._began) * 1e-9
         state.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
         return trace
+
+    def optimizer_begins(self, optimizer: Optimizer) -> None:
+        """One of torch's own steps, and calls no model. It asks every parameter for its attributes, which would pass by the tracer."""
+        tracer = self.tracer
+        if tracer is not None and not tracer.paused and type(optimizer).__module__.startswith("torch.optim"):
+            tracer.pause()
+            self._aside = tracer
+
+    def optimizer_ended(self) -> None:
+        tracer, self._aside = self._aside, None
+        if tracer is not None and tracer is self.tracer:
+            tracer.begin()
 
     def end(self) -> None:
         if self.tracer is not None:
