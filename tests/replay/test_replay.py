@@ -106,6 +106,27 @@ def test_a_model_that_draws_from_pythons_generator_is_replayed_exactly(foundry: 
     assert [trace.exact for trace in ran.rank.traces if trace.reason == "replay"] == [True]
 
 
+def test_copies_of_tensors_are_values_from_outside_and_are_not_kept(foundry: Foundry, tmp_path: Path) -> None:
+    """The memo of `copy.deepcopy` holds all that was copied before; a tape that keeps it grows with the square of the parameters."""
+    body = """
+    import copy, weakref
+
+    def compute(x, y, bad):
+        copied = copy.deepcopy([x, y])
+        seen = weakref.ref(copied[1])
+        x = copied[0]
+        del copied
+        assert seen() is None, "something keeps the copy"
+        return F.cross_entropy(model(x) / (0 if bad else 1), y)  # HERE
+    """
+    text = script(body)
+    ran = run(foundry, text, tmp_path)
+    assert [trace.exact for trace in ran.rank.traces if trace.reason == "replay"] == [True]
+    first = problems(ran)[0]
+    assert first.source is not None
+    assert first.source.line == line_of(text)
+
+
 def test_a_step_that_cannot_be_replayed_is_said_so_and_the_next_is_traced(foundry: Foundry, tmp_path: Path) -> None:
     body = """
     class Counting(nn.Module):

@@ -274,6 +274,10 @@ class Tape:
     ) -> None:
         """An op outside of modules ran."""
         name: str = func.__name__
+        if (
+            name == "__deepcopy__"
+        ):  # a copy is a value from outside; the memo beside it holds all that was copied before
+            return
         if in_place(name) or "out" in kwargs:
             if name == "__set__" and getattr(getattr(func, "__self__", None), "__name__", "") != "data":
                 return
