@@ -370,6 +370,8 @@ class HookFact(Record, frozen=True):
 
     kind: str = ""
     line: Line = None
+    library: str = ""
+    """The package whose code registers them, where it is not the user's own."""
     registered: int = 0
     module: str = ""
     alive: int = 0

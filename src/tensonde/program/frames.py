@@ -81,6 +81,13 @@ def is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(_OURS)
 
 
+def library_of(frame: FrameType | None) -> str:
+    """The package whose code runs there; empty for the user's own."""
+    if frame is None or is_user(frame.f_code):
+        return ""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
 def foreign_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """Frames that are neither Tensonde's nor the framework's, innermost first."""
     while frame is not None:

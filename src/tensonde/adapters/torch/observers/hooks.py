@@ -7,8 +7,10 @@ gone however it was removed.
 from __future__ import annotations
 
 import weakref
+from types import FrameType
 from typing import Any
 
+from tensonde.program.frames import foreign_frames, library_of, user_place
 from tensonde.program.lines import CodeLine, line_of
 
 KINDS = (
@@ -24,7 +26,9 @@ MOST = 512
 
 
 class Line:
-    def __init__(self) -> None:
+    def __init__(self, library: str) -> None:
+        self.library = library
+        """Whose code registers; empty for the user's own."""
         self.count = 0
         self.noted: list[tuple[weakref.ref[Any], weakref.ref[Any], int, int]] = []
         """The module, its dictionary of hooks, the number in it, the step."""
@@ -34,17 +38,20 @@ class Hooks:
     def __init__(self) -> None:
         self.lines: dict[tuple[CodeLine, str], Line] = {}
 
-    def registered(self, kind: str, module: Any, handle: Any, step: int, place: CodeLine | None) -> None:
+    def registered(self, kind: str, module: Any, handle: Any, step: int, frame: FrameType) -> CodeLine | None:
+        """`frame` calls the method that registers. Returns the user's line."""
+        place = user_place(frame)
         if place is None or not hasattr(handle, "hooks_dict_ref"):
-            return
+            return place
         known = self.lines.get((place, kind))
         if known is None:
             if len(self.lines) >= MOST_LINES:
-                return
-            known = self.lines[(place, kind)] = Line()
+                return place
+            known = self.lines[(place, kind)] = Line(library_of(next(foreign_frames(frame), None)))
         known.count += 1
         if len(known.noted) < MOST:
             known.noted.append((weakref.ref(module), handle.hooks_dict_ref, handle.id, step))
+        return place
 
     def facts(self, names: dict[int, str]) -> list[dict[str, Any]]:
         """Of each line that registered in several steps: the module with most hooks of it, as it is now."""
@@ -64,6 +71,7 @@ class Hooks:
                 {
                     "kind": kind,
                     "line": line_of(place),
+                    "library": known.library,
                     "registered": known.count,
                     "module": names.get(id(module)) or type(module).__name__,
                     "alive": len(steps),

@@ -185,8 +185,7 @@ def _hooks(current: Current) -> None:
         def registered(handle: Any, self: nn.Module, *args: Any, _kind: str = kind, **kwargs: Any) -> None:
             watcher = current()
             if watcher is not None and watcher.state.thread == get_ident():
-                place = user_place(sys._getframe(2))
-                HOOKS.registered(_kind, self, handle, watcher.state.step, place)
+                place = HOOKS.registered(_kind, self, handle, watcher.state.step, sys._getframe(2))
                 if watcher.compiled is not None:
                     latehooks.noted(watcher.compiled, self, args[0] if args else kwargs.get("hook"), _kind, place)
 

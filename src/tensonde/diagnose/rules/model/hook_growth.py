@@ -14,18 +14,28 @@ def pile_up(case: Case) -> list[Finding]:
     """One line has registered a hook on one module in many steps, and all of them are still there: each call of the module
     runs them all, and whatever they hold (activations, graphs) stays alive. Memory and time grow with every step.
 
+    Where a library registers them, it is told for information: the program cannot change it, and libraries that train well do so.
+
     Hooks that were removed, of modules that are gone, and those that one line puts on many modules once are not meant."""
     found = []
     for hook in case.facts.hooks:
         if hook.steps < FEWEST or hook.alive < hook.steps:
             continue
+        whose, advice = (
+            "one line",
+            "Register the hook once, before the loop; or remove it: `handle.remove()` of what register returns.",
+        )
+        if hook.library:
+            whose = hook.library
+            advice = f"Each call of the module runs all of them. If steps become slower, look for a newer version of {hook.library}."
         found.append(
             case.finding(
                 (
-                    f"{hook.alive} hooks of one line are on {hook.module}: it registers one in every step, and none is "
+                    f"{hook.alive} hooks of {whose} are on {hook.module}: it registers one in every step, and none is "
                     "removed"
                 ),
-                "Register the hook once, before the loop; or remove it: `handle.remove()` of what register returns.",
+                advice,
+                severity="info" if hook.library else None,
                 step=hook.first_step,
                 site=f"{hook.module}:out",
                 source=hook.line,
