@@ -38,7 +38,7 @@ export interface Picture {
 }
 
 /** Words of nodes are dropped below this zoom; those of scopes stay, at the smallest size that can be read. */
-const LEGIBLE = 0.62;
+export const LEGIBLE = 0.62;
 const SMALLEST = 9;
 const FONT = "'Inter Variable', system-ui, sans-serif";
 
