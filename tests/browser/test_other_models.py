@@ -90,3 +90,34 @@ def test_a_training_that_speaks_to_no_hub_has_not_ended(desk: Desk, page: Any) -
     expect_state(page, "apart")
     page.get_by_test_id("no-watchpoints").filter(has_text="not known here yet").wait_for()
     assert "ended" not in page.inner_text("body")
+
+
+NAN = """
+    import torch, torch.nn as nn
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(6):
+        x = torch.randn(16, 8)
+        if step == 3:
+            x[2, 5] = float("nan")
+        loss = nn.functional.cross_entropy(net(x), torch.randint(0, 4, (16,)))
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+"""
+
+
+def test_findings_lead_to_their_place(desk: Desk, page: Any, boxes: Callable[[], dict[str, Any]]) -> None:
+    desk.tensonde("run", "-q", "--record", "runs/nan", desk.script("nan.py", NAN)).process.wait(120)
+    _, url = desk.hub()
+    open_run(page, url, boxes, "nan")
+    page.get_by_test_id("tab-findings").click()
+    site = page.get_by_test_id("finding-site").first
+    named = site.text_content()
+    site.click()
+    wait_until(lambda: page.evaluate("window.__tensonde.app.route.sel") == named)
+    assert page.evaluate("window.__tensonde.app.route.step") == 3
+    # Code in a sentence is set as code: no backtick is left.
+    page.get_by_test_id("tab-findings").click()
+    advice = page.get_by_test_id("findings").locator("article p")
+    wait_until(lambda: advice.locator("code").count() > 0)
+    assert not any("`" in said for said in advice.all_text_contents())
