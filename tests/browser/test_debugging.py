@@ -76,7 +76,7 @@ def test_a_training_is_debugged_in_the_browser(desk: Desk, page: Any, boxes: Cal
     assert page.get_by_test_id("watch-expression").input_value() == "nrm > 0"
     page.get_by_test_id("watch-expression").fill("norm > 0")
     page.get_by_test_id("watch-sites").fill("head:nope")
-    wait_until(lambda: "there is no role 'nope'" in (wrong.text_content() or ""))
+    wait_until(lambda: "There is no role 'nope'" in (wrong.text_content() or ""))
     assert page.get_by_test_id("watch-save").is_disabled()
     page.get_by_test_id("watch-sites").fill("head:out")
     wait_until(lambda: page.get_by_test_id("watch-count").text_content() == "1 site")

@@ -126,7 +126,7 @@ def test_a_model_of_48_layers_asks_little_and_shows_all(
     page.goto(training.wait_for(r"the UI is at (\S+)")[1])
     # Opened before the training has said a word: there is nothing to complain about.
     expect_state(page, "starting")
-    page.get_by_text("The training starts", exact=True).wait_for()
+    page.get_by_text("The training is starting", exact=True).wait_for()
     (desk.folder / "go").touch()
     expect_state(page, "stopped")
     # Before the first step: the modules are there, and their weights.

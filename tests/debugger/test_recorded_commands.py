@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from launch import cli
 
 TRAINING = """
@@ -103,3 +105,15 @@ def test_a_module_is_all_that_is_in_it_and_a_buffer_is_as_it_is_now(tmp_path: Pa
     assert "goes to  head/linear#0" in node
     assert "body.2/relu#0:out" in node  # what it gives; not what goes on inside of it
     assert "goes to  body" not in node
+
+
+def test_a_node_has_the_numbers_of_the_stop_where_they_are_at_hand(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(NESTED)
+    lines = "step\nuntil body.2/relu#0\nnode body.2/relu#0\nstats body.2/relu#0:out\nquit\ny\n"
+    said = cli("debug", "--record", "run", "train.py", cwd=tmp_path, stdin=lines).err
+    _, _, _, node, stats, *_ = (part.partition("\n")[2] for part in said.split("(tensonde) "))
+    gives, goes = (next(line for line in node.splitlines() if word in line) for word in ("gives", "goes to"))
+    assert gives.endswith("1, now"), node
+    largest = next(line.split()[1] for line in stats.splitlines() if line.split()[:1] == ["max"])
+    assert float(gives.split()[5]) == pytest.approx(float(largest), rel=1e-3)
+    assert goes.split()[-1] == "0", node  # it has not run yet in this step

@@ -201,11 +201,18 @@ def test_graph_and_nodes(ask: Ask, refused: Ask) -> None:
     assert (weight["kind"], weight["after"]) == ("parameter", ["encoder.0/linear#0"])
     # Neighbours are those that a tensor goes between, not what happened to run before; ops come with their numbers, too.
     outer = ask("node", models.Node, name="encoder")
-    assert (outer["before"], outer["after"]) == ([], ["head"])
+    assert (outer["before"], outer["after"]) == (["input#0"], ["head"])
     loss = ask("node", models.Node, name="criterion")
     assert loss["before"]
     assert set(loss["before"]) <= loss["around"].keys()
     assert "encoder.0" in refused(404, "node", name="encodr.0")
+    # What comes from outside of the step is a node as well, as it is in the graph.
+    data = ask("node", models.Node, name="input#0")
+    assert (data["kind"], data["before"], data["outputs"][0]["from"]) == ("input", [], "input#0")
+    first = ask("node", models.Node, name=data["after"][0])
+    assert "input#0" in first["before"]
+    assert first["around"]["input#0"] == data["outputs"][0]
+    assert "input#0" in {port["from"] for port in first["inputs"]}
 
 
 def test_source_only_of_the_run(ask: Ask, refused: Ask, recording: Recording) -> None:

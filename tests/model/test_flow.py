@@ -41,12 +41,12 @@ TRACE = Trace(
 @pytest.mark.parametrize(
     ("module", "before", "after"),
     [
-        ("enc.0", [], ["enc.1"]),
+        ("enc.0", ["input#0"], ["enc.1"]),
         ("enc.1", ["enc.0"], ["model/add#0"]),
-        ("enc", [], ["model/add#0"]),  # not what is inside of it
+        ("enc", ["input#0"], ["model/add#0"]),  # not what is inside of it
         ("drop", ["model/add#0"], ["head"]),
         ("head", ["drop"], []),
-        ("model", [], []),
+        ("model", ["input#0"], []),
     ],
 )
 def test_modules_are_named_where_a_tensor_is_theirs(module: str, before: list[str], after: list[str]) -> None:

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Colouring } from '../src/graph/colouring';
 import { GROUP_ABOVE, Hierarchy } from '../src/graph/hierarchy';
+import { edgeBetween } from '../src/graph/paint';
 import { OPEN, SceneBuilder } from '../src/graph/scene';
 import { outlineOf, small, synthetic } from './graphs';
 
@@ -94,6 +95,17 @@ describe('SceneBuilder', () => {
       expect(scene.box[4 * i]).toBeGreaterThanOrEqual(scene.box[4 * outer]);
       expect(scene.box[4 * i + 1] + scene.box[4 * i + 3]).toBeLessThanOrEqual(scene.box[4 * outer + 1] + scene.box[4 * outer + 3] + 0.01);
     }
+  });
+
+  it('knows which edge runs between two boxes', () => {
+    const builder = new SceneBuilder(new Hierarchy(small()));
+    builder.openAll(100);
+    const scene = builder.build();
+    const place = (name: string) => [...scene.item].findIndex((item) => builder.graph.name[item] === name);
+    const edge = edgeBetween(scene, place('net.fc'), place('net/relu#0'));
+    expect(edge).toBeGreaterThanOrEqual(0);
+    expect(scene.points[scene.offsets[edge + 1] - 1]).toBeCloseTo(scene.box[4 * place('net/relu#0') + 1], 3);
+    expect(edgeBetween(scene, place('net/relu#0'), place('net.fc'))).toBe(-1);
   });
 
   it('cuts the edges of a node that feeds very many short', () => {

@@ -5,6 +5,11 @@ function lay(count: number, ends: number[]) {
   return layered(count, new Float32Array(count).fill(80), new Float32Array(count).fill(24), Int32Array.from(ends));
 }
 
+/** One that feeds `many`, which all feed one. */
+function fan(many: number): number[] {
+  return Array.from({ length: many }, (_, i) => [0, i + 1, i + 1, many + 1]).flat();
+}
+
 describe('layered', () => {
   it('puts a consumer below what feeds it', () => {
     const { y } = lay(4, [0, 1, 1, 2, 0, 3, 3, 2]);
@@ -14,13 +19,19 @@ describe('layered', () => {
   });
 
   it('never lets boxes of a row overlap', () => {
-    const ends: number[] = [];
-    for (let i = 1; i < 40; i++) ends.push(0, i, i, 40);
-    const { x, y } = lay(41, ends);
-    const row = Array.from({ length: 39 }, (_, i) => i + 1).filter((i) => y[i] === y[1]);
-    expect(row.length).toBe(39);
+    const { x, y } = lay(10, fan(8));
+    const row = Array.from({ length: 8 }, (_, i) => i + 1).filter((i) => y[i] === y[1]);
+    expect(row.length).toBe(8);
     const lefts = row.map((i) => x[i]).sort((a, b) => a - b);
     for (let i = 1; i < lefts.length; i++) expect(lefts[i] - lefts[i - 1]).toBeGreaterThanOrEqual(80);
+  });
+
+  it('breaks a row of very many boxes, in their order, so that they can be read', () => {
+    const { x, y, width } = lay(26, fan(24));
+    expect(width).toBeLessThan(1600); // side by side they are 2,300 wide
+    for (let i = 2; i < 25; i++) expect(y[i]).toBeGreaterThanOrEqual(y[i - 1]);
+    for (let i = 1; i < 25; i++) expect([y[0] < y[i], y[i] < y[25]]).toEqual([true, true]);
+    for (let i = 1; i < 25; i++) for (let k = 1; k < i; k++) expect(y[i] !== y[k] || Math.abs(x[i] - x[k]) >= 80).toBe(true);
   });
 
   it('keeps a chain straight', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { curve, isPartial, number, percent, plain, shape, splitAddress, statistic, tail } from '../src/lib/format';
+import { curve, digits, isPartial, lines, number, percent, plain, sentence, shape, spanned, splitAddress, statistic, tail } from '../src/lib/format';
 import { combine, readCondition, takeApart, writeCondition } from '../src/lib/pattern';
 import { highlight } from '../src/lib/python';
 import { parseQuery, search } from '../src/lib/search';
@@ -41,7 +41,8 @@ describe('route', () => {
 describe('numbers', () => {
   it.each([
     [0, '0'],
-    [3072, '3 072'],
+    [3072, '3072'],
+    [49152, '49 152'],
     [-1.5, '−1.5'],
     [0.000012345, '1.23e-5'],
     [1234567890.5, '1.23e9'],
@@ -50,7 +51,34 @@ describe('numbers', () => {
     [null, '–'],
   ] as const)('%s is written %s', (value, text) => expect(number(value)).toBe(text));
   it('writes what a finding brings as evidence', () => {
-    expect(plain(['a tiny_gpt.py:27', 2304, { op: 'masked_fill', ratio: 'NaN' }])).toBe('a tiny_gpt.py:27, 2 304, op masked_fill, ratio NaN');
+    expect(plain(['a tiny_gpt.py:27', 2304, { op: 'masked_fill', ratio: 'NaN' }])).toBe('a tiny_gpt.py:27, 2304, op masked_fill, ratio NaN');
+    expect(plain([4, 5408])).toBe('[4, 5408]');
+  });
+  it('has a line for every loss of a step, and one where they are many', () => {
+    expect(lines([0, 0, 1, 1], [1, 5, 2, 6])).toEqual([{ step: [0, 1], value: [1, 2] }, { step: [0, 1], value: [5, 6] }]);
+    expect(lines([0, 1, 1, 2], [1, 2, 9, 3])).toEqual([{ step: [0, 1, 2], value: [1, 2, 3] }, { step: [1], value: [9] }]);
+    expect(lines([0, 0, 0, 0, 0, 0], [1, 2, 3, 4, 5, 6])).toHaveLength(1);
+    expect(lines([], [])).toEqual([]);
+  });
+  it('draws no number where no value of the tensor is finite', () => {
+    expect(curve([3, 0, null, 2], [0, 480, 480, 7], [480, 480, 480, 480])).toEqual([3, NaN, null, 2]);
+    expect(curve([3, 'NaN'])).toEqual([3, NaN]);
+  });
+  it('gives an axis room and distinct numbers, also where next to nothing changes', () => {
+    expect(spanned(0.001, 0.001)).toEqual([0, 0.002]);
+    const [low, high] = spanned(0.000999999999999, 0.001);
+    expect(high - low).toBeGreaterThan(0.0009);
+    expect(spanned(-2, -2)).toEqual([-4, 0]);
+    expect(spanned(0, 0)).toEqual([-1, 1]);
+    expect(spanned(0.01, 5)[0]).toBe(0);
+    const ticks = [223, 223.25, 223.5, 223.75, 224];
+    expect(new Set(ticks.map((one) => number(one, digits(ticks)))).size).toBe(5);
+    expect(number(0.5, digits([0, 0.5, 1]))).toBe('0.5');
+  });
+  it('begins sentences of the hub with a capital, and leaves names alone', () => {
+    expect(sentence('no value of head is at hand.')).toBe('No value of head is at hand.');
+    expect(sentence('the.head:out was not kept')).toBe('the.head:out was not kept');
+    expect(sentence('head:out was not kept')).toBe('head:out was not kept');
   });
   it('writes shares and shapes', () => {
     expect(percent(0.0213)).toBe('2.1 %');

@@ -68,8 +68,9 @@ def shape_at(stop: Stop) -> tuple[int, ...]:
 def hit_line(hit: Hit) -> list[Piece]:
     """The rule, and of each of its terms what was found and what was set."""
     pieces: list[Piece] = [f"watchpoint {hit.watchpoint}: ", (hit.site, "site"), f" {hit.condition}"]
-    shown = [f"{name} is {short(value)}" for name, value in hit.actual.items()]
-    limits = [f"{name} {short(value)}" for name, value in hit.preset.items()]
+    preset, actual = hit.met()
+    shown = [f"{name} is {short(value)}" for name, value in actual.items()]
+    limits = [f"{name} {short(value)}" for name, value in preset.items()]
     if shown:
         pieces.append((f"  {', '.join(shown)}", "bad"))
     if limits:

@@ -25,6 +25,8 @@ from tensonde.store.resolve import resolve
 from tensonde.store.sources import Entry, TensorSource, open_source
 
 MOST = 60
+LARGEST = 1 << 22
+"""Elements of a tensor that is looked at for a table."""
 _FIELDS = ("min", "mean", "max", "absmax")
 _COUNTED = ("nan", "pos_inf", "neg_inf")
 
@@ -125,7 +127,7 @@ def _show_ops(context: Context, trace: Trace, ops: list[OpRecord], name: str) ->
     inside = {op.index for op in ops}
     title = first.site if len(ops) == 1 else f"{name}, {len(ops)} ops"
     type = next((call.type for call in trace.calls if call.module == name), first.module_type)
-    context.terminal.line((title, "title"), f"  {first.op if len(ops) == 1 else type}", (f"  step {trace.step}", "dim"))
+    context.terminal.line((title, "title"), f"  {first.op if len(ops) == 1 else type}")
     if first.source is not None:
         context.terminal.line(("  " + str(first.source), "dim"), "  ", (first.source.code, "code"))
     rows: list[list[Piece]] = []
@@ -135,14 +137,38 @@ def _show_ops(context: Context, trace: Trace, ops: list[OpRecord], name: str) ->
                 continue
             maker = by_index.get(tensor.producer) if tensor.producer is not None else None
             origin = (
-                f"{maker.site}:out" if maker is not None else f"{tensor.name}:value" if tensor.name else "from outside"
+                _out(maker, tensor) if maker is not None else f"{tensor.name}:value" if tensor.name else "from outside"
             )
-            rows.append(["takes", (origin, "site"), *_facts(tensor)])
-    rows += [["gives", (f"{last.site}:out", "site"), *_facts(tensor)] for tensor in last.outputs]
+            rows.append(["takes", (origin, "site"), *_here(context, trace, origin, tensor)])
+    for tensor in last.outputs:
+        address = _out(last, tensor)
+        rows.append(["gives", (address, "site"), *_here(context, trace, address, tensor)])
     for user in trace.ops:
         if user.index not in inside and any(tensor.producer in inside for tensor in user.inputs):
-            rows.append(["goes to", (user.site, "site"), *(_facts(user.outputs[0]) if user.outputs else ())])
-    context.terminal.table(rows[:MOST], titles=("", "", "", *_FIELDS, "nan/inf"))
+            numbers = _here(context, trace, _out(user, user.outputs[0]), user.outputs[0]) if user.outputs else ()
+            rows.append(["goes to", (user.site, "site"), *numbers])
+    context.terminal.table(rows[:MOST], titles=("", "", "", *_FIELDS, "nan/inf", "step"))
+
+
+def _out(op: OpRecord, tensor: TensorFact) -> str:
+    """The address of what an op gives."""
+    place = next((k for k, one in enumerate(op.outputs) if one.id == tensor.id), 0)
+    return f"{op.site}:out[{place}]" if len(op.outputs) > 1 else f"{op.site}:out"
+
+
+def _here(context: Context, trace: Trace, address: str, tensor: TensorFact) -> Iterator[Piece]:
+    """The tensor as it is at this stop, where it ran already in this step and is not huge; else as the trace saw it. With the step."""
+    with suppress(UsageError):
+        shape, _ = context.inspector.shape(address)
+        if np.prod(shape, dtype=np.int64) <= LARGEST:
+            value = context.inspector.value(address)
+            if not value.note and value.step in (None, context.stop.moment.step):
+                yield from _columns(value.dtype, value.shape, digest_array(value.array)[0])
+                yield (f"{context.stop.moment.step}, now", "dim")
+                return
+    yield from _facts(tensor)
+    if tensor.stats:
+        yield (str(trace.step), "dim")
 
 
 def _facts(tensor: TensorFact) -> Iterator[Piece]:
@@ -274,7 +300,7 @@ COMMANDS = (
     ),
     Command(
         name="node", usage="[NODE]", run=node, completes="sites", aliases=("neighbours", "neighbors"),
-        summary="what an op or a module takes, gives and goes to, with statistics of the step that was traced",
+        summary="what an op or a module takes, gives and goes to, with its numbers at this stop, else those of the step that was traced",
         detail="Of a parameter, and of a module before the first step: its values as they are now, and what it holds.",
         example="node blocks.0.attn/softmax#0",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tensonde.model.moment import Phase
 from tensonde.model.trace import CallRecord, TensorFact, Trace
 
 Tensor = tuple[int, int | None]
@@ -9,7 +10,7 @@ Tensor = tuple[int, int | None]
 
 
 def around_module(trace: Trace, name: str) -> tuple[list[str], list[str]] | None:
-    """Names of nodes before and after it; None where the trace has no call of it. What comes from outside of the step has no name."""
+    """Names of nodes before and after it; None where the trace has no call of it."""
     calls = [call for call in trace.calls if call.module == name]
     if not calls:
         return None
@@ -27,9 +28,20 @@ def users_of(trace: Trace, parameter: str) -> list[str]:
     return list(dict.fromkeys(op.site for op in trace.ops if any(tensor.name == parameter for tensor in op.inputs)))
 
 
+def inputs_of(trace: Trace) -> dict[int, str]:
+    """Tensors that came from outside of the step and are no parameters: their ids, and the names that they go by, in the order used."""
+    found: dict[int, str] = {}
+    for op in trace.ops:
+        for tensor in op.inputs if op.phase is not Phase.BACKWARD else ():
+            if tensor.producer is None and not tensor.name:
+                found.setdefault(tensor.id, f"input#{len(found)}")
+    return found
+
+
 class _Flow:
     def __init__(self, trace: Trace, call: CallRecord) -> None:
         self.trace, self.call = trace, call
+        self._inputs = inputs_of(trace)
         self._numbered = {one.number: one for one in trace.calls}
         self._outer = self._above(call)
 
@@ -38,6 +50,7 @@ class _Flow:
         found: list[str] = []
         for tensor in self.call.inputs:
             if tensor.producer is None:
+                found.append(self._inputs.get(tensor.id, ""))
                 continue
             # Calls are in the order in which they ended: the last that gave it is the outermost.
             theirs = [

@@ -178,8 +178,9 @@ def _hits_together(hits: list[Hit]) -> list[str]:
 
 
 def _hit(hit: Hit) -> list[str]:
-    preset = ", ".join(f"{name} {number(value)}" for name, value in hit.preset.items())
-    actual = ", ".join(f"{name} = {number(value)}" for name, value in hit.actual.items())
+    limits, seen = hit.met()
+    preset = ", ".join(f"{name} {number(value)}" for name, value in limits.items())
+    actual = ", ".join(f"{name} = {number(value)}" for name, value in seen.items())
     cells = [str(hit.moment.step), str(hit.moment.phase)]
     return [text(cell) for cell in cells] + [
         tag("code", text(cell)) for cell in (hit.site, hit.condition, preset, actual)

@@ -9,6 +9,7 @@ import itertools
 from typing import Any
 
 from tensonde.errors import UsageError
+from tensonde.model.flow import inputs_of
 from tensonde.model.moment import Phase
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -67,7 +68,7 @@ def _reason(trace: Trace) -> str:
     return {
         "first": "first step",
         "stage": "a whole step",
-        "replay": "replay of the bad step",
+        "replay": "bad, replayed",
         "exception": "exception",
     }.get(trace.reason, trace.reason)
 
@@ -80,7 +81,6 @@ class _Builder:
         }
         self.origin: list[int] = []
         self.target: list[int] = []
-        self.inputs = 0
         self.scopes: dict[str, int] = {}
         self.scope_columns: dict[str, list[Any]] = {"name": [], "type": [], "parent": []}
         modules = place.facts.get("modules")
@@ -172,11 +172,12 @@ class _Builder:
     def forward(self, trace: Trace) -> None:
         made: dict[int, int] = {}
         outside: dict[int, int] = {}
+        inputs = inputs_of(trace)
         for op in trace.ops:
             if op.phase is Phase.BACKWARD:
                 continue
             scope = self.scope(op.module, op.module_type)
-            own = [self.outside(tensor, outside, scope) for tensor in op.inputs if tensor.producer is None]
+            own = [self.outside(tensor, outside, scope, inputs) for tensor in op.inputs if tensor.producer is None]
             index = self.node(
                 op.site, "op", op.op, scope, op.source, str(op.phase), op.op, address_of(op), health_of_op(op)
             )
@@ -189,7 +190,7 @@ class _Builder:
             loss = self.node("loss", "loss", "loss", -1, None, "forward", "", "loss:value")
             self.edge(made[trace.loss], loss)
 
-    def outside(self, tensor: TensorFact, known: dict[int, int], scope: int) -> int:
+    def outside(self, tensor: TensorFact, known: dict[int, int], scope: int, inputs: dict[int, str]) -> int:
         """A parameter, or what came from outside."""
         found = known.get(tensor.id)
         if found is None:
@@ -201,8 +202,7 @@ class _Builder:
                     None, "forward", "", f"{tensor.name}:value",
                 )  # fmt: skip
             else:
-                found = self.node(f"input#{self.inputs}", "input", tensor.dtype, -1, None, "forward", "", None)
-                self.inputs += 1
+                found = self.node(inputs[tensor.id], "input", tensor.dtype, -1, None, "forward", "", None)
             known[tensor.id] = found
         return found
 

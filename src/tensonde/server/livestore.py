@@ -26,6 +26,8 @@ class LiveStore:
         self._count = 0
         self._scalars: dict[str, tuple[list[int], list[float]]] = {}
         self.last_ord = -1
+        self.last_step = -1
+        """The last step that left a digest."""
 
     def add(self, ords: Array, rows: Array) -> Array:
         """Takes rows that are newer than what is here, and returns them."""
@@ -36,6 +38,7 @@ class LiveStore:
             return rows
         with self._lock:
             self.last_ord = int(ords.max())
+            self.last_step = max(self.last_step, int(rows["step"].max()))
             if self._count + len(rows) > len(self._rows):
                 self._thin(len(rows))
             end = self._count + len(rows)
@@ -74,12 +77,15 @@ class LiveStore:
                 if name not in self._scalars and len(self._scalars) >= 1000:
                     continue
                 steps, series = self._scalars.setdefault(name, ([], []))
+                known = steps[-1] if steps else -1  # a step may have several losses; what is told again is told whole
                 for step, value in pairs:
-                    if not steps or step > steps[-1]:
+                    if step > known:
                         steps.append(step)
                         series.append(value)
                 if len(steps) > MOST_SCALARS:
-                    del steps[:-1:2], series[:-1:2]
+                    every_second = set(list(dict.fromkeys(steps))[:-1:2])
+                    kept = [k for k, step in enumerate(steps) if step not in every_second]
+                    steps[:], series[:] = [steps[k] for k in kept], [series[k] for k in kept]
 
     def scalars(self) -> dict[str, tuple[Array, Array]]:
         with self._lock:

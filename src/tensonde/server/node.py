@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensonde.model.flow import around_module, users_of
+from tensonde.model.flow import around_module, inputs_of, users_of
 from tensonde.model.graph import GraphRecord
 from tensonde.model.site import Kind, Role, Site
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -33,7 +33,7 @@ def node(place: Place, name: str, step: int | None) -> Json:
     if found is not None and (not sites or "/" in name):
         return _of_compiled(place, *found, sites, step)
     if not sites:
-        modeled = _of_facts(place, name, step) or _of_model(place, name, step)
+        modeled = _of_input(place, name, step) or _of_facts(place, name, step) or _of_model(place, name, step)
         if modeled is not None:
             return modeled
         known = {site.name for site in place.sites.values()}
@@ -83,29 +83,48 @@ def _of_op(place: Place, trace: Trace, op: OpRecord) -> Json:
     by_index = {other.index: other for other in trace.ops}
     after = [other for other in trace.ops if any(t.producer == op.index for t in other.inputs)]
     before = [by_index[t.producer] for t in op.inputs if t.producer in by_index]
+    outside = inputs_of(trace)
+    given = {outside[t.id]: t for t in op.inputs if t.producer is None and t.id in outside}
     weights = [tensor for tensor in op.inputs if tensor.name]
     return {
         "name": op.site, "kind": "op", "type": op.op, "module": op.module, "source": to_json(op.source),
         "training": op.training, "step": trace.step, "arguments": plain(dict(op.arguments)),
-        "inputs": [_input(tensor, trace, by_index) for tensor in op.inputs if not tensor.name],
+        "inputs": [_input(tensor, trace, by_index, outside) for tensor in op.inputs if not tensor.name],
         "outputs": [_port(tensor, _output(op, k), op.site, trace.step) for k, tensor in enumerate(op.outputs)],
         "parameters": [_port(tensor, f"{tensor.name}:value", None, trace.step) for tensor in weights],
-        "before": list(dict.fromkeys(other.site for other in before)), "after": list(dict.fromkeys(other.site for other in after)),
+        "before": list(dict.fromkeys([*given, *(other.site for other in before)])), "after": list(dict.fromkeys(other.site for other in after)),
         "around": {
             other.site: _port(other.outputs[0], _output(other, 0), other.site, trace.step)
             for other in (*before, *after) if other.outputs
-        },
+        } | {name: _port(tensor, None, name, trace.step) for name, tensor in given.items()},
     }  # fmt: skip
+
+
+def _of_input(place: Place, name: str, step: int | None) -> Json | None:
+    """What came into a step from outside: the data, most often."""
+    for trace in _traces(place, step) if name.startswith("input#") else ():
+        for id, known in inputs_of(trace).items():
+            if known != name:
+                continue
+            users = [op for op in trace.ops if any(t.id == id and t.producer is None for t in op.inputs)]
+            tensor = next(t for t in users[0].inputs if t.id == id)
+            return {
+                "name": name, "kind": "input", "type": tensor.dtype, "module": "", "source": to_json(users[0].source), "training": None,
+                "step": trace.step, "arguments": {}, "inputs": [], "outputs": [_port(tensor, None, name, trace.step)], "parameters": [],
+                "before": [], "after": [op.site for op in users],
+                "around": {op.site: _port(op.outputs[0], _output(op, 0), op.site, trace.step) for op in users if op.outputs},
+            }  # fmt: skip
+    return None
 
 
 def _output(op: OpRecord, k: int) -> str:
     return f"{op.site}:out[{k}]" if len(op.outputs) > 1 else f"{op.site}:out"
 
 
-def _input(tensor: TensorFact, trace: Trace, by_index: dict[int, OpRecord]) -> Json:
+def _input(tensor: TensorFact, trace: Trace, by_index: dict[int, OpRecord], outside: dict[int, str]) -> Json:
     maker = by_index.get(tensor.producer) if tensor.producer is not None else None
     if maker is None:
-        return _port(tensor, None, None, trace.step)
+        return _port(tensor, None, outside.get(tensor.id), trace.step)
     place = next((n for n, other in enumerate(maker.outputs) if other.id == tensor.id), 0)
     return _port(tensor, _output(maker, place), maker.site, trace.step)
 
@@ -213,6 +232,9 @@ def _with_ops(around: dict[str, Json], trace: Trace, names: list[str]) -> dict[s
     for op in trace.ops:
         if op.site in names and op.site not in around and op.outputs:
             around[op.site] = _port(op.outputs[0], _output(op, 0), op.site, trace.step)
+    outside = inputs_of(trace)
+    for tensor in (t for op in trace.ops for t in op.inputs if outside.get(t.id) in names and t.producer is None):
+        around.setdefault(outside[tensor.id], _port(tensor, None, outside[tensor.id], trace.step))
     return around
 
 

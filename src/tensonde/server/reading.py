@@ -45,10 +45,11 @@ def site_out(site: Site) -> Json:
 
 def hit_out(ord: int, hit: Hit, sites: dict[str, Site]) -> Json:
     known = sites.get(hit.site)
+    preset, actual = hit.met()
     return {
         "ord": ord, "watchpoint": hit.watchpoint, "site": hit.site, "step": hit.moment.step,
         "phase": str(hit.moment.phase), "call": hit.moment.call, "condition": hit.condition,
-        "preset": plain(dict(hit.preset)), "actual": plain(dict(hit.actual)),
+        "preset": plain(preset), "actual": plain(actual),
         "source": to_json(known.source) if known is not None else None,
     }  # fmt: skip
 

@@ -230,7 +230,7 @@ PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Tensonde</
 <meta name="viewport" content="width=device-width">
 <style>body{{font:16px/1.5 system-ui;max-width:40em;margin:12vh auto;padding:0 1em;color-scheme:light dark}}
 code{{background:#8883;padding:.1em .3em;border-radius:4px}}</style>
-<h1>This is not the way in</h1><p>{sentence}</p>
+<h1>This page needs the token of its hub</h1><p>{sentence}</p>
 <p>Each hub has its own token. The address is in the terminal where <code>tensonde ui</code> or <code>tensonde run --ui</code> runs.</p>"""
 
 

@@ -80,7 +80,8 @@ def live_state(live: LiveRank, recorded: Json | None) -> Json:
     if lives:
         at = known.step, known.step
     else:
-        at = (recorded["step"], recorded["steps"]) if recorded is not None else (max(known.step - 1, 0), known.step)
+        last = max(known.step - 1, live.store.last_step, 0)  # it may have ended inside of a step
+        at = (recorded["step"], recorded["steps"]) if recorded is not None else (last, last + 1)
     return {
         "name": live.name, "rank": live.rank, "live": lives, "connected": live.connected and not live.behind,
         "state": word, "stop": live.stop if word == "stopped" else None, "step": at[0], "steps": at[1],
@@ -113,11 +114,13 @@ def _command(manifest: Json) -> list[str]:
 
 
 def sketch(scalars: Mapping[str, tuple[Array, Array]]) -> list[Any]:
-    """The loss in a few points."""
+    """The loss in a few points; of a step with several, as that of a GAN, their mean."""
     found = scalars.get("loss")
     if found is None or not len(found[1]):
         return []
-    return numbers(found[1][np.unique(np.linspace(0, len(found[1]) - 1, SKETCH).astype(np.int64))])
+    _, of, many = np.unique(found[0], return_inverse=True, return_counts=True)
+    means = np.bincount(of, weights=found[1]) / many
+    return numbers(means[np.unique(np.linspace(0, len(means) - 1, SKETCH).astype(np.int64))])
 
 
 def _speed(rank: RecordedRank) -> float | None:

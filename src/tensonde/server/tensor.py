@@ -83,10 +83,10 @@ def missing(place: Place, address: str, step: int | None) -> NotNow:
         return NotNow(f"{address} was not kept at step {step}; it was at {shown}.")
     if place.live is not None and place.live.connected:
         return NotNow(
-            f"no value of {address} is at hand; pause the training, or set a watchpoint there, whose hit keeps the tensor."
+            f"no value of {address} is kept; pause the training to see it, or set a watchpoint: a hit keeps the tensor."
         )
     return NotNow(
-        f"the recording has no value of {address}; a watchpoint there would have kept the tensor that hit, and `tensonde run --dump` all of them."
+        f"the recording has no value of {address}; hits of watchpoints keep their tensors, and `tensonde run --dump` keeps all of them."
     )
 
 
@@ -99,7 +99,7 @@ def not_kept(place: Place, address: str) -> NotNow | None:
         trace = place.recorded.trace(path)
         if trace is not None and any(op.site == name for op in trace.ops):
             return NotNow(
-                f"{name} ran in step {trace.step}, of which statistics were kept and no tensors; continue to it, and its tensors are here."
+                f"of {name}, only the statistics of step {trace.step} were kept; continue to it to see its tensors."
             )
     return None
 

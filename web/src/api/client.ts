@@ -1,6 +1,7 @@
 // The hub, typed by its own OpenAPI document. Everything here raises Refusal with the hub's sentence.
 
 import createClient from 'openapi-fetch';
+import { sentence } from '../lib/format';
 import type { paths } from './schema';
 import type { ChangedWatchpoint, Control, NewWatchpoint, Recheck } from './types';
 
@@ -27,7 +28,7 @@ async function take<T>(pending: Promise<Answer<T>>): Promise<T> {
   }
   if (answer.response.ok) return answer.data as T;
   const said = (answer.error as { error?: string } | undefined)?.error;
-  throw new Refusal(answer.response.status, said ?? `The hub answered ${answer.response.status}.`);
+  throw new Refusal(answer.response.status, said ? sentence(said) : `The hub answered ${answer.response.status}.`);
 }
 
 export const hub = {

@@ -16,13 +16,16 @@ export interface Layout {
 
 const GAP_X = 16;
 const GAP_Y = 28;
+/** A row that is wider, has more boxes, and stands between narrow ones is broken as a paragraph is: seen whole, it could not be read. */
+const WIDE = 960;
+const MANY = 8;
 
 /** `ends` holds the edges as from, to alternating. `aspect`: width by height of the pane to fill; 0 for one column however long. */
 export function layered(count: number, width: Float32Array, height: Float32Array, ends: Int32Array, aspect = 0): Layout {
   const edges = ends.length / 2;
   const { tops, bottoms, reversed, order } = acyclic(count, ends);
   const rank = ranks(count, tops, bottoms, order);
-  const rows = packIsolated(count, tops, bottoms, rank);
+  const rows = wrapped(packIsolated(count, tops, bottoms, rank), rank, width);
 
   // Long edges get a dummy in each row that they cross, unless there would be too many to be worth it.
   let crossings = 0;
@@ -210,6 +213,27 @@ function packIsolated(count: number, tops: Int32Array, bottoms: Int32Array, rank
     rows = Math.max(rows, Math.ceil(isolated.length / per));
   }
   return rows;
+}
+
+/** Breaks rows of very many boxes into several, in the order of the boxes; returns the number of rows. */
+function wrapped(rows: number, rank: Int32Array, width: Float32Array): number {
+  const total = new Float64Array(rows);
+  const boxes = new Int32Array(rows);
+  rank.forEach((r, v) => {
+    total[r] += width[v] + GAP_X;
+    boxes[r]++;
+  });
+  const first = new Int32Array(rows + 1);
+  // Chains side by side stay so: each of their rows is as wide as the next.
+  const alone = (r: number) => boxes[r] > 2 * Math.max(boxes[r - 1] ?? 0, boxes[r + 1] ?? 0);
+  const parts = Int32Array.from(total, (all, r) => (boxes[r] > MANY && alone(r) ? Math.ceil(all / WIDE) : 1));
+  for (let r = 0; r < rows; r++) first[r + 1] = first[r] + parts[r];
+  const filled = new Float64Array(rows);
+  rank.forEach((r, v) => {
+    rank[v] = first[r] + Math.min(parts[r] - 1, Math.floor((filled[r] / total[r]) * parts[r]));
+    filled[r] += width[v] + GAP_X;
+  });
+  return first[rows];
 }
 
 function untangle(members: number[][], above: number[][], below: number[][], total: number): void {

@@ -1,6 +1,6 @@
 // Where the camera is and where it is going. Knows sizes, not what is looked at.
 
-import type { Camera } from './paint';
+import { LEGIBLE, type Camera } from './paint';
 
 const MOVE_MILLIS = 180;
 /** Room for what stands over the picture: the path above it, the legend below. */
@@ -42,11 +42,12 @@ export class Lens {
   fit(width: number, height: number, smooth: boolean): void {
     const w = this.host.clientWidth;
     const h = this.host.clientHeight;
-    const whole = Math.min(w / (width + 60), (h - ABOVE - BELOW) / height);
-    // A long chain is better read from its start than seen whole as a thread.
-    const zoom = Math.min(1.1, Math.max(whole, Math.min(0.8, w / (width + 60))));
+    const across = w / (width + 60);
+    const whole = Math.min(across, (h - ABOVE - BELOW) / height);
+    // A long chain is better read from its start than seen whole as a thread; what is a little too wide, too: without words it says nothing.
+    const zoom = Math.min(1.1, Math.max(whole, Math.min(0.8, across), across > LEGIBLE / 2 ? LEGIBLE : 0));
     const y = height * zoom + ABOVE + BELOW >= h ? ABOVE : ABOVE + (h - ABOVE - BELOW - height * zoom) / 2;
-    this.move({ x: (w - width * zoom) / 2, y, zoom }, smooth);
+    this.move({ x: zoom > across ? 20 : (w - width * zoom) / 2, y, zoom }, smooth);
   }
 
   fitWhole(width: number, height: number): void {

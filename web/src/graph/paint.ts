@@ -38,7 +38,7 @@ export interface Picture {
 }
 
 /** Words of nodes are dropped below this zoom; those of scopes stay, at the smallest size that can be read. */
-const LEGIBLE = 0.62;
+export const LEGIBLE = 0.62;
 const SMALLEST = 9;
 const FONT = "'Inter Variable', system-ui, sans-serif";
 
@@ -134,11 +134,7 @@ function edges(g: CanvasRenderingContext2D, p: Picture, view: View): void {
       high = Math.max(high, points[q]);
     }
     if (high < view.top || low > view.bottom || (high - low) * z < 2) continue;
-    g.moveTo(points[a], points[a + 1]);
-    for (let q = a + 2; q < b; q += 2) {
-      const bend = (points[q + 1] - points[q - 1]) / 2;
-      g.bezierCurveTo(points[q - 2], points[q - 1] + bend, points[q], points[q + 1] - bend, points[q], points[q + 1]);
-    }
+    trace(g, scene, e);
     if (z > 0.35) heads.push(points[b - 2], points[b - 1], points[b - 1] >= points[b - 3] ? 1 : -1);
   }
   g.stroke();
@@ -177,14 +173,38 @@ function neighbourLines(g: CanvasRenderingContext2D, p: Picture): void {
     const bend = Math.max(18, Math.abs(y1 - y0) / 2) * down;
     g.strokeStyle = g.fillStyle = incoming ? palette.before : palette.after;
     g.beginPath();
-    g.moveTo(x0, y0);
-    g.bezierCurveTo(x0, y0 + bend, x1, y1 - bend, x1, y1);
+    // From the end of one column to the start of the next, the line that is drawn already knows a way around the boxes.
+    const edge = down < 0 ? edgeBetween(scene, from, to) : -1;
+    if (edge >= 0) trace(g, scene, edge);
+    else {
+      g.moveTo(x0, y0);
+      g.bezierCurveTo(x0, y0 + bend, x1, y1 - bend, x1, y1);
+    }
     g.stroke();
+    const [tip, way] = edge >= 0 ? [scene.box[4 * to + 1], 1] : [y1, down];
     g.beginPath();
-    g.moveTo(x1, y1);
-    g.lineTo(x1 - 4, y1 - 8 * down);
-    g.lineTo(x1 + 4, y1 - 8 * down);
+    g.moveTo(x1, tip);
+    g.lineTo(x1 - 4, tip - 8 * way);
+    g.lineTo(x1 + 4, tip - 8 * way);
     g.fill();
+  }
+}
+
+/** The edge that is drawn from the bottom of one box to the top of another, or -1. */
+export function edgeBetween(scene: Scene, from: number, to: number): number {
+  const { box, points, offsets } = scene;
+  const near = (at: number, place: number, y: number) => Math.abs(points[at] - box[4 * place] - box[4 * place + 2] / 2) < 1 && Math.abs(points[at + 1] - y) < 1;
+  for (let e = 0; e + 1 < offsets.length; e++)
+    if (near(offsets[e], from, box[4 * from + 1] + box[4 * from + 3]) && near(offsets[e + 1] - 2, to, box[4 * to + 1])) return e;
+  return -1;
+}
+
+function trace(g: CanvasRenderingContext2D, { points, offsets }: Scene, edge: number): void {
+  const a = offsets[edge];
+  g.moveTo(points[a], points[a + 1]);
+  for (let q = a + 2; q < offsets[edge + 1]; q += 2) {
+    const bend = (points[q + 1] - points[q - 1]) / 2;
+    g.bezierCurveTo(points[q - 2], points[q - 1] + bend, points[q], points[q + 1] - bend, points[q], points[q + 1]);
   }
 }
 

@@ -15,6 +15,7 @@ export function number(value: JsonNumber | null | undefined, digits = 4): string
   if (!Number.isFinite(v)) return v > 0 ? '+Inf' : '−Inf';
   if (v === 0) return '0';
   const size = Math.abs(v);
+  if (Number.isInteger(v) && size < 1e4) return sign(String(v));
   if (Number.isInteger(v) && size < 1e7) return sign(v.toLocaleString('en-US').replace(/,/g, ' '));
   if (size >= 1e6 || size < 1e-4) return sign(v.toExponential(Math.max(0, digits - 2)).replace('e+', 'e'));
   return sign(String(Number(v.toPrecision(digits))));
@@ -29,7 +30,7 @@ export function statistic(digest: Record<string, JsonNumber | null | undefined>,
 /** Whatever a finding brings as evidence, in words. */
 export function plain(value: unknown): string {
   if (typeof value === 'number' || ['NaN', 'Infinity', '-Infinity'].includes(value as string)) return number(value as JsonNumber);
-  if (Array.isArray(value)) return value.map(plain).join(', ');
+  if (Array.isArray(value)) return value.every((one) => typeof one === 'number') ? `[${value.map(plain).join(', ')}]` : value.map(plain).join(', ');
   if (value && typeof value === 'object') return Object.entries(value).map(([name, one]) => `${name} ${plain(one)}`).join(', ');
   return String(value);
 }
@@ -43,9 +44,44 @@ export function isPartial(digest: Record<string, JsonNumber | null> | null | und
   return digest?.negative === null;
 }
 
-/** Statistics over the steps, for a curve: what is not computed stays null, and is no NaN. */
-export function curve(values: (JsonNumber | null)[] | undefined): (number | null)[] {
-  return (values ?? []).map((value) => (value === null ? null : toNumber(value)));
+/** Statistics over the steps, for a curve: what is not computed stays null, and is no NaN. Where no value of the tensor is finite, there is none. */
+export function curve(values: (JsonNumber | null)[] | undefined, nonfinite?: (JsonNumber | null)[], count?: (JsonNumber | null)[]): (number | null)[] {
+  const none = (i: number) => toNumber(nonfinite?.[i]) > 0 && toNumber(nonfinite?.[i]) >= toNumber(count?.[i]);
+  return (values ?? []).map((value, i) => (value === null ? null : none(i) ? NaN : toNumber(value)));
+}
+
+/** What the hub says begins in lower case, for it is also read in a line of the terminal; a name stays as it is. */
+export function sentence(text: string): string {
+  return text.replace(/^(a|an|it|no|none|nothing|of|only|that|the|there|this|what)(?= )/, (word) => word[0].toUpperCase() + word.slice(1));
+}
+
+/** The range of an axis: one that is all but constant gets room on both sides, as a constant does. */
+export function spanned(low: number, high: number): [number, number] {
+  if (low === null || high === null) return [0, 1];
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  if (high - low <= 1e-6 * size) return size ? [Math.min(0, 2 * low), Math.max(0, 2 * high)] : [-1, 1];
+  const pad = 0.05 * (high - low);
+  return [low - (low >= 0 && low < pad ? low : pad), high + pad];
+}
+
+/** How many digits the numbers of an axis need to differ. */
+export function digits(ticks: (number | null)[]): number {
+  const known = ticks.filter((one): one is number => one !== null);
+  const apart = Math.abs((known[1] ?? 0) - (known[0] ?? 0));
+  const size = Math.max(...known.map(Math.abs));
+  return apart && size ? Math.min(6, Math.max(3, Math.ceil(Math.log10(size / apart)) + 1)) : 3;
+}
+
+/** One line for each value that a step has: a GAN has two losses, and one line through both would say nothing. Several or many: one line. */
+export function lines(step: number[], value: number[]): { step: number[]; value: number[] }[] {
+  const found: { step: number[]; value: number[] }[] = [];
+  let nth = 0;
+  step.forEach((at, i) => {
+    nth = i && step[i - 1] === at ? nth + 1 : 0;
+    (found[nth] ??= { step: [], value: [] }).step.push(at);
+    found[nth].value.push(value[i]);
+  });
+  return found.length <= 4 ? found : [{ step, value }];
 }
 
 export function percent(share: number | null | undefined): string {

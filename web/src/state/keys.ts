@@ -28,7 +28,7 @@ function whenStopped(action: 'step' | 'next' | 'nextop'): () => void {
 
 export function continueToSelection(): void {
   const name = app.route.sel;
-  if (!name) return app.say('Select a node first; the training then runs until it.');
+  if (!name) return app.say('Select a node first; the training then runs up to it.');
   void place()?.control({ action: 'until', sites: siteFor(name) });
 }
 

@@ -88,10 +88,15 @@ export abstract class ReadPlace {
     const loss = message.values?.loss;
     if (loss !== undefined && message.step !== null && message.step !== undefined) {
       const last = this.loss.step[this.loss.step.length - 1] ?? -1;
-      if (message.step > last)
+      if (message.step > last && !this.severalLosses)
         this.loss = { step: [...this.loss.step, message.step], value: [...this.loss.value, toNumber(loss)] };
     }
     this.maybeFresh();
+  }
+
+  /** A step has more than one loss; what comes in live is the last of them, so they are read again instead. */
+  private get severalLosses(): boolean {
+    return this.loss.step.length > 1 && this.loss.step[this.loss.step.length - 1] === this.loss.step[this.loss.step.length - 2];
   }
 
   /** At most once in two seconds: charts and sparklines read again. */
@@ -100,7 +105,7 @@ export abstract class ReadPlace {
     if (now - this.freshAt < 2000) return;
     this.freshAt = now;
     this.fresh++;
-    if (this.fresh % 5 === 0) void this.loadScalars();
+    if (this.fresh % 5 === 0 || this.severalLosses) void this.loadScalars();
   }
 
   protected async quiet<T>(pending: Promise<T>, use: (found: T) => void): Promise<void> {

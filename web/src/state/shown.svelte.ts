@@ -147,6 +147,11 @@ export abstract class ShownPlace extends ReadPlace {
     return item < 0 ? 0 : colouring!.status[item];
   }
 
+  /** Whether its status is of an earlier step than the one that is shown. */
+  wasOf(address: string): boolean {
+    return this.isOld(this.graph?.colouring?.find(address) ?? -1);
+  }
+
   themeChanged(): void {
     this.graph?.setTheme();
     this.tick++;

@@ -46,7 +46,7 @@ def at_stop(live: LiveRank, address: str, step: int | None, *, before: bool) -> 
     older = LiveTensor(live, address, before=True)
     if older.step == step:
         return older
-    raise NotNow(f"{address} is at hand of step {found.step}, not of step {step}.")
+    raise NotNow(f"{address} is kept for step {found.step}, not for step {step}.")
 
 
 def second(hub: Hub, place: Place, first: Tensor, against: str, address: str) -> tuple[str, Tensor, Place]:
