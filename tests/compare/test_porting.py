@@ -11,10 +11,12 @@ from tensonde.adapters.draws import Draws, mask
 from tensonde.adapters.fitting import fitted
 from tensonde.compare import dialect
 from tensonde.compare.causes import cause
+from tensonde.compare.distance import distance
 from tensonde.compare.judge import judge
-from tensonde.compare.porting import unlike
+from tensonde.compare.porting import _alike, unlike
 from tensonde.compare.settings import _by_group
 from tensonde.compare.side import Side
+from tensonde.compare.training import Part
 from tensonde.compare.verdict import Divergence, Setting, Verdict
 from tensonde.model.trace import CallRecord, OpRecord, TensorFact, Trace, WeightRecord
 
@@ -101,6 +103,12 @@ def test_other_draws_are_alike_and_other_distributions_are_not() -> None:
     scaled = unlike(ref, run("mindspore", WEIGHT, BATCH * 255), None)
     assert scaled is not None
     assert scaled.judgement == "data"
+
+
+@pytest.mark.parametrize(("name", "theirs", "said"), [("bias", 0.4, True), ("bias", 0.0, False), ("scale", 0.4, False)])
+def test_one_number_may_be_a_draw(name: str, theirs: float, said: bool) -> None:
+    one, other = stats(np.array([0.1])), stats(np.array([theirs]))
+    assert _alike(Part(f"head.{name}", f"head.{name}", distance(one, other), one, other)) is said
 
 
 @pytest.mark.parametrize(
