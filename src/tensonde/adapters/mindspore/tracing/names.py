@@ -45,7 +45,8 @@ _FUNCTIONS = {
     "multiply": "mul", "swapaxes": "transpose", "masked_select": "masked_select", "select": "where", "softmax_ext": "softmax",
     "add_ext": "add", "sub_ext": "sub", "l2_normalize": "normalize", "argmax_ext": "argmax", "max_ext": "max",
     "embedding_lookup": "embedding", "conv2d_ext": "conv2d", "normal_ext": "normal", "standard_normal": "randn",
-    "deprecated_tensor_transpose": "permute", "mse_loss_ext": "mse_loss", "reverse": "flip", "greater": "gt", "less": "lt",
+    "deprecated_tensor_transpose": "permute", "deprecated_tensor_max": "amax", "deprecated_tensor_min": "amin",
+    "mse_loss_ext": "mse_loss", "reverse": "flip", "greater": "gt", "less": "lt",
     "greater_equal": "ge", "less_equal": "le", "not_equal": "ne", "split_with_size": "split", "floor_div": "floor_divide",
 }  # fmt: skip
 
