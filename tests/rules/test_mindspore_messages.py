@@ -53,6 +53,23 @@ LINE = {"file": "train.py", "line": 20, "code": "return self.x[n], self.y[n], np
             "the data set gives 3 columns (x, y, index), the training takes 2",
         ),
         (
+            {
+                "type": "TypeError",
+                "op": "conv2d",
+                "message": "For primitive[Conv2D], the input type must be same.",
+                "inputs": {
+                    "input": {
+                        "shape": [32, 3, 16, 16],
+                        "dtype": "uint8",
+                        "origin": {"kind": "data", "dataset": "NumpySlicesDataset", "line": LINE},
+                    },
+                    "weight": {"shape": [8, 3, 3, 3], "dtype": "float32", "parameter": "conv.weight"},
+                },
+            },
+            "dtype-mismatch",
+            "conv2d has float32 weights, but is given uint8 (from NumpySlicesDataset)",
+        ),
+        (
             {"type": "RuntimeError", "message": "", "optimizer_call": {**CALL, "given": [None, 4]}},
             "gradients-of-inputs",
             "SGD is given the gradients of the inputs beside those of its 4 parameters",

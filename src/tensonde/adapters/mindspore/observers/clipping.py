@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+import weakref
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
@@ -35,6 +36,9 @@ class Clipping:
         self._scale: float | None = None
         self._step_place: CodeLine | None = None
         self._made: dict[str, Any] | None = None
+        self._unclipped: list[weakref.ref[Any]] = []
+        self._idle = self._effective = 0
+        """Steps after a call with what it was given, and with something else."""
         self.seed: Any = None
         """What the last backward pass began with; None for ones."""
 
@@ -43,7 +47,9 @@ class Clipping:
         self._calls += 1
         if self._calls > FIRST and self._calls & (self._calls - 1):
             return
-        arrays = [values for tensor in tensors_in(args) if (values := values_of(tensor)) is not None]
+        given = tensors_in(args)
+        self._unclipped = [weakref.ref(tensor) for tensor in given]
+        arrays = [values for tensor in given if (values := values_of(tensor)) is not None]
         self._norms.append(float(np.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays))))
         limit = plain_number(getattr(cell, "clip_norm", None))
         self._limit = limit if isinstance(limit, float) else self._limit
@@ -55,6 +61,10 @@ class Clipping:
         an optimizer with the same `loss_scale` takes off again."""
         self._steps += 1
         seed, self.seed = self.seed, None
+        if self._unclipped:
+            unclipped, self._unclipped = {id(ref()) for ref in self._unclipped if ref() is not None}, []
+            idle = any(id(gradient) in unclipped for gradient in gradients)
+            self._idle, self._effective = self._idle + idle, self._effective + (not idle)
         if self._steps > FIRST or not gradients or set(map(id, raw)).isdisjoint(map(id, gradients)):
             return
         left = _left_of(seed, optimizer)
@@ -86,6 +96,7 @@ class Clipping:
             **scaled,
             "calls": self._calls,
             "looked_at": len(self._norms),
+            "without_backward": len(self._norms) if self._idle >= FIRST and not self._effective else 0,
             "kind": KIND,
             "limit": self._limit,
             "median_norm": statistics.median(self._norms),

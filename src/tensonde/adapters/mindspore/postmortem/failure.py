@@ -14,12 +14,12 @@ from mindspore import nn
 from tensonde.adapters.early import failed_early
 from tensonde.adapters.mindspore.observers.origins import KNOWN
 from tensonde.adapters.mindspore.observers.settings import RENAMED
-from tensonde.adapters.mindspore.postmortem.columns import WRONG, columns
+from tensonde.adapters.mindspore.postmortem.columns import WRONG, columns, source_in
 from tensonde.adapters.mindspore.postmortem.ranges import in_scope
 from tensonde.adapters.mindspore.postmortem.stepping import optimizer_in, stepping
 from tensonde.adapters.mindspore.run.naming import is_optimizer, own_parameters
 from tensonde.adapters.mindspore.run.pynative import PyNative
-from tensonde.adapters.mindspore.tensors import dtype_name, is_tensor, shape_of
+from tensonde.adapters.mindspore.tensors import dtype_name, is_tensor, shape_of, tensors_in
 from tensonde.adapters.mindspore.tracing.names import CELLS, function, primitive
 from tensonde.model.site import SourceLine
 from tensonde.program import queries
@@ -236,7 +236,8 @@ def _inputs(failure: Failure) -> dict[str, Any]:
 
 
 def _origin(tensor: Any, failure: Failure) -> dict[str, Any]:
-    """The variable with the array that a tensor was made of, where the user's calls name one of its dtype, and its line."""
+    """The variable with the array that a tensor was made of, where the user's calls name one of its dtype, and its line; else the data set that
+    `Model` takes it from."""
     for place in failure.user:
         node = place.expression
         for inner in ast.walk(node) if node is not None else ():
@@ -246,7 +247,12 @@ def _origin(tensor: Any, failure: Failure) -> dict[str, Any]:
                 number = queries.assignment(place.path, name, before=place.line)
                 if number is not None:
                     return {"origin": {"kind": "variable", "name": name, "line": line_at(place.path, number)}}
-    return {}
+    batch = failure.calls[0].args if failure.calls else ()
+    source = source_in(place.frame for place in reversed(failure.places) if not place.is_user)
+    line = KNOWN.described.line(source) if source is not None else None
+    if line is None or not any(given is tensor for given in tensors_in(batch)):
+        return {}
+    return {"origin": {"kind": "data", "dataset": type(source).__name__, "line": line}}
 
 
 def _tensor(tensor: Any) -> dict[str, Any]:

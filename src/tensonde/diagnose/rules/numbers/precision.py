@@ -158,7 +158,7 @@ def skips(case: Case) -> list[Finding]:
     ]
 
 
-@rule("clip-limit-tiny", severity="warning", phase="optimizer")
+@rule("clip-limit-tiny", severity="warning", phase="optimizer", unless=("clip-without-effect",))
 def clip_tiny(case: Case) -> list[Finding]:
     """Clipping cuts gradients to less than a thousandth of their norm at nearly every step, and the optimizer
     (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale, unless what is left of each value is no larger than
