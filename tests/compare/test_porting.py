@@ -168,3 +168,13 @@ def test_groups_that_one_optimizer_does_not_have_are_told_by_what_differs() -> N
     groups = [{"parameters": 3, "weight_decay": decay, **common} for decay in (0.1, 0.0)]
     found = list(_by_group("optimizer", groups, [{"parameters": 6, "weight_decay": 0.1, **common}]))
     assert found == [Setting("optimizer.weight_decay", "0.1 and 0", "0.1")]
+
+
+def test_settings_of_every_group_are_rounded_to_what_mindspore_keeps() -> None:
+    mine = [{"parameters": 6, "weight_decay": 0.05, "momentum": 0.9}]
+    theirs = [
+        {"parameters": count, "weight_decay": decay, "momentum": float(np.float32(0.9))}
+        for count, decay in ((4, 0.05), (2, 0.0))
+    ]
+    dialect._match_optimizers({"optimizers": [{"groups": mine}]}, {"optimizers": [{"groups": theirs}]})
+    assert list(_by_group("optimizer", mine, theirs)) == [Setting("optimizer.weight_decay", "0.05", "0.05 and 0")]
