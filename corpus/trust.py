@@ -31,6 +31,7 @@ LONGEST = 300
 """Seconds for one program."""
 SUMMARY = re.compile(r"^tensonde: (\d+ steps? |no problem found|recording |not watched: )")
 """What a healthy training may be told."""
+NUMBER = re.compile(r"\b0x[0-9a-f]+|\b[0-9a-f]{12}\b|\d+")
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,13 @@ def run(command: list[str], folder: Path, programs: Path = PROGRAMS) -> Ran:
 
 
 def surplus(bare: Ran, watched: Ran) -> list[str]:
-    """Lines on standard error that neither the program nor the summary explains; numbers may differ."""
-    known = {re.sub(r"\d+", "0", line) for line in bare.err.splitlines()}
+    """Lines on standard error that neither the program nor the summary explains; numbers and addresses may differ."""
+    known = {NUMBER.sub("0", line) for line in bare.err.splitlines()}
     found, informing = [], False
     for line in watched.err.splitlines():
         if line.startswith(("info:", "tensonde:")):
             informing = line.startswith("info:")  # a finding that is no alarm, until the summary goes on
-        if line.strip() and not informing and not SUMMARY.match(line) and re.sub(r"\d+", "0", line) not in known:
+        if line.strip() and not informing and not SUMMARY.match(line) and NUMBER.sub("0", line) not in known:
             found.append(line)
     return found
 

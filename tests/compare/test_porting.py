@@ -11,10 +11,12 @@ from tensonde.adapters.draws import Draws, mask
 from tensonde.adapters.fitting import fitted
 from tensonde.compare import dialect
 from tensonde.compare.causes import cause
+from tensonde.compare.distance import distance
 from tensonde.compare.judge import judge
-from tensonde.compare.porting import unlike
+from tensonde.compare.porting import _alike, unlike
 from tensonde.compare.settings import _by_group
 from tensonde.compare.side import Side
+from tensonde.compare.training import Part
 from tensonde.compare.verdict import Divergence, Setting, Verdict
 from tensonde.model.trace import CallRecord, OpRecord, TensorFact, Trace, WeightRecord
 
@@ -103,6 +105,12 @@ def test_other_draws_are_alike_and_other_distributions_are_not() -> None:
     assert scaled.judgement == "data"
 
 
+@pytest.mark.parametrize(("name", "theirs", "said"), [("bias", 0.4, True), ("bias", 0.0, False), ("scale", 0.4, False)])
+def test_one_number_may_be_a_draw(name: str, theirs: float, said: bool) -> None:
+    one, other = stats(np.array([0.1])), stats(np.array([theirs]))
+    assert _alike(Part(f"head.{name}", f"head.{name}", distance(one, other), one, other)) is said
+
+
 @pytest.mark.parametrize(
     ("settings", "padding"),
     [
@@ -160,3 +168,13 @@ def test_groups_that_one_optimizer_does_not_have_are_told_by_what_differs() -> N
     groups = [{"parameters": 3, "weight_decay": decay, **common} for decay in (0.1, 0.0)]
     found = list(_by_group("optimizer", groups, [{"parameters": 6, "weight_decay": 0.1, **common}]))
     assert found == [Setting("optimizer.weight_decay", "0.1 and 0", "0.1")]
+
+
+def test_settings_of_every_group_are_rounded_to_what_mindspore_keeps() -> None:
+    mine = [{"parameters": 6, "weight_decay": 0.05, "momentum": 0.9}]
+    theirs = [
+        {"parameters": count, "weight_decay": decay, "momentum": float(np.float32(0.9))}
+        for count, decay in ((4, 0.05), (2, 0.0))
+    ]
+    dialect._match_optimizers({"optimizers": [{"groups": mine}]}, {"optimizers": [{"groups": theirs}]})
+    assert list(_by_group("optimizer", mine, theirs)) == [Setting("optimizer.weight_decay", "0.05", "0.05 and 0")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -239,6 +240,20 @@ def test_the_debugger_stops_where_it_is_told_to(
     backward = ran.err.index("first:grad  float32[5,8]")
     assert forward < backward < ran.err.index("loss:value")
     assert ran.result == bare.result, "stops have changed the training"
+
+
+def test_a_change_in_the_forward_pass_lets_gradients_through(
+    foundry: Foundry, framework: Framework, tmp_path: Path
+) -> None:
+    commands = (
+        "break first:out\ncontinue\nset first:out[0, 0] = 5\nprint first:out[0, 0]\ndelete\nuntil first:grad\n"
+        "until first.weight:grad\nstats\nquit\n"
+    )
+    ran = foundry.watched(framework.programs["training"], tmp_path, debug=True, recommended=False, stdin=commands)
+    assert re.search(r"first:out\[0, 0\]  float32\[\](  .*)?\n(  note: .*\n)?  5\.", ran.err), ran.err
+    assert "step 0 · backward · first:grad" in ran.err, ran.err
+    norm = ran.err.rpartition("norm      ")[2].split()[0]
+    assert float(norm) > 0
 
 
 def test_a_line_is_stopped_at(foundry: Foundry, framework: Framework, tmp_path: Path) -> None:

@@ -230,4 +230,9 @@ def test_two_ranks_each_dump_their_own(tmp_path: Path) -> None:
     again = cli("run", "both.py", cwd=tmp_path, env={"TENSONDE_DUMP_CONFIG": str(tmp_path / "dump.json")})
     assert again.code == 2
     assert "already holds a dump" in again.err
+    meant_for_mindspore = cli(
+        "run", "both.py", cwd=tmp_path, env={"MINDSPORE_DUMP_CONFIG": str(tmp_path / "dump.json")}
+    )
+    assert meant_for_mindspore.code == 0
+    assert meant_for_mindspore.err.count("nothing is dumped: ") == 1
     assert os.listdir(tmp_path / "d" / "rank_0" / "steps") == ["000000.safetensors"]

@@ -63,6 +63,20 @@ def test_the_configurations_of_the_documents_are_accepted(tmp_path: Path) -> Non
     assert (settings.asynchronous, settings.overflow_only) == (True, True)
 
 
+def test_the_configuration_of_newer_documents_is_accepted(tmp_path: Path) -> None:
+    newer = of(
+        op_debug_mode=0, dump_mode=0, net_name="ResNet50", iteration="0|5-8|100-120", saved_data="tensor", input_output=0,
+        kernels=["Default/Conv-op12"], support_device=[0], statistic_category=["max", "min", "l2norm"], file_format="npy",
+        overflow_number=0,
+    )  # fmt: skip
+    newer["e2e_dump_settings"] |= {
+        "trans_flag": True, "stat_calc_mode": "host", "save_kernel_args": False, "sample_mode": 0, "sample_num": 100,
+    }  # fmt: skip
+    settings = read(tmp_path, newer)
+    assert settings is not None
+    assert (settings.folder, settings.iterations) == ("/d/ResNet50", ((0, 0), (5, 8), (100, 120)))
+
+
 def test_switched_off(tmp_path: Path) -> None:
     assert read(tmp_path, {"common_dump_settings": {"path": "/d"}}) is None
     assert read(tmp_path, {"common_dump_settings": {"path": "/d"}, "async_dump_settings": {"enable": False}}) is None
@@ -84,6 +98,7 @@ def test_switched_off(tmp_path: Path) -> None:
         (of(dump_mode=1, kernels=["name-regex(+)"]), "no regular expression"),
         (of(dump_mode=1, kernels=["fc:uot"]), "fc:uot"),
         (of(input_output=3), "0 (inputs and outputs), 1 (inputs), 2 (outputs)"),
+        (of(saved_data="statistic"), "saved_data is 'statistic'; it may be 'tensor' or 'full'"),
         (of(iteration=-1), "iteration is -1"),
         (of(iteration=[1, "2"]), "iteration is [1, '2']"),
         (of(iteration="5-2"), "the range 5-2, which ends before it begins; write 2-5."),

@@ -19,6 +19,9 @@ CASES = {
     "sil_layer_built_in_construct": "layer-made-in-forward",
     "sil_loss_rebuilt_from_number": "gradient-all-zero",
     "sil_backbone_rebuilt_from_numbers": "no-gradient",
+    "sil_accumulated_gradients_never_cleared": "gradients-never-cleared",
+    "sil_float16_sum_of_squares": "overflow-in-float16",
+    "sil_has_aux_forgotten": "outputs-differentiated-too",
 }
 
 

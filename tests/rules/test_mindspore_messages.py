@@ -9,6 +9,7 @@ import pytest
 from tensonde.diagnose import rules as _rules  # noqa: F401
 from tensonde.diagnose.exceptions import explanation
 
+CALL = {"type": "SGD", "made": None, "parameters": 4, "given": [None] * 4, "rates": None, "differentiated": None}
 LINE = {"file": "train.py", "line": 20, "code": "return self.x[n], self.y[n], np.int32(n)"}
 
 
@@ -51,6 +52,46 @@ LINE = {"file": "train.py", "line": 20, "code": "return self.x[n], self.y[n], np
             "data-columns",
             "the data set gives 3 columns (x, y, index), the training takes 2",
         ),
+        (
+            {
+                "type": "TypeError",
+                "op": "conv2d",
+                "message": "For primitive[Conv2D], the input type must be same.",
+                "inputs": {
+                    "input": {
+                        "shape": [32, 3, 16, 16],
+                        "dtype": "uint8",
+                        "origin": {"kind": "data", "dataset": "NumpySlicesDataset", "line": LINE},
+                    },
+                    "weight": {"shape": [8, 3, 3, 3], "dtype": "float32", "parameter": "conv.weight"},
+                },
+            },
+            "dtype-mismatch",
+            "conv2d has float32 weights, but is given uint8 (from NumpySlicesDataset)",
+        ),
+        (
+            {"type": "RuntimeError", "message": "", "optimizer_call": {**CALL, "given": [None, 4]}},
+            "gradients-of-inputs",
+            "SGD is given the gradients of the inputs beside those of its 4 parameters",
+        ),
+        (
+            {
+                "type": "RuntimeError",
+                "message": "For 'Gather', the 'input_indices' should be in the range [0, 12), but got 12",
+                "step": 12,
+                "optimizer_call": {**CALL, "rates": 12},
+            },
+            "too-few-rates",
+            "SGD has 12 learning rates, one for each step, and none for step 12",
+        ),
+        (
+            {
+                "type": "UnboundLocalError",
+                "message": "The local variable 'scale' is not defined in false branch, but defined in true branch.",
+            },
+            "unset-in-a-branch",
+            "`scale` has no value where the condition is false, and it is used after that",
+        ),
     ],
 )
 def test_a_message_is_understood(event: dict[str, Any], family: str, title: str) -> None:
@@ -63,3 +104,9 @@ def test_shapes_that_broadcast_are_no_mismatch() -> None:
     message = "For 'Mul', something else, but got input.shape = [32, 1] and other.shape = [12]"
     found = explanation({"type": "ValueError", "op": "mul", "message": message})
     assert found is None or found[0] != "shape-mismatch"
+
+
+@pytest.mark.parametrize("given", [[None] * 4, [None, 3], [None, None], []])
+def test_other_gradients_are_not_those_of_inputs(given: list[int | None]) -> None:
+    found = explanation({"type": "RuntimeError", "message": "", "optimizer_call": {**CALL, "given": given}})
+    assert found is None or found[0] != "gradients-of-inputs"

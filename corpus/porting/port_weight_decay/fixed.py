@@ -29,7 +29,7 @@ class Net(nn.Cell):
 
 ms.set_seed(0)
 net = Net()
-optimizer = nn.Momentum(net.trainable_params(), learning_rate=0.1, momentum=0.9, weight_decay=0.05)
+optimizer = nn.Momentum([{"params": net.trainable_params(), "weight_decay": 0.05}], learning_rate=0.1, momentum=0.9)
 net.set_train()
 loss_fn = nn.CrossEntropyLoss()
 

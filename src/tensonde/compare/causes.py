@@ -86,6 +86,10 @@ def _of_optimizer(verdict: Verdict) -> str:
             return "Adam adds the decay to the gradient, AdamW takes it off the weights: these are two optimizers."
         if setting.what.endswith("weight_decay"):
             return "The optimizers decay weights by other amounts, or other weights."
+        if setting.what.endswith("parameters"):
+            return (
+                "The groups of the optimizers hold other parameters, so other weights are decayed or other rates hold."
+            )
     return ""
 
 

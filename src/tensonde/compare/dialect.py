@@ -229,10 +229,13 @@ def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _match_optimizers(a: Mapping[str, Any], b: Mapping[str, Any]) -> None:
     """In both groups of a pair, the settings that both have."""
     for mine, theirs in zip(a.get("optimizers") or [], b.get("optimizers") or [], strict=False):
-        for one, other in zip(mine.get("groups") or [], theirs.get("groups") or [], strict=False):
+        groups, others = mine.get("groups") or [], theirs.get("groups") or []
+        for group in (*groups, *others):
+            group.update({key: _rounded(value) for key, value in group.items()})
+        for one, other in zip(groups, others, strict=False):
             both = {key for key in _GROUP if key in one and key in other}
             for group in (one, other):
-                kept = {key: _rounded(value) for key, value in group.items() if key in both}
+                kept = {key: value for key, value in group.items() if key in both}
                 group.clear()
                 group.update(kept)
 

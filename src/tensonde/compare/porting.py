@@ -36,7 +36,9 @@ def unlike(a: Side, b: Side, chosen: Mapping[str, str] | None) -> Divergence | N
 
 
 def _alike(part: Part) -> bool:
-    """Every parameter of a port is another draw, so chance is given twice the room."""
+    """Every parameter of a port is another draw, so chance is given twice the room. The one bias of a layer with one output is a draw, too."""
+    if part.a["count"] == part.b["count"] == 1 and part.name.endswith("bias"):
+        return bool(part.a["zero"]) == bool(part.b["zero"])
     if part.a["count"] < FEW and part.a["std"] and part.b["std"]:
         return True
     return only_drawn(part, slack=2.0)

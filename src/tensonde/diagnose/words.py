@@ -11,6 +11,10 @@ _MINDSPORE = (
         r"Update the parameters after backward\(\), with an optimizer or p -= lr \* p\.grad;",
         "Update the parameters after each backward pass, with optimizer(grads);",
     ),
+    (
+        r"Call optimizer\.zero_grad\(\) in every step, before backward\(\)",
+        "Set what the gradients are added to back to zero after each step: ops.assign(total, ops.zeros_like(total))",
+    ),
     (r"Call step\(\) inside of the loop, after each backward\(\)", "Call optimizer(grads) inside of the loop"),
     (
         r"Clip after backward\(\) and before optimizer\.step\(\)",
@@ -22,7 +26,8 @@ _MINDSPORE = (
     ),
     (
         r"Call scaler\.step\(optimizer\) and scaler\.update\(\) instead of optimizer\.step\(\)",
-        "Take the scale off before the optimizer: grads = scaler.unscale(grads)",
+        "Take the scale off before the optimizer: grads = scaler.unscale(grads); with FixedLossScaleManager(drop_overflow_update=False) or sens=, "
+        "give the optimizer the same loss_scale",
     ),
     (
         r"Step the scheduler once per epoch if its numbers count epochs, or once per batch if they count batches",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from tensonde.errors import UsageError
 from tensonde.session.dump.settings import DumpSettings, from_command_line, from_file
 
-VARIABLES = ("TENSONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
+OURS, MINDSPORES = "TENSONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG"
 INNER = "dump"
 """Where a dump goes that was asked for without a place: into the recording."""
 
@@ -23,15 +24,29 @@ def settings_of(sites: tuple[str, ...], steps: str | None, config: Path | None, 
         return from_command_line(sites, steps, run / INNER)
     if config is not None:
         return from_file(config)
-    for variable in VARIABLES:
-        named = os.environ.get(variable)
-        if named:
-            return from_file(Path(named), said_by=variable)
+    if named := os.environ.get(OURS):
+        return from_file(Path(named), said_by=OURS)
     return None
 
 
+def _meant_for_mindspore() -> DumpSettings | None:
+    """What MindSpore itself is told to dump. It may have written a dump there before, and it may know settings that Tensonde
+    does not: this is said, and the training goes on."""
+    named = os.environ.get(MINDSPORES)
+    try:
+        settings = from_file(Path(named), said_by=MINDSPORES) if named else None
+        if settings is not None:
+            from tensonde.store.dump.layout import check_free
+
+            check_free(Path(settings.folder))
+    except UsageError as problem:
+        print(f"tensonde: nothing is dumped: {problem}", file=sys.stderr, flush=True)
+        return None
+    return settings
+
+
 def check_dump(sites: tuple[str, ...], steps: str | None, config: Path | None) -> None:
-    """Better to hear it before a recording is made."""
+    """Of what Tensonde was asked for. Better to hear it before a recording is made."""
     settings = settings_of(sites, steps, config, Path())
     if settings is not None and not sites:
         from tensonde.store.dump.layout import check_free
@@ -41,7 +56,8 @@ def check_dump(sites: tuple[str, ...], steps: str | None, config: Path | None) -
 
 def dump_of(sites: tuple[str, ...], steps: str | None, config: Path | None, run: Path) -> dict[str, Any] | None:
     """The settings for the options of a run, and the folder made. Raises UsageError."""
-    settings = settings_of(sites, steps, config, run)
+    asked = sites or config is not None or os.environ.get(OURS)
+    settings = settings_of(sites, steps, config, run) if asked else _meant_for_mindspore()
     if settings is None:
         return None
     from tensonde.store.dump.layout import create_dump

@@ -89,6 +89,8 @@ class OptimizerFact(Record, frozen=True):
     """Steps that the next fields were observed in: the first 200."""
     uncleared: int = 0
     """Steps whose gradients were still there at the next backward pass."""
+    added_up: Line = None
+    """The line that steps with gradients which the program adds up itself."""
     emptied: int = 0
     """Steps before which the gradients had been cleared."""
     without_backward: int = 0
@@ -769,6 +771,14 @@ class ClippingFact(Record, frozen=True):
     scalers: list[ScalerFact] = []
 
 
+class BesideLoss(Record, frozen=True):
+    """What a function gives beside its loss and is differentiated with it."""
+
+    shapes: list[list[int]] = []
+    line: Line = None
+    """The line that returns them."""
+
+
 class GraphHolder(Record, frozen=True):
     """The variable that holds graphs."""
 
@@ -1256,6 +1266,7 @@ class Facts(Record, frozen=True):
     """Parameters that the loss leads to, by autograd, in the first three backward passes."""
     leaf_loss: Line = None
     """Where a loss is made that has no history."""
+    beside_loss: BesideLoss | None = None
     strangers: list[StrangerFact] = []
     freezes: Line = None
     """The line that turns `requires_grad` off, if there is only one."""

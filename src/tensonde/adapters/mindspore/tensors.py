@@ -6,6 +6,7 @@ raises then. Such an exception is the program's, not ours: `values_of` marks it,
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
@@ -85,7 +86,8 @@ def values_of(tensor: Any) -> NDArray[Any] | None:
 
 
 def write(tensor: Any, values: NDArray[Any]) -> None:
-    """Into its own memory: `assign_value` gives a parameter other memory, and what `jit` has compiled goes on with the old."""
+    """Into its own memory: `assign_value` gives a parameter other memory, and what `jit` has compiled goes on with the old; a tensor that an op has
+    made is cut from its graph by it, so that no gradient comes through it any more."""
     memory = memory_of(tensor)
     if memory is None:
         tensor.assign_value(Tensor(values, dtype=tensor.dtype))
@@ -120,5 +122,7 @@ def surfaced(problem: BaseException) -> bool:
 
 def hook(tensor: Any, seen: Callable[[Any], Any]) -> None:
     """`seen` is called with the gradient of the tensor. Where the tensor goes into compiled code, MindSpore's compiler reads the Python of hooks
-    that are functions, and ends the program where it cannot; objects that can be called it leaves alone."""
-    tensor.register_hook(functools.partial(seen))
+    that are functions, and ends the program where it cannot; objects that can be called it leaves alone. What a cell that is recomputed gives at first has no
+    gradient and takes no hook."""
+    with contextlib.suppress(RuntimeError):
+        tensor.register_hook(functools.partial(seen))

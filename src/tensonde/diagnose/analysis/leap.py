@@ -11,10 +11,12 @@ from typing import Any
 
 from tensonde.diagnose.case import Case
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 from tensonde.model.site import Kind, Role, SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 from tensonde.program.lines import from_json
 
+_NORMS = ops(Trait.NORM)
 EARLY, BEFORE = 3, 10
 """Losses before a leap: the few after which one of `TIMES` counts, and those after which any does."""
 TIMES = 1e3
@@ -88,7 +90,7 @@ def odd_values(case: Case, trace: Trace, leap: Leap | None = None) -> OddValues 
     for op in trace.ops:
         if not any(fact.requires_grad for fact in op.inputs):
             continue
-        for k, fact in enumerate(op.inputs):
+        for k, fact in enumerate(op.inputs[:1] if op.op in _NORMS else op.inputs):  # the others are its own statistics
             known = usual.get((op.site, k)) or others.get((op.site, k), 0.0)
             if fact.requires_grad or fact.name or "float" not in fact.dtype or not known:
                 continue

@@ -14,6 +14,7 @@ ORDER = (
     "data.batches",
     "optimization.unread_hyperparameters",
     "gradients.dying",
+    "exceptions.mindspore",
     "exceptions.arrays",
     "exceptions.autograd",
     "exceptions.data_loading",

@@ -24,8 +24,20 @@ _KEYS = {
         "kernels",
         "support_device",
         "op_debug_mode",
+        "saved_data",
+        "statistic_category",
+        "file_format",
+        "overflow_number",
     ),
-    SYNCHRONOUS: ("enable", "trans_flag"),
+    SYNCHRONOUS: (
+        "enable",
+        "trans_flag",
+        "stat_calc_mode",
+        "device_stat_precision_mode",
+        "save_kernel_args",
+        "sample_mode",
+        "sample_num",
+    ),
     ASYNCHRONOUS: ("enable", "op_debug_mode"),
 }
 
@@ -105,6 +117,7 @@ class Checked:
         together = self._flag(self.synchronous, SYNCHRONOUS, "enable")
         behind = self._flag(self.asynchronous, ASYNCHRONOUS, "enable")
         self._flag(self.synchronous, SYNCHRONOUS, "trans_flag")
+        self._whole_tensors()
         debug = self.asynchronous if "op_debug_mode" in self.asynchronous else self.common
         overflow = self._number(debug, "op_debug_mode", {0: "off", 1: "overflow", 2: "overflow", 3: "overflow"}, 0)
         mode = self._number(self.common, "dump_mode", {0: "everything", 1: "kernels"}, 0)
@@ -144,6 +157,15 @@ class Checked:
         if not isinstance(given, bool):
             raise UsageError(f"{self.path}: {key} in {name} is {given!r}; it may be true or false.")
         return given
+
+    def _whole_tensors(self) -> None:
+        """Newer releases of MindSpore dump statistics, or samples of tensors, where they are asked to."""
+        saved = self.common.get("saved_data", "tensor")
+        if saved not in ("tensor", "full"):
+            raise UsageError(
+                f"{self.path}: saved_data is {saved!r}; it may be 'tensor' or 'full', for a dump keeps whole tensors. "
+                "Statistics of every step are in the recording without a dump."
+            )
 
     def _number(self, section: dict[str, Any], key: str, meanings: dict[int, str], default: int) -> int:
         given = section.get(key, default)

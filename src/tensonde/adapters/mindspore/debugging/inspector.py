@@ -18,7 +18,6 @@ from tensonde.adapters.mindspore.run.pynative import PyNative
 from tensonde.adapters.mindspore.tensors import (
     dtype_name,
     elements,
-    is_parameter,
     is_tensor,
     shape_of,
     values_of,
@@ -108,10 +107,10 @@ class MindSporeInspector:
             raise UsageError(f"{address} cannot be changed: it has no values in memory.")
         new = array.copy()
         put(address, new, index, value)
-        if is_parameter(tensor):
-            write(tensor, new)
-        else:
-            tensor.assign_value(mindspore.Tensor(new, dtype=tensor.dtype))
+        write(tensor, new)
+        now = values_of(tensor)
+        if now is None or not np.array_equal(now, new, equal_nan=True):
+            raise UsageError(f"{address} cannot be changed: MindSpore does not let its memory be written to.")
         return changed(self.session, address, index, value, self.training.step)
 
     def verify(self) -> Iterator[GraphCheck]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
+import weakref
 from collections.abc import Sequence
 from types import FrameType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 from mindspore import amp
 
-from tensonde.adapters.mindspore.observers.origins import plain_number
+from tensonde.adapters.mindspore.observers.origins import KNOWN, plain_number
 from tensonde.adapters.mindspore.tensors import tensors_in, values_of
 from tensonde.program.frames import is_user, user_place
 from tensonde.program.lines import CodeLine, line_of
@@ -21,6 +22,8 @@ CELL = "_ClipByGlobalNorm"
 """The class that the function makes one of at every call."""
 FIRST = 4
 """Calls whose norm is computed; then those whose number is a power of two."""
+A_SCALE = 16.0
+"""The least that is no weight of the loss."""
 
 
 class Clipping:
@@ -32,23 +35,42 @@ class Clipping:
         self._steps = self._on_scaled = 0
         self._scale: float | None = None
         self._step_place: CodeLine | None = None
+        self._made: dict[str, Any] | None = None
+        self._unclipped: list[weakref.ref[Any]] = []
+        self._idle = self._effective = 0
+        """Steps after a call with what it was given, and with something else."""
+        self.seed: Any = None
+        """What the last backward pass began with; None for ones."""
 
     def clipped(self, cell: Any, args: tuple[Any, ...]) -> None:
         """Called by the training thread before `cell` clips."""
         self._calls += 1
         if self._calls > FIRST and self._calls & (self._calls - 1):
             return
-        arrays = [values for tensor in tensors_in(args) if (values := values_of(tensor)) is not None]
+        given = tensors_in(args)
+        self._unclipped = [weakref.ref(tensor) for tensor in given]
+        arrays = [values for tensor in given if (values := values_of(tensor)) is not None]
         self._norms.append(float(np.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays))))
         limit = plain_number(getattr(cell, "clip_norm", None))
         self._limit = limit if isinstance(limit, float) else self._limit
         self._place = self._place or user_place(sys._getframe(2))
 
-    def optimizer_steps(self, loss: Any, gradients: Sequence[Any], raw: Sequence[Any]) -> None:
+    def optimizer_steps(self, optimizer: Any, loss: Any, gradients: Sequence[Any], raw: Sequence[Any]) -> None:
         """Called before the optimizer steps on `gradients`; `raw` is what the backward pass of `loss` gave. Those that were scaled back, or changed in another way,
-        are other tensors. That a scaled loss was differentiated shows where the program returns the loss itself beside it."""
+        are other tensors. That a scaled loss was differentiated shows where the program returns the loss itself beside it, or by the seed of the pass, which
+        an optimizer with the same `loss_scale` takes off again."""
         self._steps += 1
+        seed, self.seed = self.seed, None
+        if self._unclipped:
+            unclipped, self._unclipped = {id(ref()) for ref in self._unclipped if ref() is not None}, []
+            idle = any(id(gradient) in unclipped for gradient in gradients)
+            self._idle, self._effective = self._idle + idle, self._effective + (not idle)
         if self._steps > FIRST or not gradients or set(map(id, raw)).isdisjoint(map(id, gradients)):
+            return
+        left = _left_of(seed, optimizer)
+        if left is not None and left >= A_SCALE:
+            self._on_scaled += 1
+            self._scale, self._made = left, KNOWN.made.line(optimizer)
             return
         given = [
             values for tensor in tensors_in(loss) if (values := values_of(tensor)) is not None and values.size == 1
@@ -66,7 +88,7 @@ class Clipping:
         scaled = {
             "steps_on_scaled_gradients": self._on_scaled,
             "scale": self._scale,
-            "step_line": line_of(self._step_place),
+            "step_line": self._made or line_of(self._step_place),
         }
         if not self._calls:
             return scaled
@@ -74,11 +96,21 @@ class Clipping:
             **scaled,
             "calls": self._calls,
             "looked_at": len(self._norms),
+            "without_backward": len(self._norms) if self._idle >= FIRST and not self._effective else 0,
             "kind": KIND,
             "limit": self._limit,
             "median_norm": statistics.median(self._norms),
             "line": line_of(self._place),
         }
+
+
+def _left_of(seed: Any, optimizer: Any) -> float | None:
+    """The scale that gradients still have after the optimizer has divided by its own."""
+    values = values_of(seed)
+    own = plain_number(getattr(optimizer, "loss_scale", 1.0))
+    if values is None or not values.size or values.min() != values.max() or not isinstance(own, int | float) or not own:
+        return None
+    return float(values.reshape(-1)[0]) / own
 
 
 def _scale_at(frame: FrameType | None) -> float | None:

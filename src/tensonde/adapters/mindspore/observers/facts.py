@@ -21,11 +21,12 @@ from tensonde.adapters.mindspore.observers.holdings import Holdings, looked_at
 from tensonde.adapters.mindspore.observers.modes import RootModes
 from tensonde.adapters.mindspore.observers.noise import Noise
 from tensonde.adapters.mindspore.observers.origins import KNOWN, groups_of
+from tensonde.adapters.mindspore.observers.piling import Piling
 from tensonde.adapters.mindspore.observers.schedules import FORMULAS, is_schedule
 from tensonde.adapters.mindspore.observers.settings import settings_of
 from tensonde.adapters.mindspore.run.entry import Entry
 from tensonde.adapters.mindspore.run.naming import cells_in, parameters_in
-from tensonde.adapters.mindspore.tensors import is_tensor, joined, tensors_in
+from tensonde.adapters.mindspore.tensors import elements, is_floating, is_tensor, joined, shape_of, tensors_in
 from tensonde.model import versions
 from tensonde.model.moment import Phase
 from tensonde.program.frames import USER, owner_of, user_place
@@ -50,6 +51,7 @@ class Facts:
         self.holdings = Holdings(training)
         self.batches = Batches()
         self.clipping = Clipping()
+        self.piling = Piling()
         self.noise = Noise(training)
         self._backwards = 0
         self._backward_place: CodeLine | None = None
@@ -64,6 +66,7 @@ class Facts:
         self.made = MadeInside(lambda cell: bool(parameters_in(cell)))
         self._writes = 0
         self._leaf_loss: dict[str, Any] | None = None
+        self._beside_loss: dict[str, Any] | None = None
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -91,20 +94,30 @@ class Facts:
             modes = self.modes[id(root)] = RootModes(entry.name, root)
         return modes
 
-    def loss_given(self, fn: Any, loss: Any) -> None:
-        """`fn` is to be differentiated, and gave this loss. One that leads back to nothing was made anew of numbers."""
-        given = tensors_in(loss)[:1]
-        if self._leaf_loss is not None or self._backwards > SCALED or not given or joined(given[0]):
+    def loss_given(self, fn: Any, loss: Any, *, alone: bool) -> None:
+        """`fn` is to be differentiated, and gave this loss. One that leads back to nothing was made anew of numbers. Unless it is differentiated
+        `alone`, all that is given beside it is added to it."""
+        given = tensors_in(loss)
+        if self._backwards > SCALED or not given:
             return
-        code = getattr(inspect.unwrap(getattr(fn, "construct", fn)), "__code__", None)
-        if code is not None and owner_of(code) == USER:
-            self._leaf_loss = line_at(code.co_filename, result_line(code) or code.co_firstlineno)
+        if self._leaf_loss is None and not joined(given[0]):
+            self._leaf_loss = _result_line(fn)
+        beside = [tensor for tensor in given[1:] if is_floating(tensor) and joined(tensor)]
+        if not alone and elements(given[0]) == 1 and any(elements(tensor) > 1 for tensor in beside):
+            shapes = [list(shape_of(tensor)) for tensor in beside[:8]]
+            self._beside_loss = self._beside_loss or {"shapes": shapes, "line": _result_line(fn)}
+
+    def seeded(self, seed: Any) -> None:
+        """The backward pass that comes begins with this in the place of ones."""
+        if self._backwards < SCALED:
+            self.clipping.seed = seed
 
     def differentiated(self, weights: Sequence[Any], loss: Any, gradients: Sequence[Any]) -> None:
         """A backward pass of `loss` gave the gradients of these."""
         self._backwards += 1
         if self._backwards <= SCALED:
             self._raw, self._loss = gradients, loss
+        self.piling.differentiated(weights, gradients)
         if self._backward_place is None:
             self._backward_place = user_place(sys._getframe(1))
         if self._backwards <= LOOK_AFTER[-1]:
@@ -113,7 +126,8 @@ class Facts:
     def before_optimizer(self, optimizer: Any, gradients: Sequence[Any]) -> None:
         number = KNOWN.number(optimizer)
         count = self._steps.get(number, 0)
-        self.clipping.optimizer_steps(self._loss, gradients, self._raw)
+        self.clipping.optimizer_steps(optimizer, self._loss, gradients, self._raw)
+        self.piling.optimizer_steps(optimizer, gradients)
         self._raw, self._loss = (), None
         if any(map(is_tensor, gradients)):
             self._had_gradients.add(number)
@@ -188,6 +202,8 @@ class Facts:
                     **known,
                     "steps": self._steps.get(number, 0),
                     "looked_at": min(self._steps.get(number, 0), 200),
+                    "uncleared": min(self._steps.get(number, 0), 200) if self.piling.piles_up(number) else 0,
+                    "added_up": self.piling.line(number),
                     "had_gradients": number in self._had_gradients,
                 }
                 for number, known in self._optimizers.items()
@@ -206,6 +222,7 @@ class Facts:
             "noise": self.noise.facts(),
             "made_in_forward": self.made.facts(),
             "leaf_loss": self._leaf_loss,
+            "beside_loss": self._beside_loss,
             "divisions": divisions(KNOWN.files()),
             "orders_apart": apart(tuple(KNOWN.files())),
             "loaded_over": LOADS.facts(),
@@ -213,6 +230,14 @@ class Facts:
             "answers": self.training.laboratory.inquiry.facts(),
             "memory": {"why": NO_MEMORY} if options.memory else None,
         }
+
+
+def _result_line(fn: Any) -> dict[str, Any] | None:
+    """The line of the program's that computes what a function or cell gives."""
+    code = getattr(inspect.unwrap(getattr(fn, "construct", fn)), "__code__", None)
+    if code is None or owner_of(code) != USER:
+        return None
+    return line_at(code.co_filename, result_line(code) or code.co_firstlineno)
 
 
 def _schedules(places: dict[int, int], steps: dict[int, int]) -> list[dict[str, Any]]:

@@ -65,7 +65,14 @@ def groups_of(optimizer: Any) -> list[dict[str, Any]]:
         del kept["loss_scale"]
     parameters = list(optimizer.parameters)
     if not getattr(optimizer, "is_group", False):
-        return [{"params": parameters, "lr": rate_of(getattr(optimizer, "learning_rate", None), optimizer), **kept}]
+        rate = rate_of(getattr(optimizer, "learning_rate", None), optimizer)
+        flags = getattr(optimizer, "decay_flags", ()) if kept.get("weight_decay") else ()
+        spared = {id(p) for p, decays in zip(parameters, flags, strict=False) if not decays}  # gamma and beta
+        rest = [p for p in parameters if id(p) not in spared]
+        if not spared or not rest:
+            return [{"params": parameters, "lr": rate, **kept}]
+        without = {**kept, "params": [p for p in parameters if id(p) in spared], "lr": rate, "weight_decay": 0.0}
+        return [{"params": rest, "lr": rate, **kept}, without]
     rates = list(getattr(optimizer, "group_lr", []) or [])
     decays = list(getattr(optimizer, "group_weight_decay", []) or [])
     by_setting: dict[tuple[Any, Any], list[Any]] = {}

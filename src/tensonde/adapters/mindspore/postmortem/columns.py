@@ -15,20 +15,25 @@ WRONG = re.compile(r"'\w*dataset' should return (\w+) elements, but got (\d+)")
 _NUMBERS = {"one": 1, "two": 2, "three": 3}
 
 
+def source_in(frames: Iterable[FrameType]) -> Any:
+    """Where the samples of the first data set in these frames come from; None where there is none."""
+    held = (value for frame in frames for value in frame.f_locals.values() if isinstance(value, Dataset))
+    source: Any = next(held, None)
+    while getattr(source, "children", None):
+        source = source.children[0]
+    return source
+
+
 def columns(message: str, frames: Iterable[FrameType]) -> dict[str, Any] | None:
     """`frames` innermost first. `line` makes the first column that is too many."""
     found = WRONG.search(message)
     if found is None or found[1] not in _NUMBERS:
         return None
     taken, given = _NUMBERS[found[1]], int(found[2])
-    held = (value for frame in frames for value in frame.f_locals.values() if isinstance(value, Dataset))
-    dataset = next(held, None)
+    source = source_in(frames)
     fact: dict[str, Any] = {"taken": taken, "given": given}
-    if dataset is None:
+    if source is None:
         return fact
-    source = dataset
-    while getattr(source, "children", None):
-        source = source.children[0]
     names = getattr(source, "column_names", None)
     if isinstance(names, list | tuple):
         fact["names"] = [str(name) for name in names][:16]

@@ -14,11 +14,12 @@ from mindspore import nn
 from tensonde.adapters.early import failed_early
 from tensonde.adapters.mindspore.observers.origins import KNOWN
 from tensonde.adapters.mindspore.observers.settings import RENAMED
-from tensonde.adapters.mindspore.postmortem.columns import WRONG, columns
+from tensonde.adapters.mindspore.postmortem.columns import WRONG, columns, source_in
 from tensonde.adapters.mindspore.postmortem.ranges import in_scope
+from tensonde.adapters.mindspore.postmortem.stepping import optimizer_in, stepping
 from tensonde.adapters.mindspore.run.naming import is_optimizer, own_parameters
 from tensonde.adapters.mindspore.run.pynative import PyNative
-from tensonde.adapters.mindspore.tensors import dtype_name, is_tensor, shape_of
+from tensonde.adapters.mindspore.tensors import dtype_name, is_tensor, shape_of, tensors_in
 from tensonde.adapters.mindspore.tracing.names import CELLS, function, primitive
 from tensonde.model.site import SourceLine
 from tensonde.program import queries
@@ -41,7 +42,8 @@ _SETTINGS = (
 _LOOKED_UP = ("input", "target")
 """What a cell of the library is called with: a table's indices, or a loss's scores and labels."""
 _MOST = 16
-_IN_FILE = re.compile(r"^# \d+ In file (.+?):(\d+)", re.MULTILINE)
+_IN_FILE = re.compile(r"^(# \d+ )?In file (.+?):(\d+)", re.MULTILINE)
+"""With a number: a call on the way there, outermost first."""
 
 
 class Call:
@@ -109,9 +111,10 @@ def describe(problem: BaseException, trace: TracebackType | None, training: PyNa
 
 
 def _compiled_line(message: str) -> SourceLine | None:
-    """The innermost line of the program in the stack that MindSpore's compiler writes under its message."""
-    users = [(file, int(line)) for file, line in _IN_FILE.findall(message) if is_user_file(file)]
-    return source_line(*users[-1]) if users else None
+    """The line that MindSpore's compiler points at, else the innermost of the program in the stack that it writes under its message."""
+    users = [(way, file, int(line)) for way, file, line in _IN_FILE.findall(message) if is_user_file(file)]
+    pointed_at = [place for place in users if not place[0]]
+    return source_line(*(pointed_at or users)[-1][1:]) if users else None
 
 
 def _message(problem: BaseException) -> str:
@@ -142,6 +145,7 @@ def _facts(failure: Failure, kind: str) -> dict[str, Any]:
     take("fed_by", lambda: fed_by(failure))
     if re.search(r"out of (range|bounds)|in the range|range \[", failure.message):
         take("range", lambda: _range(failure))
+    take("optimizer_call", lambda: stepping(failure.places))
     if WRONG.search(failure.message):
         take("columns", lambda: columns(failure.message, [place.frame for place in reversed(failure.places)]))
     if missing:
@@ -167,6 +171,8 @@ def class_of(failure: Failure) -> str:
         return "backward op"
     if failure.inside("mindspore/nn/optim/") or failure.inside("mint/optim") or failure.inside("experimental/optim"):
         return "optimizer"
+    if optimizer_in(failure.places) is not None:  # it is compiled: none of its own frames are there
+        return "optimizer"
     last = failure.last
     if last is None:
         return "user code"
@@ -187,6 +193,8 @@ def failing_op(failure: Failure) -> str | None:
     if found:
         name = next(group for group in found.groups() if group)
         return CELLS.get(name) or primitive(name)
+    if failure.compiled is not None:  # the library's frames are those of its compiler
+        return None
     for place in failure.places[len(failure.places) - _tail(failure) :]:
         named = function(place.function)
         if named is not None and place.function != "__call__":
@@ -228,7 +236,8 @@ def _inputs(failure: Failure) -> dict[str, Any]:
 
 
 def _origin(tensor: Any, failure: Failure) -> dict[str, Any]:
-    """The variable with the array that a tensor was made of, where the user's calls name one of its dtype, and its line."""
+    """The variable with the array that a tensor was made of, where the user's calls name one of its dtype, and its line; else the data set that
+    `Model` takes it from."""
     for place in failure.user:
         node = place.expression
         for inner in ast.walk(node) if node is not None else ():
@@ -238,7 +247,12 @@ def _origin(tensor: Any, failure: Failure) -> dict[str, Any]:
                 number = queries.assignment(place.path, name, before=place.line)
                 if number is not None:
                     return {"origin": {"kind": "variable", "name": name, "line": line_at(place.path, number)}}
-    return {}
+    batch = failure.calls[0].args if failure.calls else ()
+    source = source_in(place.frame for place in reversed(failure.places) if not place.is_user)
+    line = KNOWN.described.line(source) if source is not None else None
+    if line is None or not any(given is tensor for given in tensors_in(batch)):
+        return {}
+    return {"origin": {"kind": "data", "dataset": type(source).__name__, "line": line}}
 
 
 def _tensor(tensor: Any) -> dict[str, Any]:

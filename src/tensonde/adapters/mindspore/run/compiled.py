@@ -57,7 +57,8 @@ class Compiled:
         stepped = [one for one in KNOWN.optimizers() if _count(one) != self._counts.get(id(one))]
         if not stepped and not gradients:
             return
-        losses = [tensor for tensor in tensors_in(out) if is_floating(tensor) and elements(tensor) == 1]
+        given = [tensor for tensor in tensors_in(out) if is_floating(tensor)]
+        losses = [tensor for tensor in given if elements(tensor) == 1] or given[: is_tensor(out)]
         if losses:
             training.backward_ends(training.backward_begins(losses[0]))
         for root in self.rehearsal.roots:

@@ -27,7 +27,6 @@ from tensonde.adapters.mindspore.run.roster import Roster
 from tensonde.adapters.mindspore.run.stepping import Stepping
 from tensonde.adapters.mindspore.tensors import (
     dtype_name,
-    elements,
     hook,
     is_tensor,
     shape_of,
@@ -220,19 +219,21 @@ class PyNative:
 
     # -- losses and the backward pass ------------------------------------------------------------
 
-    def backward_begins(self, loss: Any) -> Phase:
-        """Returns the phase to come back to."""
+    def backward_begins(self, loss: Any, *, trains: bool = True) -> Phase:
+        """Returns the phase to come back to. A loss of several values that `trains` goes by its mean, as MindSpore's own LossMonitor shows it."""
         before = self.phase
         given = tensors_in(loss)[:1]
         for tensor in given:
+            values = values_of(tensor)
+            several = trains and values is not None and values.size > 1
+            shown = np.array(values.mean()) if several and values is not None else tensor
             site = self.session.site_ids.get(("loss", Role.VALUE, None))
             if site is None:
                 site = self.session.site(
-                    "loss", Role.VALUE, Kind.LOSS, shape=shape_of(tensor), dtype=dtype_name(tensor), source=user_line()
+                    "loss", Role.VALUE, Kind.LOSS, shape=shape_of(shown), dtype=dtype_name(tensor), source=user_line()
                 )
-            values = values_of(tensor)
-            self.loss = float(values.reshape(-1)[0]) if values is not None and elements(tensor) == 1 else nan
-            self.passed(site, tensor)
+            self.loss = float(values.mean()) if values is not None and (several or values.size == 1) else nan
+            self.passed(site, shown)
             if self.dump is not None:
                 self.dump.loss(tensor)
         self.set_phase(Phase.BACKWARD)

@@ -66,7 +66,9 @@ def wrap_executor() -> None:
         loss = HERE.outputs.pop(id(obj), None)
         HERE.outputs.clear()
         try:
-            training.facts.loss_given(obj, loss)
+            seeded = bool(getattr(operation, "sens_param", False))
+            training.facts.loss_given(obj, loss, alone=weights is None or seeded or rest[1] is True)
+            training.facts.seeded(rest[-1] if seeded else None)
         except Exception as problem:
             training.contain("noting a loss", problem)
         out = _backward(training, loss, weights, lambda: grad(self, obj, operation, weights, *rest))
@@ -95,7 +97,7 @@ def _backward(training: PyNative, loss: Any, weights: Any, run: Callable[[], Any
         if training.tracing.tracer is not None:
             training.tracing.tracer.differentiated(loss)
             training.parameters.traced(training.tracing.tracer)
-        training.backward_begins(loss)
+        training.backward_begins(loss, trains=weights is not None)
     except Exception as problem:
         training.contain("observing a loss", problem)
     session.spent_since(mark)

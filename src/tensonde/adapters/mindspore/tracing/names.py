@@ -45,9 +45,9 @@ _FUNCTIONS = {
     "multiply": "mul", "swapaxes": "transpose", "masked_select": "masked_select", "select": "where", "softmax_ext": "softmax",
     "add_ext": "add", "sub_ext": "sub", "l2_normalize": "normalize", "argmax_ext": "argmax", "max_ext": "max",
     "embedding_lookup": "embedding", "conv2d_ext": "conv2d", "normal_ext": "normal", "standard_normal": "randn",
-    "tensor_add": "add", "tensor_sub": "sub", "tensor_mul": "mul", "tensor_div": "div", "tensor_pow": "pow",
-    "deprecated_tensor_sub": "sub", "deprecated_tensor_add": "add", "deprecated_tensor_mul": "mul",
-    "tensor_matmul": "matmul", "mse_loss_ext": "mse_loss", "reverse": "flip",
+    "deprecated_tensor_transpose": "permute", "deprecated_tensor_max": "amax", "deprecated_tensor_min": "amin",
+    "mse_loss_ext": "mse_loss", "reverse": "flip", "greater": "gt", "less": "lt",
+    "greater_equal": "ge", "less_equal": "le", "not_equal": "ne", "split_with_size": "split", "floor_div": "floor_divide",
 }  # fmt: skip
 
 CELLS = {
@@ -74,6 +74,11 @@ IGNORED = frozenset({"typeof", "shape", "Shape", "DType", "Rank", "TupleToTensor
 """Primitives that compute nothing."""
 
 
+_METHOD = re.compile(r"(deprecated|reduce|tensor)_(tensor_)?")
+_KIND = re.compile(r"(_tensor|_scalar|_empty|_dim|dim)+$")
+"""`Tensor.sum` is `tensor_sum_ext` or `deprecated_tensor_sum`, by what it is given; `Tensor.clamp` is `tensor_clamp_scalar`."""
+
+
 def primitive(name: str) -> str:
     known = _PRIMITIVES.get(name)
     if known is not None:
@@ -86,6 +91,8 @@ def function(name: str) -> str | None:
     if name.startswith("_") or name in ("construct", "deco", "wrapper", "inner", "staging_specialize"):
         return None
     name = name.removesuffix("_ext")
+    if name not in _FUNCTIONS and _METHOD.match(name):
+        name = _KIND.sub("", _METHOD.sub("", name))
     return _FUNCTIONS.get(name, name)
 
 

@@ -403,6 +403,7 @@ class Facts:
             "without_grad": self.inside.no_grad_calls,
             "reached": self.reached,
             "leaf_loss": self.leaf_loss,
+            "beside_loss": None,  # backward() takes one tensor
             "strangers": self._strangers,
             "freezes": freezes(),
             "train_call": train_call(),

@@ -11,7 +11,7 @@ from tensonde.model.ops import Trait, ops
 from tensonde.program.lines import from_json
 
 _DTYPE = re.compile(
-    r"dtype|scalar type|same type|can't be cast|not implemented for '(\w+)'|Found dtype|type of '\w+' should be same|"
+    r"dtype|scalar type|same type|can't be cast|not implemented for '(\w+)'|Found dtype|type of '\w+' should be same|type must be same|"
     r"types? \(.*should be the same",
     re.IGNORECASE,
 )
@@ -272,7 +272,7 @@ def _from(fact: Mapping[str, Any]) -> str:
     origin = fact.get("origin") or {}
     name = f"`{origin['name']}`" if origin.get("name") else ""
     if origin.get("kind") == "data":
-        return f"({name} from {origin.get('dataset')})"
+        return f"({name} from {origin.get('dataset')})" if name else f"(from {origin.get('dataset')})"
     line = from_json(_line(fact))
     return f"({name}{f' made at {line}' if line else ''})" if name or line else ""
 

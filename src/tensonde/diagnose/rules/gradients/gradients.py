@@ -313,7 +313,7 @@ def never_cleared(case: Case) -> list[Finding]:
                     f"Gradients are never cleared: every step of {optimizer.type} adds to those of all steps before",
                     "Call optimizer.zero_grad() in every step, before backward().",
                     step=1,
-                    source=backward_line(case) or optimizer.made,
+                    source=optimizer.added_up or backward_line(case) or optimizer.made,
                     evidence={"steps": looked, "not_cleared": optimizer.uncleared},
                     confidence=0.93,
                 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod, sqrt
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
 
 _LOW = ("bfloat16", "float16")
 
@@ -156,7 +158,7 @@ def skips(case: Case) -> list[Finding]:
     ]
 
 
-@rule("clip-limit-tiny", severity="warning", phase="optimizer")
+@rule("clip-limit-tiny", severity="warning", phase="optimizer", unless=("clip-without-effect",))
 def clip_tiny(case: Case) -> list[Finding]:
     """Clipping cuts gradients to less than a thousandth of their norm at nearly every step, and the optimizer
     (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale, unless what is left of each value is no larger than
@@ -182,6 +184,46 @@ def clip_tiny(case: Case) -> list[Finding]:
             confidence=0.75,
         )
     ]
+
+
+_GROWS = ops(Trait.SUMS_UP | Trait.MULTIPLIES | Trait.SQUARES)
+_HALF_LIMIT = 65504
+
+
+@rule("overflow-in-float16", severity="warning", phase="forward", unless=("nan-origin",))
+def overflow_in_half(case: Case) -> list[Finding]:
+    """A sum or product of finite float16 numbers is beyond 65504 in the first step and becomes Inf; what comes after makes ordinary numbers of it, such as 0 by a
+    division, so the loss stays finite. -Inf is left to masks.
+    """
+    trace = case.first
+    for op in trace.ops if trace is not None else ():
+        out = op.outputs[0] if op.outputs else None
+        if out is None or op.op not in _GROWS or out.dtype != "float16" or not out.stats.get("pos_inf"):
+            continue
+        if not op.grad_enabled or not op.inputs or not all(_is_finite(fact.stats) for fact in op.inputs):
+            continue
+        count, all_of = int(out.stats["pos_inf"]), int(out.stats.get("count", 0))
+        return [
+            case.finding(
+                f"{op.op} overflows in float16: {count} of {all_of} values are beyond {_HALF_LIMIT} and become Inf",
+                "Compute this op in float32 (autocast dtype=torch.bfloat16, or autocast(enabled=False) around it), or divide before it sums up.",
+                step=trace.step if trace is not None else None,
+                site=f"{op.site}:out",
+                op=op.op,
+                source=op.source,
+                evidence={
+                    "pos_inf": count,
+                    "count": all_of,
+                    "in.absmax": max(f.stats.get("absmax", 0.0) for f in op.inputs),
+                },
+                confidence=0.9,
+            )
+        ]
+    return []
+
+
+def _is_finite(stats: Mapping[str, float]) -> bool:
+    return bool(stats) and not any(stats.get(kind) for kind in ("nan", "pos_inf", "neg_inf"))
 
 
 @rule("float16-without-scaling", severity="error", phase="backward")

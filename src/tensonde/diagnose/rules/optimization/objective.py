@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import isfinite, prod
 
 from tensonde.diagnose.analysis.divergence import diverged
 from tensonde.diagnose.analysis.flow import PASSING, ancestors, consumers, made_by, parameters_behind, producer
@@ -58,8 +58,8 @@ confidence=0.93,
     ]  # fmt: skip
 
 
-SUMMED = 256
-"""Values in a sum, at least."""
+SUMMED, UNREDUCED = 256, 16
+"""Values in a sum, at least; in a loss that was meant to be one number, fewer tell."""
 
 
 @rule("loss-summed", severity="warning", phase="forward")
@@ -69,19 +69,24 @@ def summed(case: Case) -> list[Finding]:
     """
     trace = case.first
     op = trace.ops[trace.loss] if trace is not None and trace.loss is not None else None
-    if op is None or not op.inputs or not (op.op == "sum" or op.arguments.get("reduction") == "sum"):
+    if op is None or not op.inputs:
         return []
-    count = 1
-    for size in op.inputs[0].shape[:1] if op.op in ("cross_entropy", "nll_loss") else op.inputs[0].shape:
-        count *= size
+    left = (
+        prod(op.outputs[0].shape) if op.outputs else 1
+    )  # MindSpore differentiates the sum of a loss that is not reduced
+    if left == 1 and not (op.op == "sum" or op.arguments.get("reduction") == "sum"):
+        return []
+    sizes = op.inputs[0].shape[:1] if op.op in ("cross_entropy", "nll_loss") else op.inputs[0].shape
+    count = left if left > 1 else prod(sizes)
     ended = next((step for step, value in case.series("loss") if not isfinite(value)), case.steps)
-    growth = diverged(case, ended) if count >= SUMMED else None
+    growth = diverged(case, ended) if count >= (SUMMED if left == 1 else UNREDUCED) else None
     if growth is None:
         return []
     module = case.module(op.module)
+    what = f"has {count} values and is not reduced" if left > 1 else f"is a sum over {count} values"
     return [
         case.finding(
-            f"The loss is a sum over {count} values: its gradients are {count} times those of a mean",
+            f"The loss {what}: its gradients are {count} times those of a mean",
             'Use reduction="mean", or a learning rate as many times smaller.',
             step=growth.step,
             site=f"{op.site}:out",
@@ -89,6 +94,27 @@ def summed(case: Case) -> list[Finding]:
             source=module.made if module.library else op.source,
             evidence={"values": count, "lr": growth.rate},
             confidence=0.8,
+        )
+    ]
+
+
+@rule("outputs-differentiated-too", severity="error", phase="backward")
+def beside_the_loss(case: Case) -> list[Finding]:
+    """A function that gives more than its loss is differentiated as a whole: the gradients are those of the loss plus the sum of all
+    other values that it gives, such as logits. Only MindSpore allows this.
+    """
+    beside = case.facts.beside_loss
+    if beside is None or not beside.shapes:
+        return []
+    shapes = " and ".join("x".join(map(str, shape)) or "one value" for shape in beside.shapes)
+    return [
+        case.finding(
+            f"The gradients are those of the loss plus the sum of what is returned beside it ({shapes})",
+            "Give has_aux=True where the function is differentiated, or return the loss alone.",
+            site="loss:value",
+            source=beside.line or case.facts.sequence.backward_line,
+            evidence={"shapes": beside.shapes},
+            confidence=0.95,
         )
     ]
 
