@@ -157,10 +157,12 @@ class Step(Protocol):
     def tables(self, value: int, target: int) -> tuple[Array, Array] | None:
         """The arrays of the program that the rows of both were taken from, by the same index, in the order in which they are held."""
 
-    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
+    def parting(
+        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+    ) -> SourceLine | None:
         """The line of the program's text that does something to one of two values and not to the other, on their way to the step: what shifts, reorders or chooses rows. The first of
         each that a variable holds is followed. It says where to look, and proves nothing. `loose`: also rows or parts that are chosen on
-        lines of their own."""
+        lines of their own. `whole`: not what moves things within a sample."""
 
     def divided(self, value: int) -> SourceLine | None:
         """The line of the program's text that last divides a value on its way to the step."""

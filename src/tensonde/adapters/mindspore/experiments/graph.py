@@ -120,8 +120,10 @@ class StepGraph:
     def renews_copies(self) -> bool:
         return any(habits.loads_under_condition(path) for path in KNOWN.files())
 
-    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
-        return self.ways.parting(ones, others, loose=loose)
+    def parting(
+        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+    ) -> SourceLine | None:
+        return self.ways.parting(ones, others, loose=loose, whole=whole)
 
     def divided(self, value: int) -> SourceLine | None:
         return self.ways.divided(value)

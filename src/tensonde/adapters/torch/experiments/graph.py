@@ -143,8 +143,10 @@ class StepGraph:
                     return _array(table[:MOST_ROWS]), _array(other[:MOST_ROWS])
         return None
 
-    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
-        return self.ways.parting(ones, others, loose=loose)
+    def parting(
+        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+    ) -> SourceLine | None:
+        return self.ways.parting(ones, others, loose=loose, whole=whole)
 
     def divided(self, value: int) -> SourceLine | None:
         return self.ways.divided(value)
