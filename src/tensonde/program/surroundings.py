@@ -77,9 +77,7 @@ def _names(asked: ast.expr) -> list[str]:
 def reads_rank(asked: ast.expr) -> bool:
     for node in ast.walk(asked):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        text = (
-            node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-        )  # os.environ["RANK"]
+        text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""  # os.environ["RANK"]
         if "rank" in name.lower() or name in ("is_main_process", "is_master", "is_main") or text in _RANKS:
             return True
     return False
