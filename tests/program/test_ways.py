@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tensonde.program.ways import Way, divided, parting, scaled_apart, split, way_of
+from tensonde.program.ways import Way, last, parting, scaled_apart, split, way_of
 
 SET = """
 class Windows(Dataset):
@@ -185,8 +185,8 @@ def test_a_division_on_the_way_is_found(tmp_path: Path) -> None:
     lines = SET.splitlines()
     used = next(k for k, line in enumerate(lines, 1) if "use(x, y)" in line)
     there = next(k for k, line in enumerate(lines, 1) if "x / x.std()" in line)
-    assert divided(way_of(str(path), used, "x")) == (str(path), there)
-    assert divided(way_of(str(path), used, "y")) is None
+    assert last(way_of(str(path), used, "x"), "division") == (str(path), there)
+    assert last(way_of(str(path), used, "y"), "division") is None
 
 
 def test_a_file_that_cannot_be_read_has_no_ways(tmp_path: Path) -> None:

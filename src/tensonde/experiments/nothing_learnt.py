@@ -125,7 +125,7 @@ def _next_to_nothing(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
     handed = [v for v in anatomy.inputs if prod(v.shape) > v.shape[0] and v.kind == "float"]
     largest = max((float(step.array(v.number).std(0).max()) for v in handed), default=1.0)
     if handed and 0 < largest < SMALL:
-        source = step.divided(handed[0].number) or handed[0].made or handed[0].bound
+        source = step.last_deed(handed[0].number, "division") or handed[0].made or handed[0].bound
         yield Answer(
             None,
             f"inputs differ by {largest:.2g} at most",

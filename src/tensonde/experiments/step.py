@@ -164,8 +164,8 @@ class Step(Protocol):
         each that a variable holds is followed. It says where to look, and proves nothing. `loose`: also rows or parts that are chosen on
         lines of their own. `whole`: not what moves things within a sample."""
 
-    def divided(self, value: int) -> SourceLine | None:
-        """The line of the program's text that last divides a value on its way to the step."""
+    def last_deed(self, value: int, kind: Literal["division", "join"]) -> SourceLine | None:
+        """The line of the program's text that last divides a value on its way to the step, or puts it together."""
 
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
@@ -176,8 +176,8 @@ class Step(Protocol):
     def array_with(self, value: int, changes: Changes) -> Array:
         """A value, with others in the place of those that were made or given."""
 
-    def loss_with(self, changes: Changes) -> float:
-        """The loss with these values in the place of those that were made or given."""
+    def loss_with(self, changes: Changes, *, inside: bool = False) -> float:
+        """The loss with these values in the place of those that were made or given. `inside`: ops outside of modules still get what is not changed."""
 
     def loss_in_eval(self, norms: Sequence[int] | None = None) -> float:
         """The loss of the batch as in eval mode: dropout lets everything pass, and batch norms use what they have gathered. `norms`: only these

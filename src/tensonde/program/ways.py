@@ -26,6 +26,7 @@ _ORDERS = frozenset(
     ("permutation", "randperm", "shuffle", "sort", "sorted", "argsort", "roll", "flip", "fliplr", "flipud", "reversed", "reverse", "rot90", "sample")
 )  # fmt: skip
 _SHAPES = frozenset(("reshape", "view", "transpose", "permute", "swapaxes", "moveaxis", "movedim", "tile", "repeat"))
+_JOINS = frozenset(("stack", "column_stack", "hstack", "vstack", "cat", "concat", "concatenate", "array", "c_"))
 _PUTS = frozenset(("append", "extend", "insert", "add", "appendleft"))
 _LOADERS = frozenset(
     ("DataLoader", "Subset", "cycle", "iter", "list", "tuple", "next", "tqdm", "islice", "random_split", "deepcopy")
@@ -110,9 +111,9 @@ def scaled_apart(one: Way, other: Way) -> tuple[str, int] | None:
     return found[0] if found else None
 
 
-def divided(way: Way) -> tuple[str, int] | None:
-    """The last division on the way, where the value was scaled."""
-    return next(((deed.path, deed.line) for deed in way.deeds if deed.kind == "division"), None)
+def last(way: Way, kind: str) -> tuple[str, int] | None:
+    """The last deed of a kind on the way: a `division`, where the value was scaled; a `join`, where it was put together."""
+    return next(((deed.path, deed.line) for deed in way.deeds if deed.kind == kind), None)
 
 
 Where = tuple[object, ...]
@@ -140,9 +141,9 @@ class Ways:
         place = parting(*ways, loose=loose, whole=whole) or (split(*ways) if whole else None)
         return source_line(*place) if place is not None else None
 
-    def divided(self, value: int) -> SourceLine | None:
-        """Where the text scales what the variable holds."""
-        place = divided(way_of(*self._where[value])) if value in self._where else None
+    def last(self, value: int, kind: str) -> SourceLine | None:
+        """Where the text last does something of a kind to what the variable holds."""
+        place = last(way_of(*self._where[value]), kind) if value in self._where else None
         return source_line(*place) if place is not None else None
 
 
@@ -334,6 +335,8 @@ class _Follower:
             if name in _ORDERS or name in _SHAPES:
                 inside = self._in_sample(scope) or _along_others(node)
                 self._deed(node, "order" if name in _ORDERS else "shape", name, inside=inside)
+            elif name in _JOINS:
+                self._deed(node, "join", name)
             held = [node.func.value] if isinstance(node.func, ast.Attribute) else []
             for value in [*held, *given]:
                 self.follow(value, scope, where if len(given) + len(held) == 1 else (), depth - 1)

@@ -148,8 +148,8 @@ class StepGraph:
     ) -> SourceLine | None:
         return self.ways.parting(ones, others, loose=loose, whole=whole)
 
-    def divided(self, value: int) -> SourceLine | None:
-        return self.ways.divided(value)
+    def last_deed(self, value: int, kind: str) -> SourceLine | None:
+        return self.ways.last(value, kind)
 
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
@@ -169,10 +169,8 @@ class StepGraph:
                 if before is None:
                     self._run(node, base, {}, still_norms=still_norms)
                 for env, change in zip(envs, changes, strict=True):
-                    changed = {ref: env[ref] for ref in change} if inside and not node.module else {}
-                    env |= {ref: self._tensors[ref].detach() for ref in changed}
-                    self._run(node, env, change, still_norms=still_norms)
-                    env |= changed
+                    with self._unchanged(env, change, node, inside):
+                        self._run(node, env, change, still_norms=still_norms)
                 for made in node.outputs:
                     if made is None:
                         continue
@@ -192,8 +190,25 @@ class StepGraph:
         with torch.no_grad():
             return _array(self.compute(self._tensors_of(changes), [value])[value])
 
-    def loss_with(self, changes: Changes) -> float:
-        return self._loss_of(self._tensors_of(changes))
+    def loss_with(self, changes: Changes, *, inside: bool = False) -> float:
+        tensors = self._tensors_of(changes)
+        if not inside:
+            return self._loss_of(tensors)
+        self._in_time()
+        env = self._start(tensors)
+        with torch.no_grad():
+            for node in self._order([self.loss]):
+                with self._unchanged(env, changes, node, inside):
+                    self._run(node, env, changes)
+        return float(env[self.loss])
+
+    @contextlib.contextmanager
+    def _unchanged(self, env: Env, changes: Changes, node: Node, inside: bool) -> Iterator[None]:
+        """Where only modules are to see changes, an op outside of them does not."""
+        changed = {ref: env[ref] for ref in changes} if inside and not node.module else {}
+        env |= {ref: self._tensors[ref].detach() for ref in changed}
+        yield
+        env |= changed
 
     def loss_in_eval(self, norms: Sequence[int] | None = None) -> float:
         chosen = range(len(self._nodes)) if norms is None else norms

@@ -234,6 +234,54 @@ def task_learns_nothing(case: Case) -> list[Finding]:
     return []
 
 
+@rule(
+    "input-of-other-samples",
+    severity="error",
+    phase="data",
+    unless=("input-without-influence", "rows-of-other-samples", "fields-equal", "rows-never-change", "no-gradient"),
+)
+def input_of_other_samples(case: Case) -> list[Finding]:
+    """The training learns, but in every late step that is asked, one of several inputs can be given to other samples without making the loss worse, and the program's text takes, shifts or
+    shuffles that input otherwise than the targets or the other inputs. Where the text does nothing of that kind, the input may carry nothing, or is not learnt yet."""
+    told = answers(case, "use")
+    ratios = [
+        a.numbers["loss"] / _constant(a)
+        for a in answers(case, "nothing-learnt")
+        if a.step >= max(40, case.steps // 5) and a.numbers.get("constant", 0) > 0
+    ]
+    if case.steps < 2 * FEWEST or not ended_by_itself(case) or not ratios or min(ratios) > SOME:
+        return []
+    for name in dict.fromkeys(a.names[0] for a in told):
+        asked = [a for a in told if a.names[0] == name]
+        apart = [a.numbers["apart"] for a in asked]
+        last = asked[-1]
+        if (
+            len(asked) < 2
+            or any(a.healthy for a in asked)
+            or last.line is None
+            or last.step < case.steps // 4
+            or sum(apart) / sqrt(len(apart)) >= TOGETHER
+        ):
+            continue
+        return [
+            case.finding(
+                f"{name} has nothing to do with what is learnt: the loss is {last.numbers['loss']:.3g} at step {last.step}, and {last.numbers['with_others']:.3g} with {name} of other samples",
+                "Look whether it belongs to the same samples as the targets: this line does something to one of them that is not done to the other.",
+                step=last.step,
+                site="loss:value",
+                source=last.line,
+                evidence={
+                    "input": name,
+                    "changed_about": [round(a, 2) for a in apart],
+                    "steps_asked": [a.step for a in asked],
+                    "standing": "suspected",
+                },
+                confidence=0.8,
+            )
+        ]
+    return []
+
+
 def _one_batch(case: Case) -> tuple[float, float] | None:
     """The loss of a batch before and after a few steps of a clone on it alone, where that learns something: model and optimizer work, and
     what they are given does not belong together."""
