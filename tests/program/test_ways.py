@@ -76,6 +76,7 @@ PARTED = {
     "rows that are sorted in between": CLOSURE.replace(
         "        y = [", "        rows = sorted(rows)  # HERE\n        y = ["
     ),
+    "rows in another order, one by one": "x = [a[k] for k in rows]\ny = [b[k] for k in sorted(rows)]  # HERE\nuse(x, y)\n",
     "labels that are shuffled": "x, y = load()\nrandom.shuffle(y)  # HERE\nuse(x, y)\n",
     "only inputs are mixed": "def load():\n    return a[mixed], b  # HERE\nx, y = load()\nuse(x, y)\n",
 }

@@ -27,6 +27,8 @@ _ORDERS = frozenset(
 )  # fmt: skip
 _SHAPES = frozenset(("reshape", "view", "transpose", "permute", "swapaxes", "moveaxis", "movedim", "tile", "repeat"))
 _JOINS = frozenset(("stack", "column_stack", "hstack", "vstack", "cat", "concat", "concatenate", "array", "c_"))
+_DOMAINS = frozenset(("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "acos", "asin", "arccos", "arcsin"))
+"""Functions that have no value for some numbers."""
 _PUTS = frozenset(("append", "extend", "insert", "add", "appendleft"))
 _LOADERS = frozenset(
     ("DataLoader", "Subset", "cycle", "iter", "list", "tuple", "next", "tqdm", "islice", "random_split", "deepcopy")
@@ -112,7 +114,8 @@ def scaled_apart(one: Way, other: Way) -> tuple[str, int] | None:
 
 
 def last(way: Way, kind: str) -> tuple[str, int] | None:
-    """The last deed of a kind on the way: a `division`, where the value was scaled; a `join`, where it was put together."""
+    """The last deed of a kind on the way: a `division`, where the value was scaled; a `join`, where it was put together; a `domain`, where a function was
+    taken of it that has no value for some numbers."""
     return next(((deed.path, deed.line) for deed in way.deeds if deed.kind == kind), None)
 
 
@@ -280,6 +283,11 @@ class _Follower:
             case ast.Subscript(value=value, slice=chosen):
                 self._chosen(node, chosen)
                 self.follow(value, scope, where, depth - 1)
+                for part in ast.walk(
+                    chosen
+                ):  # one of those that a comprehension goes through: their order is that of the rows
+                    if isinstance(part, ast.Name) and (id(scope), part.id) in self._inner:
+                        self.name(part.id, scope, (), depth - 1)
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
                 self._bind(scope, node)
                 self.follow(node.elt, scope, where, depth - 1)
@@ -335,8 +343,8 @@ class _Follower:
             if name in _ORDERS or name in _SHAPES:
                 inside = self._in_sample(scope) or _along_others(node)
                 self._deed(node, "order" if name in _ORDERS else "shape", name, inside=inside)
-            elif name in _JOINS:
-                self._deed(node, "join", name)
+            elif name in _JOINS or name in _DOMAINS:
+                self._deed(node, "join" if name in _JOINS else "domain", name)
             held = [node.func.value] if isinstance(node.func, ast.Attribute) else []
             for value in [*held, *given]:
                 self.follow(value, scope, where if len(given) + len(held) == 1 else (), depth - 1)
