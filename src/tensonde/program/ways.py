@@ -285,9 +285,10 @@ class _Follower:
                 self.follow(value, scope, where, depth - 1)
                 for part in ast.walk(
                     chosen
-                ):  # one of those that a comprehension goes through: their order is that of the rows
-                    if isinstance(part, ast.Name) and (id(scope), part.id) in self._inner:
-                        self.name(part.id, scope, (), depth - 1)
+                ):  # an index that a comprehension goes through: its order is that of the rows
+                    for given, _ in self._inner.get((id(scope), part.id), ()) if isinstance(part, ast.Name) else ():
+                        if isinstance(given, ast.Call) and called(given) in _ORDERS:
+                            self._deed(given, "order", called(given))
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
                 self._bind(scope, node)
                 self.follow(node.elt, scope, where, depth - 1)

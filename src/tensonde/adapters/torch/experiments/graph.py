@@ -394,6 +394,8 @@ class StepGraph:
     def _run(
         self, node: Node, env: Env, changes: Mapping[int, Any], *, grad: bool = False, still_norms: bool = False
     ) -> None:
+        if node.writes and self._writes_over(node, changes):
+            return
         if node.random is not None and not self._fresh:
             node.random.put()
         args, kwargs = _filled(node.args, env), _filled(node.kwargs, env)
@@ -417,6 +419,11 @@ class StepGraph:
             if ref is not None and int(ref) not in changes:
                 factor = self._factors.get(int(ref)) if self._factors else None
                 env[int(ref)] = tensor if factor is None else tensor * factor
+
+    def _writes_over(self, node: Node, changes: Mapping[int, Any]) -> bool:
+        """It writes to what is changed, as where a batch is filled row by row. A change is one of what comes of all such ops."""
+        written = {self._storage[ref] for ref in node.writes}
+        return any(self._maker[ref] >= 0 and self._storage[ref] in written for ref in changes)
 
     def _fit(self, values: Mapping[int, int], base: Env, leaders: Mapping[int, int], begin: str) -> Fit | None:
         vectors = {}
