@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tensonde.program.ways import divided, parting, way_of
+from tensonde.program.ways import Way, last, parting, scaled_apart, split, way_of
 
 SET = """
 class Windows(Dataset):
@@ -76,6 +76,7 @@ PARTED = {
     "rows that are sorted in between": CLOSURE.replace(
         "        y = [", "        rows = sorted(rows)  # HERE\n        y = ["
     ),
+    "rows in another order, one by one": "x = [a[k] for k in rows]\ny = [b[k] for k in sorted(rows)]  # HERE\nuse(x, y)\n",
     "labels that are shuffled": "x, y = load()\nrandom.shuffle(y)  # HERE\nuse(x, y)\n",
     "only inputs are mixed": "def load():\n    return a[mixed], b  # HERE\nx, y = load()\nuse(x, y)\n",
 }
@@ -100,14 +101,93 @@ def test_what_is_treated_alike_does_not_part(tmp_path: Path, text: str) -> None:
     assert parting(way_of(str(path), used, "x"), way_of(str(path), used, "y")) is None
 
 
+MOVED = """
+def shaken(x):
+    return np.roll(x, 1)
+
+
+class Pictures(Dataset):
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __getitem__(self, k):
+        return shaken(self.x[k]).permute(2, 0, 1), self.y[k]
+
+
+x, y = load()
+x = torch.flip(x, dims=(2, 3))
+x_train, y_train = x[:80], y[:80]
+for x, y in DataLoader(Pictures(x_train, y_train)):
+    use(x, y)
+"""
+
+
+def _ways(path: Path, text: str) -> tuple[Way, Way]:
+    path.write_text(text)
+    used = next(k for k, line in enumerate(text.splitlines(), 1) if "use(x, y)" in line)
+    return way_of(str(path), used, "x"), way_of(str(path), used, "y")
+
+
+def test_what_moves_within_a_sample_parts_no_samples(tmp_path: Path) -> None:
+    one, other = _ways(tmp_path / "train.py", MOVED)
+    assert parting(one, other) is not None, "positions may have been moved"
+    assert parting(one, other, whole=True) is None
+    assert split(one, other) is None
+
+
+def test_rows_that_are_cut_at_another_place(tmp_path: Path) -> None:
+    text = MOVED.replace("x_train, y_train = x[:80], y[:80]", "x_train = x[:80]\ny_train = y[20:]")
+    one, other = _ways(tmp_path / "train.py", text)
+    assert parting(one, other, whole=True) is None
+    place = split(one, other)
+    assert place is not None
+    assert text.splitlines()[place[1] - 1] == "y_train = y[20:]"
+
+
+PREPARED = """
+def prepared(raw, mean, train):
+    x = raw - mean
+    return x / 255
+
+
+x_train = prepared(load(), 3, True)
+x_test = prepared(load_others(), 4, False)
+use(x_train, x_test)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (PREPARED, "x_test = prepared(load_others(), 4, False)"),
+        (PREPARED.replace("return x / 255", "return x / 255 if train else x"), "return x / 255 if train else x"),
+        (PREPARED.replace("use(", "x_test = x_test / 2\nuse("), "x_test = x_test / 2"),
+        (PREPARED.replace("return x / 255", "return x"), None),
+    ],
+)
+def test_where_two_may_be_scaled_apart(tmp_path: Path, text: str, line: str | None) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(text)
+    used = len(text.splitlines())
+    place = scaled_apart(way_of(str(path), used, "x_train"), way_of(str(path), used, "x_test"))
+    assert (place and text.splitlines()[place[1] - 1].strip()) == line
+
+
+def test_a_function_is_followed_by_the_call_that_leads_there(tmp_path: Path) -> None:
+    text = "def cut(rows):\n    return rows[2:]\n\n\nx = cut(load())\ny = cut(sorted(other()))\nuse(x, y)\n"
+    one, other = _ways(tmp_path / "train.py", text)
+    assert parting(one, other) == (str(tmp_path / "train.py"), 6)
+    assert not [deed for deed in one.deeds if deed.text == "sorted"]
+
+
 def test_a_division_on_the_way_is_found(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(SET)
     lines = SET.splitlines()
     used = next(k for k, line in enumerate(lines, 1) if "use(x, y)" in line)
     there = next(k for k, line in enumerate(lines, 1) if "x / x.std()" in line)
-    assert divided(way_of(str(path), used, "x")) == (str(path), there)
-    assert divided(way_of(str(path), used, "y")) is None
+    assert last(way_of(str(path), used, "x"), "division") == (str(path), there)
+    assert last(way_of(str(path), used, "y"), "division") is None
 
 
 def test_a_file_that_cannot_be_read_has_no_ways(tmp_path: Path) -> None:

@@ -300,6 +300,40 @@ for epoch in range(6):
         optimizer.step()
 """
 
+HALVES = """
+class Halves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.head = nn.Linear(4, 16), nn.Linear(4, 16), nn.Linear(32, 1)
+
+    def forward(self, left, right):
+        return self.head(torch.tanh(torch.cat([self.left(left), self.right(right)], 1)))
+
+
+model = Halves()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(200):
+    rows = torch.randperm(256)[:48].tolist()
+    left = torch.stack([x[k, :4] for k in rows])
+    right = torch.stack([x[k, 4:] for k in rows])  # RIGHT
+    wanted = torch.stack([2 * x[k, :1] + x[k, 5:6] for k in rows])
+    loss = F.mse_loss(model(left, right), wanted)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+COLUMNS = """
+table = torch.stack([x[:, 0], x[:, 1], x[:, 2]], 1)  # HERE
+model = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 3))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(60):
+    index = torch.randint(0, 256, (32,))
+    inputs, labels = table[index], y[index]
+    loss = F.cross_entropy(model(inputs), labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 BUGS = {
     "a mask that lets the next token through, with gradients added up": (
         "future-seen",
@@ -368,6 +402,18 @@ BUGS = {
     "an input of other rows": (
         "rows-of-other-samples",
         SIDES.replace("t[index]), y[index])", "t[step : step + 32]), y[index])  # HERE") + STEP,
+    ),
+    "an input of other samples": (
+        "input-of-other-samples",
+        HALVES.replace("for k in rows])  # RIGHT", "for k in sorted(rows)])  # HERE"),
+    ),
+    "a column that is taken twice": (
+        "columns-equal",
+        COLUMNS.replace("x[:, 1], x[:, 2]", "x[:, 1], x[:, 1]"),
+    ),
+    "one column for all": (
+        "columns-equal",
+        COLUMNS.replace("x[:, 1], x[:, 2]", "2 * x[:, 0] + 3, 5 * x[:, 0]"),
     ),
     "inputs that are divided twice": (
         "nothing-learnt",
@@ -569,6 +615,12 @@ class Mixed(Net):
 }
 
 NEAR_MISSES = {
+    "two inputs of the same samples": HALVES,
+    "an input that carries nothing": HALVES.replace(
+        "x[k, 4:] for k in rows])  # RIGHT", "noise[k] for k in rows])"
+    ).replace("model = Halves()", "noise, model = torch.randn(256, 4), Halves()"),
+    "columns that differ": COLUMNS,
+    "columns of flags that agree": COLUMNS.replace("x[:, 1], x[:, 2]", "(x[:, 1] > 0).float(), (x[:, 1] > 0).float()"),
     "gradients of four batches added up": """
         model = nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 20))
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)

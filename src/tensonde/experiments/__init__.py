@@ -7,6 +7,7 @@ one experiment.
 from __future__ import annotations
 
 from tensonde.experiments.bootstrap import BOOTSTRAP
+from tensonde.experiments.columns import COLUMNS_DIFFER
 from tensonde.experiments.companions import COMPANIONS
 from tensonde.experiments.dead_ends import DEAD_ENDS
 from tensonde.experiments.each_term import EACH_TERM
@@ -26,9 +27,11 @@ from tensonde.experiments.sameness import SAMENESS
 from tensonde.experiments.sizes import SIZES
 from tensonde.experiments.terms import TERMS
 from tensonde.experiments.truth import TRUTH
+from tensonde.experiments.use import USE
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     FIELDS,
+    COLUMNS_DIFFER,
     COMPANIONS,
     TERMS,
     EACH_TERM,
@@ -47,5 +50,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     DEAD_ENDS,
     TRUTH,
     MODES,
+    USE,
 )
 """In the order asked."""

@@ -36,7 +36,7 @@ ALIKE = 1e-3
 NOTHING = 1e-4
 """Of the loss: what a constant leaves where there is nothing to learn."""
 SMALL = 0.03
-"""Inputs of which none is larger are next to nothing beside biases."""
+"""Inputs of which none varies more from sample to sample are next to nothing beside biases."""
 ROUNDING = 1e-5
 """Of the loss: what another order of the same rows may make of a sum."""
 APART = 4.0
@@ -121,13 +121,18 @@ def _all_alike(step: Step, outputs: Mapping[int, int], loss: float) -> bool:
 
 
 def _next_to_nothing(step: Step, anatomy: Anatomy) -> Iterable[Answer]:
-    """All numbers that the model is handed are so small that its outputs hardly depend on them."""
-    handed = [v for v in anatomy.inputs if prod(v.shape) > v.shape[0]]
-    largest = max((float(np.abs(step.array(v.number)).max()) for v in handed if v.kind == "float"), default=1.0)
-    if handed and all(v.kind == "float" for v in handed) and 0 < largest < SMALL:
-        source = step.divided(handed[0].number) or handed[0].made or handed[0].bound
+    """All numbers that the model is handed differ so little from sample to sample that its outputs hardly depend on them; categories beside them are no numbers."""
+    handed = [v for v in anatomy.inputs if prod(v.shape) > v.shape[0] and v.kind == "float"]
+    largest = max((float(step.array(v.number).std(0).max()) for v in handed), default=1.0)
+    if handed and 0 < largest < SMALL:
+        source = step.last_deed(handed[0].number, "division") or handed[0].made or handed[0].bound
         yield Answer(
-            None, f"inputs are {largest:.2g} at most", {"largest": largest}, (handed[0].name,), source, part="small"
+            None,
+            f"inputs differ by {largest:.2g} at most",
+            {"largest": largest},
+            (handed[0].name,),
+            source,
+            part="small",
         )
 
 

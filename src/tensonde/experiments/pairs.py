@@ -60,7 +60,7 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
             group["whole"], gathered[:] = True, [table]
         elif sum(len(rows) for rows, _ in gathered) < MOST_ROWS:
             gathered.append((x, y))
-    group["line"] = line = _line(step, target) or group.get("line")
+    group["line"] = line = group.get("parting") or _line(step, target) or group.get("line")
     xs, ys = _together(gathered)
     if len(xs) < MORE * group.get("asked", 0):
         known: Answer | None = group.get("answer")
@@ -70,6 +70,10 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
     if fits is None:
         return None
     group["fits"] = fits
+    if fits < NOT:  # it may not belong there: then it matters where the two part
+        whole = y.ndim == 1 or y.shape[1] == 1
+        group["parting"] = step.parting([value.number], [target.number], whole=whole)
+        group["line"] = line = group["parting"] or line
     numbers = {"rows": float(len(xs)), "as they are": fits}
     if fits < NOT and step.seconds_left() > 0:
         for name, order in _orders(gathered):
@@ -147,7 +151,9 @@ def parted(step: Step, anatomy: Anatomy) -> SourceLine | None:
         return None
     ones, others = anatomy.ancestors([value.number]), anatomy.ancestors([target.number for target in targets])
     return step.parting(
-        [value.number, *sorted(ones, reverse=True)], [*(t.number for t in targets), *sorted(others, reverse=True)]
+        [value.number, *sorted(ones, reverse=True)],
+        [*(t.number for t in targets), *sorted(others, reverse=True)],
+        whole=all(np.prod(target.shape[1:]) <= 1 for target in targets),
     )
 
 

@@ -157,13 +157,15 @@ class Step(Protocol):
     def tables(self, value: int, target: int) -> tuple[Array, Array] | None:
         """The arrays of the program that the rows of both were taken from, by the same index, in the order in which they are held."""
 
-    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
+    def parting(
+        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+    ) -> SourceLine | None:
         """The line of the program's text that does something to one of two values and not to the other, on their way to the step: what shifts, reorders or chooses rows. The first of
         each that a variable holds is followed. It says where to look, and proves nothing. `loose`: also rows or parts that are chosen on
-        lines of their own."""
+        lines of their own. `whole`: not what moves things within a sample."""
 
-    def divided(self, value: int) -> SourceLine | None:
-        """The line of the program's text that last divides a value on its way to the step."""
+    def last_deed(self, value: int, kind: Literal["division", "join"]) -> SourceLine | None:
+        """The line of the program's text that last divides a value on its way to the step, or puts it together."""
 
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
@@ -174,8 +176,8 @@ class Step(Protocol):
     def array_with(self, value: int, changes: Changes) -> Array:
         """A value, with others in the place of those that were made or given."""
 
-    def loss_with(self, changes: Changes) -> float:
-        """The loss with these values in the place of those that were made or given."""
+    def loss_with(self, changes: Changes, *, inside: bool = False) -> float:
+        """The loss with these values in the place of those that were made or given. `inside`: ops outside of modules still get what is not changed."""
 
     def loss_in_eval(self, norms: Sequence[int] | None = None) -> float:
         """The loss of the batch as in eval mode: dropout lets everything pass, and batch norms use what they have gathered. `norms`: only these

@@ -673,6 +673,8 @@ class Spread(Record, frozen=True):
     std: list[Number] = []
     line: Line = None
     """Where the input of an evaluation was made."""
+    scaled: Line = None
+    """Where the program's text may scale it otherwise than the training's."""
 
 
 class ScaleFact(Record, frozen=True):

@@ -8,7 +8,9 @@ through something that the other does not. That is no proof of a mistake. It say
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -16,6 +18,7 @@ from tensonde.model.site import SourceLine
 from tensonde.program.lines import source_line
 from tensonde.program.syntax import called, covers, is_name, parse, scope_at, spelled, statements
 
+_SLICE = re.compile(r"[^,]*:[^,]*")
 _DEPTH = 40
 _MOST = 600
 """Expressions that are looked at."""
@@ -23,6 +26,9 @@ _ORDERS = frozenset(
     ("permutation", "randperm", "shuffle", "sort", "sorted", "argsort", "roll", "flip", "fliplr", "flipud", "reversed", "reverse", "rot90", "sample")
 )  # fmt: skip
 _SHAPES = frozenset(("reshape", "view", "transpose", "permute", "swapaxes", "moveaxis", "movedim", "tile", "repeat"))
+_JOINS = frozenset(("stack", "column_stack", "hstack", "vstack", "cat", "concat", "concatenate", "array", "c_"))
+_DOMAINS = frozenset(("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "acos", "asin", "arccos", "arcsin"))
+"""Functions that have no value for some numbers."""
 _PUTS = frozenset(("append", "extend", "insert", "add", "appendleft"))
 _LOADERS = frozenset(
     ("DataLoader", "Subset", "cycle", "iter", "list", "tuple", "next", "tqdm", "islice", "random_split", "deepcopy")
@@ -39,6 +45,10 @@ class Deed:
     line: int
     kind: str
     text: str
+    inside: bool = False
+    """It moves things within each sample, so that samples stay where they are."""
+    chosen: bool = False
+    """A condition decides whether it is done."""
 
 
 @dataclass
@@ -47,6 +57,8 @@ class Way:
 
     deeds: list[Deed] = field(default_factory=list)
     lines: set[tuple[str, int]] = field(default_factory=set)
+    calls: list[tuple[str, int, str]] = field(default_factory=list)
+    """Of functions and classes of the file: where, and the name."""
 
 
 def way_of(path: str, line: int, name: str) -> Way:
@@ -59,14 +71,14 @@ def way_of(path: str, line: int, name: str) -> Way:
     return found.way
 
 
-def parting(one: Way, other: Way, *, loose: bool = False) -> tuple[str, int] | None:
+def parting(one: Way, other: Way, *, loose: bool = False, whole: bool = False) -> tuple[str, int] | None:
     """Where one of the two is shifted or put into another order, or, on a line that both pass, has rows chosen, and the other is not; the second way (of targets) first, of which also axes that
-    are exchanged count: those of inputs often are. `loose`: also what is chosen on lines of their own."""
+    are exchanged count: those of inputs often are. `loose`: also what is chosen on lines of their own. `whole`: not what stays within a sample."""
     best: tuple[int, tuple[str, int]] | None = None
     for way, beside, more in ((other, one, 1), (one, other, 0)):
         there = {(deed.kind, deed.text) for deed in beside.deeds}
         for deed in way.deeds:
-            if (deed.kind, deed.text) in there or deed.kind not in _WEIGHTS:
+            if (deed.kind, deed.text) in there or deed.kind not in _WEIGHTS or (whole and deed.inside):
                 continue
             same_line = deed.kind == "index" and (deed.path, deed.line) in beside.lines
             if (deed.kind == "index" and not same_line and not loose) or (deed.kind == "shape" and way is one):
@@ -77,9 +89,34 @@ def parting(one: Way, other: Way, *, loose: bool = False) -> tuple[str, int] | N
     return best[1] if best is not None else None
 
 
-def divided(way: Way) -> tuple[str, int] | None:
-    """The last division on the way, where the value was scaled."""
-    return next(((deed.path, deed.line) for deed in way.deeds if deed.kind == "division"), None)
+def split(one: Way, other: Way) -> tuple[str, int] | None:
+    """Where rows of the second are cut out, and those of the first as often, at other places."""
+    ours, theirs = ([d for d in way.deeds if d.kind == "index" and _SLICE.fullmatch(d.text)] for way in (one, other))
+    both = {d.text for d in ours} & {d.text for d in theirs}
+    return (theirs[0].path, theirs[0].line) if not both and 0 < len(ours) == len(theirs) else None
+
+
+def scaled_apart(one: Way, other: Way) -> tuple[str, int] | None:
+    """Where the second of two ways that lead to the same kind of data may be scaled otherwise than the first: a division that both pass and that a condition decides on, a division of its own, or
+    the call by which it comes to a division that both pass."""
+    ours, theirs = ([d for d in way.deeds if d.kind == "division"] for way in (one, other))
+    both = [d for d in theirs if d in ours]
+    chosen = [d for d in both if d.chosen]
+    own = [d for d in theirs if d.text not in {known.text for known in ours}]
+    names = {name for _, _, name in one.calls}
+    calls = [
+        (path, line)
+        for path, line, name in other.calls
+        if both and name in names and (path, line, name) not in one.calls
+    ]
+    found = [*((d.path, d.line) for d in chosen), *((d.path, d.line) for d in own), *calls]
+    return found[0] if found else None
+
+
+def last(way: Way, kind: str) -> tuple[str, int] | None:
+    """The last deed of a kind on the way: a `division`, where the value was scaled; a `join`, where it was put together; a `domain`, where a function was
+    taken of it that has no value for some numbers."""
+    return next(((deed.path, deed.line) for deed in way.deeds if deed.kind == kind), None)
 
 
 Where = tuple[object, ...]
@@ -95,16 +132,21 @@ class Ways:
         """At this line of a file, the variable of this name holds the value."""
         self._where[value] = path, line, name
 
-    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
+    def parting(
+        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+    ) -> SourceLine | None:
         """The first of each that a variable holds is followed."""
         one = next((self._where[n] for n in ones if n in self._where), None)
         other = next((self._where[n] for n in others if n in self._where), None)
-        place = parting(way_of(*one), way_of(*other), loose=loose) if one is not None and other is not None else None
+        if one is None or other is None:
+            return None
+        ways = way_of(*one), way_of(*other)
+        place = parting(*ways, loose=loose, whole=whole) or (split(*ways) if whole else None)
         return source_line(*place) if place is not None else None
 
-    def divided(self, value: int) -> SourceLine | None:
-        """Where the text scales what the variable holds."""
-        place = divided(way_of(*self._where[value])) if value in self._where else None
+    def last(self, value: int, kind: str) -> SourceLine | None:
+        """Where the text last does something of a kind to what the variable holds."""
+        place = last(way_of(*self._where[value]), kind) if value in self._where else None
         return source_line(*place) if place is not None else None
 
 
@@ -154,12 +196,15 @@ class _Follower:
         self._seen: set[tuple[object, ...]] = set()
         self._inner: dict[tuple[int, str], list[tuple[ast.expr, Where]]] = {}
         """Names that comprehensions and collate functions bind, by scope."""
+        self._entered: dict[int, tuple[ast.Call, ast.AST]] = {}
+        """By function: the call by which it is looked into, and its scope. Other calls have other arguments."""
 
     def name(self, name: str, scope: ast.AST, where: Where, depth: int, before: int = 1 << 30) -> None:
         """All that gives a name its value before a line, or else at all: in its scope, in those around it, or where the function is called."""
-        if depth <= 0 or (id(scope), name, where, before) in self._seen:
+        key = (id(scope), name, where, before, self._by(scope))
+        if depth <= 0 or key in self._seen:
             return
-        self._seen.add((id(scope), name, where, before))
+        self._seen.add(key)
         found = False
         for value, path in self._inner.get((id(scope), name), ()):
             found = True
@@ -202,7 +247,8 @@ class _Follower:
         owner = self._class_around(function)
         wanted = owner.name if owner is not None and function.name == "__init__" else function.name
         place = names.index(name) - (owner is not None)
-        for node, around in self.file.calls:
+        entered = self._entered.get(id(function))
+        for node, around in self.file.calls if entered is None else [entered]:
             if called(node) != wanted:
                 continue
             given = [k.value for k in node.keywords if k.arg == name] or node.args[place : place + 1] * (place >= 0)
@@ -211,7 +257,7 @@ class _Follower:
                 self.follow(value, around, where, depth - 1)
 
     def follow(self, node: ast.expr, scope: ast.AST, where: Where, depth: int) -> None:
-        key = (id(node), where)
+        key = (id(node), where, self._by(scope))
         if depth <= 0 or key in self._seen or len(self._seen) > _MOST:
             return
         self._seen.add(key)
@@ -220,7 +266,7 @@ class _Follower:
             case ast.Name(id=name):
                 self.name(name, scope, where, depth, node.lineno)
             case ast.Attribute(attr="T" | "mT", value=value):
-                self._deed(node, "shape", "T")
+                self._deed(node, "shape", "T", inside=self._in_sample(scope))
                 self.follow(value, scope, where, depth - 1)
             case ast.Attribute():
                 self._attribute(node, scope, where, depth)
@@ -237,6 +283,12 @@ class _Follower:
             case ast.Subscript(value=value, slice=chosen):
                 self._chosen(node, chosen)
                 self.follow(value, scope, where, depth - 1)
+                for part in ast.walk(
+                    chosen
+                ):  # an index that a comprehension goes through: its order is that of the rows
+                    for given, _ in self._inner.get((id(scope), part.id), ()) if isinstance(part, ast.Name) else ():
+                        if isinstance(given, ast.Call) and called(given) in _ORDERS:
+                            self._deed(given, "order", called(given))
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
                 self._bind(scope, node)
                 self.follow(node.elt, scope, where, depth - 1)
@@ -257,11 +309,14 @@ class _Follower:
         if key in self._seen:
             return
         self._seen.add(key)
+        found = False
         for owner in owners:
             for method in owner.body:
                 if isinstance(method, ast.FunctionDef):
                     for statement in statements(method):
-                        self._bound(statement, f"self.{node.attr}", method, where, depth)
+                        found |= self._bound(statement, f"self.{node.attr}", method, where, depth)
+        if not found and own is None:  # of an object of a library's: what it was made of
+            self.follow(node.value, scope, where, depth - 1)
 
     def _called(self, node: ast.Call, scope: ast.AST, where: Where, depth: int) -> None:
         name = called(node)
@@ -277,15 +332,37 @@ class _Follower:
         elif name in _LOADERS and given:
             self._loaded(node, given[0], scope, where, depth)
         elif (owner := self._class_named(name)) is not None:
-            self._items(owner, where, depth)
+            self.way.calls.append((self.path, node.lineno, name))
+            made = next((m for m in owner.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), owner)
+            with self._looking_into(made, node, scope):
+                self._items(owner, where, depth)
         elif isinstance(function := self._function_named(name), ast.FunctionDef) and name not in _ORDERS | _SHAPES:
-            self._results(function, where, depth)
+            self.way.calls.append((self.path, node.lineno, name))
+            with self._looking_into(function, node, scope):
+                self._results(function, where, depth)
         else:
             if name in _ORDERS or name in _SHAPES:
-                self._deed(node, "order" if name in _ORDERS else "shape", name)
+                inside = self._in_sample(scope) or _along_others(node)
+                self._deed(node, "order" if name in _ORDERS else "shape", name, inside=inside)
+            elif name in _JOINS or name in _DOMAINS:
+                self._deed(node, "join" if name in _JOINS else "domain", name)
             held = [node.func.value] if isinstance(node.func, ast.Attribute) else []
             for value in [*held, *given]:
                 self.follow(value, scope, where if len(given) + len(held) == 1 else (), depth - 1)
+
+    @contextmanager
+    def _looking_into(self, function: ast.AST, call: ast.Call, scope: ast.AST) -> Iterator[None]:
+        before = dict(self._entered)
+        self._entered[id(function)] = call, scope
+        try:
+            yield
+        finally:
+            self._entered = before
+
+    def _by(self, scope: ast.AST) -> int:
+        """The call by which a function is looked into."""
+        entered = self._entered.get(id(scope))
+        return id(entered[0]) if entered is not None else 0
 
     def _loaded(self, node: ast.Call, data: ast.expr, scope: ast.AST, where: Where, depth: int) -> None:
         collate = next((k.value for k in node.keywords if k.arg == "collate_fn"), None)
@@ -320,6 +397,15 @@ class _Follower:
 
     def _class_around(self, scope: ast.AST) -> ast.ClassDef | None:
         return self.file.owner.get(id(scope))
+
+    def _in_sample(self, scope: ast.AST, depth: int = 3) -> bool:
+        """The code of a scope sees one sample at a time: a data set's `__getitem__`, and what only that calls."""
+        if not isinstance(scope, ast.FunctionDef) or depth <= 0:
+            return False
+        if scope.name == "__getitem__":
+            return True
+        around = [place for node, place in self.file.calls if called(node) == scope.name]
+        return bool(around) and all(self._in_sample(place, depth - 1) for place in around)
 
     def _class_named(self, name: str) -> ast.ClassDef | None:
         return next((n for n in self.file.classes if n.name == name), None)
@@ -356,10 +442,15 @@ class _Follower:
     def _line(self, node: ast.stmt | ast.expr) -> None:
         self.way.lines.add((self.path, node.lineno))
 
-    def _deed(self, node: ast.expr, kind: str, text: str) -> None:
-        deed = Deed(self.path, node.lineno, kind, text)
+    def _deed(self, node: ast.expr, kind: str, text: str, *, inside: bool = False) -> None:
+        deed = Deed(self.path, node.lineno, kind, text, inside, kind == "division" and self._on_condition(node))
         if deed not in self.way.deeds:
             self.way.deeds.append(deed)
+
+    def _on_condition(self, node: ast.expr) -> bool:
+        """It stands in a branch, within a function."""
+        around = [n for n in ast.walk(self.file.tree) if isinstance(n, ast.If | ast.IfExp) and covers(n, node.lineno)]
+        return any(covers(f, n.lineno) for f in self.file.functions for n in around)
 
     def _chosen(self, node: ast.Subscript, chosen: ast.expr) -> None:
         kind = "index"
@@ -373,6 +464,13 @@ class _Follower:
             ):
                 kind = "shift"
         self._deed(node, kind, ast.unparse(chosen))
+
+
+def _along_others(node: ast.Call) -> bool:
+    """A call that says along which dimensions, and not along the first."""
+    given = next((k.value for k in node.keywords if k.arg in ("dim", "dims", "axis", "axes")), None)
+    parts = given.elts if isinstance(given, ast.Tuple | ast.List) else [given]
+    return all(isinstance(part, ast.Constant) and isinstance(part.value, int) and part.value > 0 for part in parts)
 
 
 def _backwards(part: ast.AST) -> bool:

@@ -120,11 +120,13 @@ class StepGraph:
     def renews_copies(self) -> bool:
         return any(habits.loads_under_condition(path) for path in KNOWN.files())
 
-    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
-        return self.ways.parting(ones, others, loose=loose)
+    def parting(
+        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+    ) -> SourceLine | None:
+        return self.ways.parting(ones, others, loose=loose, whole=whole)
 
-    def divided(self, value: int) -> SourceLine | None:
-        return self.ways.divided(value)
+    def last_deed(self, value: int, kind: str) -> SourceLine | None:
+        return self.ways.last(value, kind)
 
     def array(self, value: int) -> Array:
         found = self._arrays.get(value)
@@ -184,7 +186,9 @@ class StepGraph:
     def array_with(self, value: int, changes: Changes) -> Array:
         return _array(self.compute(self._tensors_of(changes), [value])[value])
 
-    def loss_with(self, changes: Changes) -> float:
+    def loss_with(self, changes: Changes, *, inside: bool = False) -> float:
+        if inside:
+            return float(_array(self._changed(changes, inside)[self.loss]))
         return self._loss_of(self._tensors_of(changes))
 
     def loss_in_eval(self, norms: Sequence[int] | None = None) -> float:

@@ -143,11 +143,13 @@ class StepGraph:
                     return _array(table[:MOST_ROWS]), _array(other[:MOST_ROWS])
         return None
 
-    def parting(self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False) -> SourceLine | None:
-        return self.ways.parting(ones, others, loose=loose)
+    def parting(
+        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+    ) -> SourceLine | None:
+        return self.ways.parting(ones, others, loose=loose, whole=whole)
 
-    def divided(self, value: int) -> SourceLine | None:
-        return self.ways.divided(value)
+    def last_deed(self, value: int, kind: str) -> SourceLine | None:
+        return self.ways.last(value, kind)
 
     def effects(
         self, changes: Sequence[Changes], *, still_norms: bool = False, inside: bool = False
@@ -167,10 +169,8 @@ class StepGraph:
                 if before is None:
                     self._run(node, base, {}, still_norms=still_norms)
                 for env, change in zip(envs, changes, strict=True):
-                    changed = {ref: env[ref] for ref in change} if inside and not node.module else {}
-                    env |= {ref: self._tensors[ref].detach() for ref in changed}
-                    self._run(node, env, change, still_norms=still_norms)
-                    env |= changed
+                    with self._unchanged(env, change, node, inside):
+                        self._run(node, env, change, still_norms=still_norms)
                 for made in node.outputs:
                     if made is None:
                         continue
@@ -190,8 +190,25 @@ class StepGraph:
         with torch.no_grad():
             return _array(self.compute(self._tensors_of(changes), [value])[value])
 
-    def loss_with(self, changes: Changes) -> float:
-        return self._loss_of(self._tensors_of(changes))
+    def loss_with(self, changes: Changes, *, inside: bool = False) -> float:
+        tensors = self._tensors_of(changes)
+        if not inside:
+            return self._loss_of(tensors)
+        self._in_time()
+        env = self._start(tensors)
+        with torch.no_grad():
+            for node in self._order([self.loss]):
+                with self._unchanged(env, changes, node, inside):
+                    self._run(node, env, changes)
+        return float(env[self.loss])
+
+    @contextlib.contextmanager
+    def _unchanged(self, env: Env, changes: Changes, node: Node, inside: bool) -> Iterator[None]:
+        """Where only modules are to see changes, an op outside of them does not."""
+        changed = {ref: env[ref] for ref in changes} if inside and not node.module else {}
+        env |= {ref: self._tensors[ref].detach() for ref in changed}
+        yield
+        env |= changed
 
     def loss_in_eval(self, norms: Sequence[int] | None = None) -> float:
         chosen = range(len(self._nodes)) if norms is None else norms
@@ -377,6 +394,8 @@ class StepGraph:
     def _run(
         self, node: Node, env: Env, changes: Mapping[int, Any], *, grad: bool = False, still_norms: bool = False
     ) -> None:
+        if node.writes and self._writes_over(node, changes):
+            return
         if node.random is not None and not self._fresh:
             node.random.put()
         args, kwargs = _filled(node.args, env), _filled(node.kwargs, env)
@@ -400,6 +419,11 @@ class StepGraph:
             if ref is not None and int(ref) not in changes:
                 factor = self._factors.get(int(ref)) if self._factors else None
                 env[int(ref)] = tensor if factor is None else tensor * factor
+
+    def _writes_over(self, node: Node, changes: Mapping[int, Any]) -> bool:
+        """It writes to what is changed, as where a batch is filled row by row. A change is one of what comes of all such ops."""
+        written = {self._storage[ref] for ref in node.writes}
+        return any(self._maker[ref] >= 0 and self._storage[ref] in written for ref in changes)
 
     def _fit(self, values: Mapping[int, int], base: Env, leaders: Mapping[int, int], begin: str) -> Fit | None:
         vectors = {}

@@ -220,6 +220,8 @@ def _rows_by_index(value: Value, values: list[Value], ops: list[Op]) -> bool:
     """Each row was chosen by an index, or put beside the others; what was done to it since leaves rows where they are."""
     while value.op is not None:
         op = ops[value.op]
+        if op.module:  # what a model has made: states one after the other are positions
+            return False
         index = [values[n] for n in op.inputs if values[n].kind == "int" and len(values[n].shape) == 1]
         if op.name in ("index", "index_select") and index and index[0].shape[0] == value.shape[0]:
             return True

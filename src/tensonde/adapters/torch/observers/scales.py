@@ -18,7 +18,7 @@ from tensonde.program import queries
 from tensonde.program.frames import is_user, user_place
 from tensonde.program.lines import line_at
 from tensonde.program.origin import variable_line
-from tensonde.program.ways import parting, way_of
+from tensonde.program.ways import parting, scaled_apart, way_of
 
 Held = tuple[str, int, str]
 
@@ -45,6 +45,8 @@ class Scales:
         """The variable that held it."""
         self._parted: set[str] = set()
         """Roots of which the ways of both were looked at."""
+        self._scaled: dict[str, dict[str, Any] | None] = {}
+        """Where the program's text may scale the two apart."""
 
     def training(self, root: str, args: tuple[Any, ...], kwargs: dict[str, Any], step: int) -> None:
         """A root is called in train mode, with gradients."""
@@ -75,8 +77,9 @@ class Scales:
             made = made or _made(frame, tensor) or evaluation_line(user_place(frame))
             if (place := self._held.get(root)) is not None and root not in self._parted:
                 self._parted.add(root)
-                made = _parted(place, _holding(frame, tensor), made)
-            _note(rows, tensor, {"step": step, "line": made})
+                made = _parted(place, held := _holding(frame, tensor), made)
+                self._scaled[root] = _scaled(place, held)
+            _note(rows, tensor, {"step": step, "line": made, "scaled": self._scaled.get(root)})
 
     def _rows(self, kept: dict[str, list[dict[str, Any]]], root: str) -> list[dict[str, Any]]:
         return kept.setdefault(root, []) if root in kept or len(kept) < MOST_ROOTS else []
@@ -141,6 +144,11 @@ def _parted(trained: Held, evaluated: Held | None, made: dict[str, Any] | None) 
         return made
     place = parting(one, other)
     return line_at(*place) if place is not None else made
+
+
+def _scaled(trained: Held, evaluated: Held | None) -> dict[str, Any] | None:
+    place = scaled_apart(way_of(*trained), way_of(*evaluated)) if evaluated is not None else None
+    return line_at(*place) if place is not None else None
 
 
 def _sample_line(tensor: Tensor) -> dict[str, Any] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from tensonde.adapters.torch.tensors import array_of, is_dense
 from tensonde.program.classes import returned_part, written_last
 from tensonde.program.frames import is_user
 from tensonde.program.lines import line_at
+from tensonde.program.ways import last, way_of
 
 MOST = 4096
 """Indices of one batch that are kept."""
@@ -46,12 +49,25 @@ class Batch:
         dataset = self.dataset()
         held = next((found for index in self.indices if (found := _held(dataset, index)) is not None), None)
         source = held["source"] if held is not None and held["source"] is not None else _sample_line(dataset)
+        source = source or self._spoilt(sys._getframe(1))
         return {
             "dataset": type(dataset).__name__,
             "indices": self.indices,
             "source": source,
             "attribute": held["attribute"] if held is not None else None,
         }
+
+    def _spoilt(self, frame: FrameType | None) -> dict[str, Any] | None:
+        """Of a part of the batch that holds NaN or Inf: the line of the program's text that may have made them, before there was a batch. A function that has no value for some numbers, or, where every row is
+        bad, a division."""
+        while frame is not None:
+            for name, value in list(frame.f_locals.items()) if is_user(frame.f_code) else ():
+                if issubclass(type(value), Tensor) and self.part_of(value) is not None and _is_bad(value):
+                    way = way_of(frame.f_code.co_filename, frame.f_lineno, name)
+                    place = last(way, "domain") or (last(way, "division") if all(map(_is_bad, value[:MOST])) else None)
+                    return line_at(*place) if place is not None else None
+            frame = frame.f_back
+        return None
 
 
 latest: Batch | None = None

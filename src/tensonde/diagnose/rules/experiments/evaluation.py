@@ -85,7 +85,7 @@ def many_times_larger(case: Case) -> list[Finding]:
                 "Prepare both in the same way: one of them is scaled, and the other is not.",
                 step=evaluated[0].step,
                 site=f"{root}:in",
-                source=evaluated[0].line,
+                source=evaluated[0].scaled or evaluated[0].line,
                 evidence={"factor": factor, "least": min(factors[0]), "most": max(factors[0]), "calls_in_eval_mode": len(evaluated), "standing": "suspected"},
                 confidence=0.85,
             )

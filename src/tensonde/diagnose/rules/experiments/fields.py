@@ -41,6 +41,18 @@ def equal(case: Case) -> list[Finding]:
     )
 
 
+@rule("columns-equal", severity="warning", phase="data", unless=("inputs-all-the-same", "inputs-constant"))
+def columns_equal(case: Case) -> list[Finding]:
+    """Two columns of a table that a model is handed are equal in every row of every batch that was looked at, number by number, or all of its columns are one and the same but for their scale:
+    one column was taken for another."""
+    advice = "Look where the columns are put together: one of them is taken twice, and another one is missing."
+    return [
+        finding
+        for part in ("equal columns", "one column")
+        for finding in _amiss(case, part, "A column is there more than once: {why}", advice, "columns")
+    ][:1]
+
+
 @rule("inputs-all-the-same", severity="error", phase="data", unless=("inputs-constant",))
 def all_the_same(case: Case) -> list[Finding]:
     """All samples that models are handed are equal in every batch that was looked at, while other fields of the batch differ:

@@ -91,8 +91,6 @@ def nothing_learnt(case: Case) -> list[Finding]:
     ):
         return []
     last = late[-1]
-    if last.part == "term":
-        return [_outweighed(case, last, end, constant)]
     small = [
         a
         for a in case.facts.answers
@@ -100,6 +98,8 @@ def nothing_learnt(case: Case) -> list[Finding]:
     ]
     if small:
         return [_next_to_nothing(case, small[-1], end, constant)]
+    if last.part == "term":
+        return [_outweighed(case, last, end, constant)]
     learnt = _one_batch(case)
     parting = _parting(case)
     return [
@@ -234,6 +234,54 @@ def task_learns_nothing(case: Case) -> list[Finding]:
     return []
 
 
+@rule(
+    "input-of-other-samples",
+    severity="error",
+    phase="data",
+    unless=("input-without-influence", "rows-of-other-samples", "fields-equal", "rows-never-change", "no-gradient"),
+)
+def input_of_other_samples(case: Case) -> list[Finding]:
+    """The training learns, but in every late step that is asked, one of several inputs can be given to other samples without making the loss worse, and the program's text takes, shifts or
+    shuffles that input otherwise than the targets or the other inputs. Where the text does nothing of that kind, the input may carry nothing, or is not learnt yet."""
+    told = answers(case, "use")
+    ratios = [
+        a.numbers["loss"] / _constant(a)
+        for a in answers(case, "nothing-learnt")
+        if a.step >= max(40, case.steps // 5) and a.numbers.get("constant", 0) > 0
+    ]
+    if case.steps < 2 * FEWEST or not ended_by_itself(case) or not ratios or min(ratios) > SOME:
+        return []
+    for name in dict.fromkeys(a.names[0] for a in told):
+        asked = [a for a in told if a.names[0] == name]
+        apart = [a.numbers["apart"] for a in asked]
+        last = asked[-1]
+        if (
+            len(asked) < 2
+            or any(a.healthy for a in asked)
+            or last.line is None
+            or last.step < case.steps // 4
+            or sum(apart) / sqrt(len(apart)) >= TOGETHER
+        ):
+            continue
+        return [
+            case.finding(
+                f"{name} has nothing to do with what is learnt: the loss is {last.numbers['loss']:.3g} at step {last.step}, and {last.numbers['with_others']:.3g} with {name} of other samples",
+                "Look whether it belongs to the same samples as the targets: this line does something to one of them that is not done to the other.",
+                step=last.step,
+                site="loss:value",
+                source=last.line,
+                evidence={
+                    "input": name,
+                    "changed_about": [round(a, 2) for a in apart],
+                    "steps_asked": [a.step for a in asked],
+                    "standing": "suspected",
+                },
+                confidence=0.8,
+            )
+        ]
+    return []
+
+
 def _one_batch(case: Case) -> tuple[float, float] | None:
     """The loss of a batch before and after a few steps of a clone on it alone, where that learns something: model and optimizer work, and
     what they are given does not belong together."""
@@ -291,14 +339,14 @@ def _nowhere(case: Case, told: list[AnswerFact]) -> bool:
 def _next_to_nothing(case: Case, answer: AnswerFact, end: float, constant: float) -> Finding:
     name = answer.names[0] if answer.names and answer.names[0] else "the inputs"
     return case.finding(
-        f"Nothing is learnt: {name} are next to nothing, {answer.numbers['largest']:.2g} at most, so that outputs are the same for all samples. The loss is {end:.3g} in the end, and {constant:.3g} for the "
+        f"Nothing is learnt: the numbers of {name} hardly differ from sample to sample, by {answer.numbers['largest']:.2g} at most (one standard deviation), so that outputs are the same for all samples. The loss is {end:.3g} in the end, and {constant:.3g} for the "
         "best constant",
         "Look at how inputs are scaled: divided twice, or by far too much. Standardised inputs have a spread of about 1.",
         step=answer.step,
         site="loss:value",
         source=answer.line,
         evidence={
-            "largest_input": answer.numbers["largest"],
+            "largest_spread": answer.numbers["largest"],
             "loss": end,
             "best_constant": constant,
             "standing": "consistent",
@@ -478,12 +526,13 @@ def _higher(answer: AnswerFact) -> bool:
 def far_too_small(case: Case) -> list[Finding]:
     """The loss hardly falls in the whole training, or ends above that of a constant, or falls by less than a tenth while all steps together could not have moved any weight by a
     few hundredths of its size, and nothing was loaded that is only to be adjusted; a clone learns its batch hardly at all at the training's rate, and many
-    times better at a hundredfold one, wherever that was tried at the full rate: by a twentieth of the loss, or nearly a hundred times as much, as where
+    times better at a hundredfold one, wherever that was tried at the full rate (or at all, where no rate of the training could move a weight): by a twentieth of the loss, or nearly a hundred times as much, as where
     the loss is a straight line all the way."""
     rates = [value for _, value in case.series("lr/0")]
     losses = [value for _, value in case.series("loss") if isfinite(value)]
     told = [a for a in answers(case, "own-batch") if "at 100" in a.numbers and "at 1" in a.numbers]
-    told = [a for a in told if a.numbers.get("lr", 0) >= 0.5 * max(rates, default=0.0)]
+    full = [a for a in told if a.numbers.get("lr", 0) >= 0.5 * max(rates, default=0.0)]
+    told = full or (told if _can_hardly_move(case) else [])  # a schedule that was asked before it came to its full rate
     if not told or case.steps < FEWEST or len(losses) < 16 or not all(_slow(a) for a in told):
         return []
     part = max(4, len(losses) // 8)
@@ -502,7 +551,7 @@ def far_too_small(case: Case) -> list[Finding]:
     here, there = last.numbers["at 1"], last.numbers["at 100"]
     return [
         case.finding(
-            f"A learning rate of {last.numbers['lr']:g} is far too small: {last.numbers.get('steps', 5):.0f} steps on one batch take its loss from "
+            f"A learning rate of {max(rates):g} is far too small: at {last.numbers['lr']:g}, {last.numbers.get('steps', 5):.0f} steps on one batch take its loss from "
             f"{last.numbers['before']:.4g} to {here:.4g}, and to {there:.4g} at a hundred times that rate",
             "Raise it tenfold or a hundredfold.",
             step=last.step,

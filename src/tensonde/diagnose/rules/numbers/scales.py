@@ -62,7 +62,7 @@ def another_scale(case: Case) -> list[Finding]:
                 ),
                 step=row.step,
                 site=f"{root}:in",
-                source=row.line,
+                source=row.scaled or row.line,
                 evidence={
                     "evaluated.mean": _short(row.mean),
                     "evaluated.std": _short(row.std),
