@@ -76,6 +76,7 @@ ORDER = (
     "ranks.drift",
     "ranks.reductions",
     "ranks.samples",
+    "ranks.results",
     "ranks.missing",
     "experiments.truth",
     "experiments.evaluation",
