@@ -130,6 +130,21 @@ class World:
         apart = [line for line in lines if len({counts.get(line, 0) for counts in each}) > 1]
         return min(apart, key=lambda line: line.line) if apart else None
 
+    def all_load(self, step: int) -> SourceLine | None:
+        """The line at which every rank loads weights in this step, and in no earlier one of the training."""
+        each = [
+            {one.line for one in case.facts.beginning.loads if one.what == "weights" and step in one.steps}
+            for case in self.cases
+        ]
+        lines = [line for line in set.intersection(*each) if line is not None]
+        return max(lines, key=lambda line: line.line, default=None)
+
+    @cached_property
+    def declared(self) -> frozenset[str]:
+        """Parameters that are declared to be the same on all ranks (DTensor with `Replicate()`)."""
+        placements = {name: fact.placement for name, fact in self.first.facts.parameters.items()}
+        return frozenset(name for name, said in placements.items() if said and set(said.split(", ")) == {"R"})
+
     @cached_property
     def seeded_apart(self) -> SourceLine | None:
         """The first line at which the ranks seed torch's generators with different numbers."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from tensonde.errors import TensondeError
 from tensonde.launch.rank_conditions import RankConditions
 from tensonde.model.watchpoint import Action
+from tensonde.store.meetings import in_vain, read_meetings
 
 EVERY = 1.5
 
@@ -42,15 +44,21 @@ class WaitingRanks:
                 continue  # the recording is just being made
 
     def look(self, *, last: bool = False) -> None:
-        if len(list(self._run.glob("rank*"))) < 2:
+        self._say(in_vain(read_meetings(self._run), now=time.time()))
+        if not list(self._run.glob("rank*")):
             return
         from tensonde.store.reader import Recording
-        from tensonde.store.standing import standings_of, stuck
+        from tensonde.store.standing import standings_of, stuck, waits_for_absent
 
         recording = Recording.open(self._run)
         if self._conditions.active:
             self._conditions.look(recording, last=last)
-        found = stuck(standings_of(recording.ranks))
-        if found is not None and (sentence := found.sentence()) not in self._said:
+        ranks = recording.ranks
+        standings = standings_of(ranks)
+        found = stuck(standings)
+        self._say(found.sentence() if found is not None else waits_for_absent(standings, ranks))
+
+    def _say(self, sentence: str | None) -> None:
+        if sentence is not None and sentence not in self._said:
             self._said.add(sentence)
             print(f"tensonde: {sentence}", file=sys.stderr, flush=True)

@@ -892,6 +892,10 @@ class CollectiveFact(Record, frozen=True):
     """Calls with `async_op=True` in the first steps whose tensor was changed before the program waited for them."""
     undivided_mean: bool = False
     """Whether it is called on a mean, and the program only prints or compares the result."""
+    thrown_away: int = 0
+    """A checksum of what the first call was given, where that was made for the call, so that nobody can read the result; 0 otherwise."""
+    one_tensor: bool = False
+    """Whether tensors that it fills lie at the same place in memory."""
     line: Line = None
     after: Line = None
     """The statement that follows when all gradients are reduced."""
@@ -903,6 +907,8 @@ class StateLoad(Record, frozen=True):
     what: str = ""
     """`weights` or `optimizer`."""
     count: int = 0
+    steps: list[int] = []
+    """In which steps; of the first loads."""
     line: Line = None
 
 
@@ -921,6 +927,8 @@ class Declared(Record, frozen=True):
     shape: list[int] = []
     digest: str = ""
     line: Line = None
+    taken: Line = None
+    """Of a gradient: the line that takes a parameter of this shape out of its DTensor."""
 
 
 class Numbering(Record, frozen=True):

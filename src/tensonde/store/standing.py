@@ -6,6 +6,7 @@ some seconds. From these the reason can be told, while the training hangs and af
 
 from __future__ import annotations
 
+import linecache
 import re
 import time
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 from tensonde.model.site import SourceLine
 from tensonde.program.lines import source_line
+from tensonde.program.surroundings import surroundings
 from tensonde.store.collectives import BUFFERS, GRADIENTS, Call, read_collectives
 from tensonde.store.reader import Rank
 from tensonde.store.whereabouts import Whereabouts, read_whereabouts
@@ -215,6 +217,20 @@ def stuck(ranks: list[Standing], *, now: float | None = None, after_the_end: boo
     return None
 
 
+def waits_for_absent(ranks: list[Standing], recorded: list[Rank], *, now: float | None = None) -> str | None:
+    """What to say where a rank has waited for long, and nothing is known of others: they have called neither a collective nor a model yet, or run
+    without Tensonde."""
+    size = max((int(rank.session.get("world_size") or 1) for rank in recorded), default=1)
+    absent = [str(rank) for rank in range(min(size, 65536)) if rank not in {one.rank for one in ranks}]
+    moment = time.time() if now is None else now
+    for one in ranks:
+        call = one.inside
+        if absent and call is not None and not one.gone and not one.where.held and moment - call.began >= PATIENCE:
+            at = f" at {one.line}" if one.line is not None else ""
+            return f"rank {one.rank} waits for {call}{at}; rank {', '.join(absent[:8])} has called no collective and no model yet"
+    return None
+
+
 def _pair(ranks: list[Standing], first: Standing, call: Call, after_the_end: bool) -> Stuck | None:
     """A tensor goes from one rank to another: who waits for whom is followed from rank to rank, until one does not wait, or all wait in a circle."""
     known, seen, one, waited = {other.rank: other for other in ranks}, {first.rank}, first, call
@@ -295,6 +311,8 @@ def _told(together: tuple[Standing, ...], collective: Call, other: Standing, why
         return Stuck(together, collective, other, why, source_line(loop["file"], loop["line"]), loop, turns)
     if why == "ended" and other.where.left:
         culprit, loop = other.line or culprit, None
+    elif why == "busy" and _polls(other):
+        culprit = other.line
     elif (under := _under_rank(together[0], other)) is not None:
         culprit, loop = under, None
     elif (condition := _condition(together[0], other)) is not None:
@@ -307,6 +325,16 @@ def _told(together: tuple[Standing, ...], collective: Call, other: Standing, why
     elif why in ("busy", "died"):
         culprit = other.line or culprit
     return Stuck(together, collective, other, why, culprit, loop)
+
+
+def _polls(other: Standing) -> bool:
+    """It stands in a `while` and sleeps there: it waits for something that is no collective, such as a file."""
+    line = other.line if other.where.still is not None else None
+    return (
+        line is not None
+        and "sleep" in linecache.getline(line.file, line.line)
+        and any(one["what"] == "while" for one in surroundings(line.file, line.line))
+    )
 
 
 def _turns(collective: Call, one: Standing, other: Standing) -> tuple[int, int] | None:

@@ -77,6 +77,7 @@ ORDER = (
     "ranks.drift",
     "ranks.reductions",
     "ranks.samples",
+    "ranks.results",
     "ranks.missing",
     "experiments.truth",
     "experiments.evaluation",

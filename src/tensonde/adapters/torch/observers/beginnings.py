@@ -39,10 +39,11 @@ class Beginnings:
     """One per process: much of it happens before there is a session."""
 
     def __init__(self) -> None:
-        self._loads: dict[tuple[str, CodeLine], int] = {}
+        self._loads: dict[tuple[str, CodeLine], list[int]] = {}
         self._sent: dict[tuple[int, int, torch.dtype], CodeLine | None] = {}
         self._saves: dict[tuple[str, CodeLine], int] = {}
         self._declared: list[dict[str, Any]] = []
+        self._taken: dict[tuple[int, ...], CodeLine] = {}
         self._numberings: dict[str, dict[str, Any]] | None = None
         self._shares: list[dict[str, Any]] = []
         self._drawn: dict[str, dict[str, Any]] = {}
@@ -78,10 +79,10 @@ class Beginnings:
             one for one in self._parted if (shard := _shard(one[0]())) is not None and memory_sum(shard) == one[1]
         ]
 
-    def loaded(self, what: str, place: CodeLine | None) -> None:
+    def loaded(self, what: str, place: CodeLine | None, step: int) -> None:
         """`what` is `weights` or `optimizer`."""
         if place is not None and ((what, place) in self._loads or len(self._loads) < MOST):
-            self._loads[what, place] = self._loads.get((what, place), 0) + 1
+            self._loads.setdefault((what, place), []).append(step)
 
     def sent(self, tensor: Any, place: CodeLine | None) -> None:
         """A tensor is sent to all ranks. It is known again by its memory: a parameter's `.data` is another object."""
@@ -98,8 +99,11 @@ class Beginnings:
             key = os.path.abspath(os.fspath(target)), place
             self._saves[key] = self._saves.get(key, 0) + 1
 
-    def declared(self, tensor: Any, placements: Any, place: CodeLine | None, step: int) -> None:
-        """A rank's tensor is declared to be one that all ranks have (`DTensor.from_local` with `Replicate()`)."""
+    def declared(
+        self, tensor: Any, placements: Any, place: CodeLine | None, step: int, *, backward: bool = False
+    ) -> None:
+        """A rank's tensor is declared to be one that all ranks have (`DTensor.from_local` with `Replicate()`). In a backward pass, `to_local()` does so
+        with the gradient of what it gave."""
         given = placements if isinstance(placements, list | tuple) else ()
         if place is None or len(self._declared) >= MOST or not given or not all(one.is_replicate() for one in given):
             return
@@ -113,8 +117,15 @@ class Beginnings:
                 "shape": list(held.shape),
                 "digest": hashlib.sha256(content).hexdigest()[:16],
                 "line": line_of(place),
+                "taken": line_of(self._taken.get(tuple(held.shape))) if backward else None,
             }
         )
+
+    def taken(self, tensor: Any, place: CodeLine | None) -> None:
+        """The rank's own tensor is taken out of one that all ranks have, and its gradient is said to be the same on all of them, too."""
+        alike = all(one.is_replicate() for one in tensor.placements)
+        if place is not None and alike and tensor.requires_grad and len(self._taken) < MOST:
+            self._taken.setdefault(tuple(tensor.shape), place)
 
     def numberings(self, frame: FrameType | None) -> None:
         """Variables that number strings, such as `{word: index}`, in the frames of the user's program; once."""
@@ -153,7 +164,8 @@ class Beginnings:
                 for holder, _, known in self._parted[:256]
             ],
             "loads": [
-                {"what": what, "count": count, "line": line_of(place)} for (what, place), count in self._loads.items()
+                {"what": what, "count": len(steps), "steps": steps[:MOST], "line": line_of(place)}
+                for (what, place), steps in self._loads.items()
             ],
             "drawn": list(self._drawn.values()),
             "changed": list(self._changed.values()),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import marshal
+import zlib
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from types import FrameType
@@ -18,6 +20,7 @@ from tensonde.model.moment import Phase
 from tensonde.program.divisions import by_own_count, divides_around, divides_given, undivided_mean
 from tensonde.program.frames import foreign_frames, is_user, user_place
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
+from tensonde.program.results import thrown_away
 from tensonde.program.surroundings import caught, skips, statement_after, surroundings, unsynchronised
 from tensonde.store.collectives import GRADIENTS, Kind
 
@@ -32,6 +35,8 @@ MOST_GIVEN, LARGEST_GIVEN = 8, 1 << 22
 MOST_FRAMES = 4
 MOST_UNDER_WAY = 4096
 MOST_TAGS = 64
+FILLED = ("all_reduce", "broadcast", "all_gather", "all_to_all", "broadcast_object_list")
+"""Collectives that fill their first argument on every rank."""
 LOOKED_AT = 3
 """Steps with calls at a line in which it is noted whether a tensor is a parameter or a gradient."""
 
@@ -67,6 +72,9 @@ class Line:
     again: bool = False
     touched: int = 0
     """Calls whose tensor was changed before the program waited for them."""
+    content: int = 0
+    """Of what the first call was given, where the program throws the result away."""
+    one_tensor: bool = False
 
 
 @dataclass(slots=True)
@@ -116,6 +124,10 @@ class Collectives:
             if len(self._lines) >= MOST_LINES:
                 return None
             line = self._lines[key] = Line(op, place, reduce, group, size, first_step=self._state.step)
+            if op in FILLED and place is not None:
+                line.one_tensor = _is_one_tensor(first)
+                if thrown_away(place[0].co_filename, place[1], op):
+                    line.content = _content_of(first)
         state = self._state
         line.count += 1
         if line.last_step != state.step:
@@ -138,7 +150,7 @@ class Collectives:
         call = Call(line, session.collectives.begins(kind, number, state.step), perf_counter_ns())
         if tensor is not None and line.steps <= LOOKED_AT:
             line.scalar = line.scalar and tensor.numel() == 1
-            if kwargs.get("async_op") and type(tensor) is Tensor and not tensor.is_inference():
+            if (op == "isend" or kwargs.get("async_op")) and type(tensor) is Tensor and not tensor.is_inference():
                 call.given = Ref(tensor), 0
             self._note(call, tensor, kwargs)
         return call
@@ -355,6 +367,8 @@ class Collectives:
                 "scalar": line.scalar,
                 "again": line.again,
                 "touched": line.touched,
+                "thrown_away": line.content,
+                "one_tensor": line.one_tensor,
                 "by_own": _by_own_count(line.place) if line.scalar and "reduce" in line.op else None,
                 "undivided_mean": line.scalar and _is_undivided_mean(line.place),
                 "line": line_of(line.place),
@@ -391,6 +405,24 @@ def _content(tensor: Tensor) -> int:
     ):
         return 0
     return memory_sum(held) or 0
+
+
+def _content_of(given: Any) -> int:
+    """A checksum of a tensor, or of a list of plain values; 0 where there is none. No code of the program runs for it."""
+    if isinstance(given, Tensor):
+        held = values_of(given)
+        return memory_sum(held) or 0 if held is not None and held.numel() * held.element_size() <= LARGEST_GIVEN else 0
+    try:
+        return zlib.crc32(marshal.dumps(given)) or 1
+    except ValueError:  # something else than Python's own values
+        return 0
+
+
+def _is_one_tensor(outputs: Any) -> bool:
+    """Whether tensors that a collective fills lie at the same place."""
+    held = [values_of(one) for one in outputs if isinstance(one, Tensor)] if isinstance(outputs, list | tuple) else []
+    places = [one.data_ptr() for one in held if one is not None and one.numel()]
+    return len(set(places)) < len(places)
 
 
 def _looked_after(call: Call) -> None:

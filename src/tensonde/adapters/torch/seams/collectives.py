@@ -7,8 +7,11 @@ What C++ does on its own, such as the gradient buckets of DistributedDataParalle
 from __future__ import annotations
 
 import functools
+import inspect
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +24,13 @@ from tensonde.adapters.torch.observers.collectives import LOOKED_AT, peer_of
 from tensonde.adapters.torch.observers.stages import STAGES
 from tensonde.adapters.torch.seams.function_mode import noticing, unseen
 from tensonde.adapters.torch.tensors import tensors_in
+from tensonde.model.moment import Phase
 from tensonde.program.frames import user_place
 from tensonde.program.imported import when_imported
+from tensonde.program.lines import CodeLine
 from tensonde.session.guard import Guard
+from tensonde.session.options import Options
+from tensonde.store import meetings
 from tensonde.store.standing import PAIRS
 
 if TYPE_CHECKING:
@@ -64,6 +71,9 @@ def observe_collectives(current: Callable[[], Watcher | None], begun: Callable[[
         for owner in (module, torch.distributed):
             if getattr(owner, name, None) is original:
                 seams.put(owner, name, wrapper, _WHY)
+    meeting = _meeting(module.init_process_group)
+    for owner in (module, torch.distributed):
+        seams.put(owner, "init_process_group", meeting, "know where ranks wait to meet")
     when_imported("torch.distributed.fsdp._fully_shard._fsdp_param", _observe_shards)
     work = torch.distributed.Work
     seams.put(work, "wait", _waiting(work.wait, current, id), _WHY)
@@ -71,12 +81,53 @@ def observe_collectives(current: Callable[[], Watcher | None], begun: Callable[[
         seams.put(work, name, _caring(getattr(work, name), current), "know whether a program cares for its collectives")
 
 
+def _meeting(original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        run = None
+        try:
+            options = Options.from_environment()
+            if options is not None and options.run:
+                run = Path(options.run)
+                meetings.comes(run, _met_at(signature.bind(*args, **kwargs).arguments, user_place(sys._getframe(1))))
+        except Exception as problem:
+            _BEFORE.contain("noting where ranks meet", problem)
+        result = original(*args, **kwargs)
+        if run is not None:
+            meetings.has_met(run)
+        return result
+
+    return init_process_group
+
+
+def _met_at(given: dict[str, Any], place: CodeLine | None) -> meetings.Meeting:
+    """`-1` is what the function itself takes for `not given`."""
+    url, environment = given.get("init_method") or "env://", os.environ
+    if given.get("store") is not None:
+        url = "a store"
+    elif url.startswith("env://"):
+        url = f"{environment.get('MASTER_ADDR', '?')}:{environment.get('MASTER_PORT', '?')}"
+    rank, size = int(given.get("rank", -1)), int(given.get("world_size", -1))
+    return meetings.Meeting(
+        rank if rank >= 0 else int(environment.get("RANK", "0")),
+        size if size >= 0 else int(environment.get("WORLD_SIZE", "1")),
+        url,
+        place[0].co_filename if place is not None else "",
+        place[1] if place is not None else 0,
+    )
+
+
 def observe_functional(current: Callable[[], Watcher | None]) -> None:
-    """When a training begins, and once at most: a program without them does not import their module."""
+    """When a training begins, or later, when the program imports them."""
+    when_imported(FUNCTIONAL_MODULE, lambda module: _observe_functional(module, current))
+    when_imported("torch.distributed.tensor", lambda module: _observe_declarations(module, current))
+
+
+def _observe_functional(module: Any, current: Callable[[], Watcher | None]) -> None:
     global _functional_seen
-    _observe_declarations(current)
-    module = sys.modules.get(FUNCTIONAL_MODULE)
-    if module is None or _functional_seen:
+    if _functional_seen:
         return
     _functional_seen = True
     for name in FUNCTIONAL:
@@ -112,10 +163,9 @@ def _observe_shards(module: Any) -> None:
     seams.put(kind, "_init_sharded_param", init_sharded_param, "compare what ranks shard")
 
 
-def _observe_declarations(current: Callable[[], Watcher | None]) -> None:
-    """Tensors that a program, or a plan of tensor parallelism, declares to be the same on all ranks; where DTensor is imported."""
+def _observe_declarations(module: Any, current: Callable[[], Watcher | None]) -> None:
+    """Tensors that a program, or a plan of tensor parallelism, declares to be the same on all ranks."""
     global _declarations_seen
-    module = sys.modules.get("torch.distributed.tensor")
     kind = getattr(module, "DTensor", None)
     if kind is None or _declarations_seen:
         return
@@ -130,12 +180,28 @@ def _observe_declarations(current: Callable[[], Watcher | None]) -> None:
                 with unseen():
                     tensor = args[0] if args else kwargs.get("local_tensor")
                     placements = args[2] if len(args) > 2 else kwargs.get("placements")
-                    BEGINNINGS.declared(tensor, placements, user_place(sys._getframe(1)), watcher.state.step)
+                    backward = watcher.state.phase is Phase.BACKWARD
+                    place = user_place(sys._getframe(1))
+                    BEGINNINGS.declared(tensor, placements, place, watcher.state.step, backward=backward)
             except Exception as problem:
                 watcher.session.guard.contain("noting a distributed tensor", problem)
         return original(*args, **kwargs)
 
-    seams.put(kind, "from_local", staticmethod(from_local), "compare what is declared to be the same on all ranks")
+    taking = kind.to_local
+
+    @functools.wraps(taking)
+    def to_local(self: Any, *args: Any, **kwargs: Any) -> Any:
+        watcher = None if args or kwargs or is_dynamo_compiling() else current()
+        if watcher is not None and watcher.state.step < LOOKED_AT and watcher.state.thread == get_ident():
+            try:
+                BEGINNINGS.taken(self, user_place(sys._getframe(1)))
+            except Exception as problem:
+                watcher.session.guard.contain("noting a distributed tensor", problem)
+        return taking(self, *args, **kwargs)
+
+    why = "compare what is declared to be the same on all ranks"
+    seams.put(kind, "from_local", staticmethod(from_local), why)
+    seams.put(kind, "to_local", to_local, why)
 
 
 def _memory(tensor: Any) -> int:

@@ -150,7 +150,7 @@ def _modules(current: Current) -> None:
         if args[2] if len(args) > 2 else kwargs.get("assign"):
             return
         filters.noted(self, state, sys._getframe(2), place)
-        BEGINNINGS.loaded("weights", place)
+        BEGINNINGS.loaded("weights", place, _step(current))
         if place is None or not _own(self, state):
             return
         if place in KNOWN.loaded_itself or len(KNOWN.loaded_itself) < 16:
@@ -296,6 +296,11 @@ def loader_iterated(loader: Any, frame: FrameType, watcher: Watcher | None) -> N
     _quietly("a loader's pass", lambda: LOADERS.iterated(loader, lambda: user_place(frame)))
 
 
+def _step(current: Current) -> int:
+    watcher = current()
+    return watcher.state.step if watcher is not None else 0
+
+
 def gradients_cleared(watcher: Watcher, frame: FrameType) -> None:
     """By `zero_grad`, which the code in `frame` has called."""
     if watcher.facts.sequence.steps < 50:
@@ -316,7 +321,7 @@ def _clearing(current: Current) -> None:
         place = user_place(sys._getframe(2))
         KNOWN.restored.note(self, place)
         resumes.noted(self, place)
-        BEGINNINGS.loaded("optimizer", place)
+        BEGINNINGS.loaded("optimizer", place, _step(current))
 
     _after(torch.optim.Optimizer, "load_state_dict", resumed, "know where a training resumes")
     _after(nn.Module, "zero_grad", cleared, "know where gradients are cleared", always=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from tensonde.diagnose.exceptions import Cause, Event, family, message
 
@@ -125,3 +126,24 @@ def forward_missing(event: Event) -> Cause | None:
         else "Name the method forward, inside of the class.",
         confidence=0.9,
     )
+
+
+@family("method-of-sharded-model")
+def method_of_sharded(event: Event) -> Cause | None:
+    """A method of a model other than its forward computes with parameters that are still sharded: FSDP gathers them around forward only. The frames show the
+    line that calls the method, and that no module's forward was around it."""
+    if "got mixed torch.Tensor and DTensor" not in message(event) or not event.get("modules"):
+        return None
+    frames = list(event.get("frames") or ())
+    for caller, inner in pairwise(frames):
+        name = str(inner.get("function", "")).rpartition(".")[2]
+        if name == "forward":
+            return None
+        if re.search(rf"\w\.{re.escape(name)}\(", str(caller.get("code", ""))):
+            return Cause(
+                title=f"`{name}` computes with parameters that are still sharded: FSDP gathers them around forward only",
+                advice=f'Tell FSDP of the method: `register_fsdp_forward_method(model, "{name}")`, or call the model itself and let its forward choose.',
+                line=caller,
+                confidence=0.85,
+            )
+    return None

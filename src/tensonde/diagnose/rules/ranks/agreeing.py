@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.world import World
+from tensonde.model.facts import Declared
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 
@@ -63,6 +64,9 @@ def declared(world: World) -> Iterator[Finding]:
         if len({(_at(one.line), one.step, tuple(one.shape)) for one in row}) > 1:
             return  # the ranks do not go the same way
         if len({one.digest for one in row}) > 1:
+            if first.taken is not None:
+                yield _taken(world, first)
+                return
             yield world.first.finding(
                 f"A tensor {first.shape} is declared to be the same on all ranks (Replicate), and each rank has another one",
                 "If each rank has a part of the batch, declare that: `Shard(0)`. If the ranks compute one model together, they need the same batch: "
@@ -73,6 +77,18 @@ def declared(world: World) -> Iterator[Finding]:
                 confidence=0.95,
             )
             return
+
+
+def _taken(world: World, one: Declared) -> Finding:
+    return world.first.finding(
+        f"to_local() says that the gradient {one.shape} is the same on all ranks, and each rank has another one",
+        "Each rank has used the tensor for its own part of the data, so its gradient is a part, too: `to_local(grad_placements=[Partial()])` adds the "
+        "parts up, `Partial('avg')` takes their mean.",
+        step=one.step,
+        source=one.taken,
+        evidence={"shape": one.shape, "backward": str(one.line)},
+        confidence=0.95,
+    )
 
 
 @world_rule("written-by-every-rank", severity="warning")

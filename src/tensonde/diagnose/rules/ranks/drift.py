@@ -27,10 +27,12 @@ _UNFROZEN = (
 
 
 def _replicated(world: World, name: str, records: list[WeightRecord]) -> bool:
-    """DistributedDataParallel holds it, the program reduces its gradient over all ranks or has sent it to all of them, or all ranks have the same
+    """DistributedDataParallel holds it, the program reduces its gradient over all ranks, declares it to be the same or has sent it to all of them, or all ranks have the same
     value and the same gradient for it when the first backward pass has ended."""
     if name in world.reduced or any(name in replica.parameters for replica in world.replicas):
         return True
+    if name in world.declared:
+        return same([record.before for record in records])
     if name in world.sent:
         return _drawn(records[0])
     raw = [record.raw for record in records]
@@ -385,6 +387,13 @@ def _later(world: World) -> Iterator[Finding]:
         loaded = world.only_some_load("weights") or world.only_some_load("optimizer")
         if loaded is not None:
             why, source = f", and only some ranks load a state at {loaded}, or not equally often", loaded
+        elif (loaded := world.all_load(step)) is not None:
+            why = f": the ranks load different weights at {loaded}"
+            advice = (
+                "Every rank must load the same file, after it was written: let the others wait until the rank that writes it is done (dist.barrier()), or load "
+                "on one rank and send the weights (dist.broadcast)."
+            )
+            source = loaded
         if replica is not None:
             why, advice = ", because they required no gradient when the model was wrapped", _UNFROZEN
             source = replica.unfreezing or replica.line
@@ -601,6 +610,37 @@ def rates(world: World) -> Iterator[Finding]:
             confidence=0.95,
         )
         return
+
+
+@world_rule(
+    "stepped-on-some-ranks",
+    severity="error",
+    phase="optimizer",
+    explains=("replicas-drift", "nan-in-optimizer", "nonfinite"),
+)
+def stepped(world: World) -> Iterator[Finding]:
+    """The ranks step with gradients that they have reduced, and in the same step the scaler of one finds infinities and skips it, that of another does not:
+    it has looked for them before the gradients were reduced."""
+    if not world.replicas and not world.reduced and not world.sharded:
+        return
+    skipped = [{step for step, _ in case.series("skipped")} for case in world.cases]
+    last = min(case.steps for case in world.cases)
+    apart = [
+        step for step in sorted(set[int]().union(*skipped).difference(set[int].intersection(*skipped))) if step < last
+    ]
+    if not apart:
+        return
+    who = [str(case.rank.rank) for case, steps in zip(world.cases, skipped, strict=True) if apart[0] in steps]
+    optimizer = next(iter(world.first.stepping), None)
+    yield world.first.finding(
+        f"Only rank {some(who, 8)} skips step {apart[0]}, because its gradients are infinite; the other ranks make it",
+        "Reduce the gradients before the scaler looks at them: `scaler.unscale_` or `scaler.step` after the last all_reduce, or add up over the ranks what "
+        "it has found.",
+        step=apart[0],
+        source=optimizer.step_line if optimizer is not None else None,
+        evidence={"skipped_by": who, "steps": apart[:8]},
+        confidence=0.95,
+    )
 
 
 @world_rule(

@@ -12,6 +12,7 @@ from tensonde.diagnose.told import some
 from tensonde.model.finding import Finding
 from tensonde.program.lines import source_line
 from tensonde.store.collectives import Call
+from tensonde.store.meetings import in_vain, read_meetings
 from tensonde.store.reader import Rank, rank_number
 from tensonde.store.standing import standings_of
 
@@ -60,7 +61,9 @@ def failed_early(case: Case) -> Iterator[Finding]:
         else ""
     )
     alone = next((one.inside for one in others if waits and one.inside is not None and _by_rank(one.inside)), None)
-    there = "".join(f"; rank {one.rank} waits for {one.inside} at {one.line}" for one in others[:4] if one.inside)
+    apart = in_vain(read_meetings(case.rank.folder.parent))
+    there = f"; {apart}" if apart is not None else ""
+    there += "".join(f"; rank {one.rank} waits for {one.inside} at {one.line}" for one in others[:4] if one.inside)
     yield case.finding(
         f"Rank {told[1]} failed before it trained, at {source}: {said[-1][:200]}{there}",
         "Only some ranks come to this call, which stands under a condition on the rank: all ranks must call the same collectives in the same order."

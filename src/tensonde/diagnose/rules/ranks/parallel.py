@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from tensonde.diagnose.analysis.together import aligned, leads_to
+from tensonde.diagnose.analysis.together import aligned, leads_to, parted_by_data
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.world import World, differ, same
 from tensonde.model.finding import Finding
+from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, TensorFact
+from tensonde.program.surroundings import surroundings
 
 _FEW = 8
 """Tensors with fewer elements are metrics, not features."""
@@ -38,9 +41,19 @@ def partial_results(world: World) -> Iterator[Finding]:
         return
     if loss >= len(rows) or not differ([op.outputs[0].stats for op in rows[loss] if op.outputs]):
         return
+    if parted_by_data(rows, loss) is not None:
+        return
     for ops in rows[: loss + 1]:
         columns = [_column(ops, k) for k in range(len(ops[0].inputs))]
-        own = [c for c in columns if c and not c[0].name and c[0].requires_grad and differ([t.stats for t in c])]
+        own = [
+            c
+            for c in columns
+            if c
+            and not c[0].name
+            and c[0].requires_grad
+            and not _of_weights(rows, c[0])
+            and differ([t.stats for t in c])
+        ]
         if own and any(_shared(c) and (c[0].name or c[0].requires_grad) for c in columns if c and c is not own[0]):
             made = own[0][0].producer
             at = rows[made][0] if made is not None and made < len(rows) else ops[0]
@@ -53,6 +66,35 @@ def partial_results(world: World) -> Iterator[Finding]:
                 confidence=0.9,
             )
             return
+
+
+def _of_weights(rows: list[tuple[OpRecord, ...]], tensor: TensorFact) -> bool:
+    """Made of parameters alone, as a transposed weight is."""
+    made = rows[tensor.producer][0] if tensor.producer is not None and tensor.producer < len(rows) else None
+    return made is not None and bool(made.inputs) and all(one.name or _of_weights(rows, one) for one in made.inputs)
+
+
+@world_rule("targets-differ", severity="error", phase="data", explains=("replicas-drift",))
+def different_targets(world: World) -> Iterator[Finding]:
+    """The ranks compute one model together on the same input and get the same output, but compare it with other data on each rank: their losses differ, and so
+    do the gradients of all that they hold together."""
+    rows = aligned(world)
+    loss = world.first.first.loss if world.first.first is not None else None
+    if not world.together or not world.same_inputs or world.replicas or world.reduced or loss is None:
+        return
+    if loss >= len(rows) or not differ([op.outputs[0].stats for op in rows[loss] if op.outputs]):
+        return
+    found = parted_by_data(rows, loss)
+    if found is not None:
+        op, at = found
+        yield world.first.finding(
+            f"The ranks compute one model together, and compare its output with different data: input {at} of {op.op} differs between them",
+            "Inputs and targets of a batch must be the same on all ranks that compute one model: send both from one rank (dist.broadcast), or read them with the "
+            "same seed on all of them.",
+            at=op,
+            evidence={"input": at, "shape": list(op.inputs[at].shape)},
+            confidence=0.9,
+        )
 
 
 @world_rule("held-differently", severity="error", phase="init", explains=("replicas-drift",))
@@ -266,4 +308,50 @@ def _alike(ops: tuple[OpRecord, ...], later: tuple[OpRecord, ...]) -> bool:
     return all(
         one.outputs and two.outputs and one.outputs[0].shape == two.outputs[0].shape and two.outputs[0].requires_grad
         for one, two in zip(ops, later, strict=True)
+    )
+
+
+@world_rule("computed-on-some-ranks", severity="warning", phase="forward")
+def on_some_ranks(world: World) -> Iterator[Finding]:
+    """The gradients of all ranks are averaged, and in the first step a line under a condition on the rank computes a part of the loss of some ranks only: the
+    average has a part of it. Lines that ranks pass by their data tell nothing."""
+    if (not world.replicas and not world.reduced) or world.together:
+        return
+    traces = [case.first for case in world.cases]
+    if any(trace is None or trace.loss is None for trace in traces):
+        return
+    lines = [
+        {
+            op.source: op
+            for k in leads_to(trace.ops, trace.loss)
+            if (op := trace.ops[k]).source is not None and any(one.requires_grad for one in op.outputs)
+        }
+        for trace in traces
+        if trace is not None and trace.loss is not None
+    ]
+    for case, own in zip(world.cases, lines, strict=True):
+        for source, op in sorted(own.items(), key=lambda pair: pair[1].index):
+            if source is None or all(source in other for other in lines):
+                continue
+            condition = next(
+                (one for one in surroundings(source.file, source.line) if one["what"] == "if" and one["parting"]), None
+            )
+            if condition is not None and not any(
+                _within(condition, source, other) for other in lines if other is not own
+            ):
+                yield case.finding(
+                    f"Only rank {case.rank.rank} computes a part of its loss at {source}: the condition at line {condition['line']} depends on the rank",
+                    "The gradients of all ranks are averaged, so all must compute the same loss. Take the line out of the condition on the rank.",
+                    at=op,
+                    evidence={"condition": condition["line"]},
+                    confidence=0.9,
+                )
+                return
+
+
+def _within(condition: dict[str, Any], source: SourceLine, lines: Iterable[SourceLine | None]) -> bool:
+    """Whether other ranks compute at another line of the same condition, as in its `else`."""
+    return any(
+        one is not None and one.file == source.file and condition["line"] <= one.line <= condition["end"]
+        for one in lines
     )

@@ -198,14 +198,16 @@ def not_awaited(world: World) -> Iterator[Finding]:
 
 @world_rule("changed-before-awaited", severity="error", phase="optimizer", explains=("replicas-drift",))
 def touched(world: World) -> Iterator[Finding]:
-    """A tensor is reduced with `async_op=True`, and in the first steps the program changes it before it waits for the result: what is reduced is
-    sometimes the old value and sometimes the new one, and other ranks may have got the other."""
+    """A tensor is reduced with `async_op=True` or sent with `isend`, and in the first steps the program changes it before it waits: what other ranks get is
+    sometimes the old value and sometimes the new one."""
     for case in world.cases:
         for collective in case.facts.collectives:
             if collective.touched:
                 yield case.finding(
                     f"Tensors are changed while {collective.op} still runs on them: {collective.touched} calls in the first steps",
-                    "Wait first (`work.wait()`), then divide or clip; or divide before the call.",
+                    "Wait first (`work.wait()`), then divide or clip; or divide before the call."
+                    if collective.op != "isend"
+                    else "isend does not copy: wait (`work.wait()`) before the tensor is filled again, or send a new one each time (`x.clone()`).",
                     site=f"{collective.gradients[0]}:grad" if collective.gradients else None,
                     source=collective.line,
                     evidence={"changed": collective.touched, "calls": collective.count},
@@ -450,3 +452,49 @@ def loss_summed(world: World) -> Iterator[Finding]:
         evidence={"losses": given, "sum": made[0]},
         confidence=0.9,
     )
+
+
+@world_rule("gradients-exchanged", severity="error", phase="optimizer", explains=("replicas-drift", "nothing-learnt"))
+def exchanged(world: World) -> Iterator[Finding]:
+    """The program packs gradients into one tensor, reduces it, and unpacks it. In the first step, the sum of all gradients that the optimizers get is that of what
+    the ranks have computed, but those of single parameters are not: they were unpacked in another order, or at other places, than they were packed in."""
+    collective = next((one for one in world.first.facts.collectives if len(one.copies) > 1), None)
+    names = [name for name in (collective.copies if collective is not None else ()) if name in world.weights]
+    records = [world.weights[name] for name in names]
+    if collective is None or len(names) < 2 or not all(same([one.gradient for one in row]) for row in records):
+        return
+    if any("mean" not in one.raw for row in records for one in row):
+        return
+    meant = [sum(_total(one.raw) for one in row) / world.size for row in records]
+    given = [_total(row[0].gradient) for row in records]
+    scales = [sum(_scale(one.raw) for one in row) / world.size for row in records]
+    for factor in (1.0, float(world.size)):
+        off = [
+            name
+            for name, want, got, scale in zip(names, meant, given, scales, strict=True)
+            if abs(got - factor * want) > _EXCHANGED * factor * scale
+        ]
+        if len(off) > 1 and abs(sum(given) - factor * sum(meant)) <= _KEPT * factor * sum(scales):
+            yield world.first.finding(
+                f"Gradients change places: {some(off, 3)} are stepped with values of other parameters, after {collective.op} of all gradients in one tensor",
+                "Unpack the reduced tensor in the order in which it was packed: go through the same list of parameters both times.",
+                site=f"{off[0]}:grad",
+                source=collective.line,
+                evidence={"parameters": off[:8], "of": len(names)},
+                confidence=0.9,
+            )
+            return
+        if not off:
+            return
+
+
+_EXCHANGED, _KEPT = 1e-2, 1e-5
+"""Of the sum of absolute values: what a parameter's gradient is off by, and what all of them together may be by rounding."""
+
+
+def _total(digest: Mapping[str, float]) -> float:
+    return digest.get("mean", 0.0) * digest.get("count", 0)
+
+
+def _scale(digest: Mapping[str, float]) -> float:
+    return digest.get("absmean", 0.0) * digest.get("count", 0)

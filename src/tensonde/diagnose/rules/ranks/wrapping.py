@@ -13,6 +13,7 @@ from tensonde.diagnose.world import UNFINISHED, World
 from tensonde.model.finding import Finding
 
 _TWICE = re.compile(r"[Pp]arameter at index \d+ with name (\S+) has been marked as ready twice")
+_CHANGED = "Your training graph has changed in this iteration"
 _INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 
 
@@ -38,6 +39,23 @@ def unused(case: Case) -> Iterator[Finding]:
         site=f"{names[0]}:grad" if names else None,
         source=replica.line,
         evidence={"parameters": names[:8], "numbers": numbers[:8]},
+        confidence=0.95,
+    )
+
+
+@rule("static-graph-changed", severity="error", phase="backward", explains=("exception",))
+def static_graph(case: Case) -> Iterator[Finding]:
+    """DistributedDataParallel was told that every step uses the same parameters (`static_graph=True`), and a backward pass has found that it does not."""
+    event = raised(case)
+    replica = next(iter(case.facts.replicas), None)
+    if event is None or replica is None or event.get("type") in LAUNCHERS or _CHANGED not in str(event.get("message")):
+        return
+    yield case.finding(
+        f"In step {event.get('step')} the model uses other parameters than in the first step, and DistributedDataParallel was told that this never happens (static_graph=True)",
+        "Leave static_graph out, and give find_unused_parameters=True where some steps do not use all parameters.",
+        step=event.get("step"),
+        source=replica.line,
+        evidence={"backward": str(event.get("source"))},
         confidence=0.95,
     )
 

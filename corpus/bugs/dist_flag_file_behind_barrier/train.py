@@ -1,0 +1,55 @@
+import os
+import socket
+from datetime import timedelta
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import tempfile
+import time
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def setup(rank, world, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(world))
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=20))
+
+def prepare(rank, path):
+    if rank == 0:
+        table = torch.randn(256, 8, generator=torch.Generator().manual_seed(3))
+        dist.barrier()
+        torch.save(table, path)
+    else:
+        while not os.path.exists(path):
+            time.sleep(0.1)
+        dist.barrier()
+    return torch.load(path)
+
+
+def main(rank, world, port, folder):
+    setup(rank, world, port)
+    torch.manual_seed(0)
+    x = prepare(rank, f"{folder}/table.pt").chunk(world)[rank]
+    model = DDP(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 4)))
+    opt = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    for step in range(30):
+        part = x[torch.arange(step * 16, step * 16 + 16) % len(x)]
+        loss = F.cross_entropy(model(part), part[:, :4].argmax(1))
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    print(f"rank {rank} loss {loss.item():.4f}", flush=True)
+    dist.destroy_process_group()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        mp.start_processes(main, args=(2, free_port(), folder), nprocs=2, start_method="fork")
