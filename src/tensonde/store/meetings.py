@@ -12,10 +12,12 @@ import os
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from tensonde.program.lines import source_line
+from tensonde.store.damage import read_file
 from tensonde.store.files import replace_file
 from tensonde.store.liveness import alive, identity, machine
 
@@ -23,6 +25,8 @@ PATIENCE = 6.0
 """Seconds after which something is said where processes cannot meet."""
 ABSENT = 8.5
 """The same where they could, and some are not there: they may still be on their way."""
+
+MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +61,12 @@ def has_met(run: Path) -> None:
 
 def read_meetings(run: Path) -> list[Meeting]:
     """Of the processes that have not met, by rank."""
+    import msgspec
+
     found = []
     for path in run.glob("meeting-*.json"):
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            found.append(Meeting(**json.loads(path.read_bytes())))
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            found.append(msgspec.json.decode(read_file(path), type=Meeting))
     return sorted(found, key=lambda one: one.rank)
 
 
@@ -83,8 +89,9 @@ def in_vain(meetings: list[Meeting], *, now: float | None = None) -> str | None:
     twice = [rank for rank, count in Counter(other.rank for other in meetings).items() if count > 1]
     if twice:
         return f"two processes wait in init_process_group{one.at}, and both say that they are rank {twice[0]}"
-    absent = [str(rank) for rank in range(one.size) if rank not in {other.rank for other in meetings}]
+    there = {other.rank for other in meetings}
+    absent = [str(rank) for rank in islice((rank for rank in range(one.size) if rank not in there), MOST_NAMED)]
     if absent and waited >= ABSENT:
-        named = ", ".join(absent[:8])
+        named = ", ".join(absent)
         return f"{who} at {one.place} for {one.size} ranks; rank{'s' if len(absent) > 1 else ''} {named} did not come there"
     return None
