@@ -334,6 +334,20 @@ for step in range(60):
     loss.backward()
     optimizer.step()
 """
+WINDOWS = """
+time = torch.arange(300, dtype=torch.float64)
+series = torch.sin(2 * torch.pi * time / 20).float()
+table = torch.stack([series[k : k + 256] for k in range(24)], 1)
+wanted = series[24:280]
+model = nn.Sequential(nn.Linear(24, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(60):
+    index = torch.randint(0, 256, (32,))
+    loss = F.mse_loss(model(table[index])[:, 0], wanted[index])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 BUGS = {
     "a mask that lets the next token through, with gradients added up": (
         "future-seen",
@@ -620,6 +634,10 @@ NEAR_MISSES = {
         "x[k, 4:] for k in rows])  # RIGHT", "noise[k] for k in rows])"
     ).replace("model = Halves()", "noise, model = torch.randn(256, 4), Halves()"),
     "columns that differ": COLUMNS,
+    "windows of a series with a period": WINDOWS,
+    "windows of a series with a trend": WINDOWS.replace(
+        "torch.sin(2 * torch.pi * time / 20).float()", "(time / 150 - 1).float()"
+    ),
     "columns of flags that agree": COLUMNS.replace("x[:, 1], x[:, 2]", "(x[:, 1] > 0).float(), (x[:, 1] > 0).float()"),
     "gradients of four batches added up": """
         model = nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 20))

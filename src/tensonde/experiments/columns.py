@@ -3,7 +3,8 @@
 Columns of a table of numbers that a model is handed are compared with each other. Healthy: they differ. Two columns that are equal in every row, number by number, were taken from the same place,
 and what should stand in one of them is missing. Where all columns are one and the same but for an offset and a factor, which a scaler gives each of its own, the table tells one number of each sample.
 
-Not asked of columns with few different values (flags and counts may agree by chance), of images and sequences, and of tables that the step itself makes of others.
+Not asked of columns with few different values (flags and counts may agree by chance), of images and sequences, and of tables that the step itself makes of others. Rows may be windows of a series: columns
+that repeat throughout at one distance are those of a period, and columns that differ by an offset alone those of a trend.
 """
 
 from __future__ import annotations
@@ -50,9 +51,13 @@ def _equal(array: Array) -> tuple[int, int] | None:
     seen: dict[bytes, int] = {}
     for k, column in enumerate(array.T):
         first = seen.setdefault(column.tobytes(), k)
-        if first != k and len(np.unique(column)) > VALUES:
+        if first != k and len(np.unique(column)) > VALUES and not _repeats(array, k - first):
             return first, k
     return None
+
+
+def _repeats(array: Array, period: int) -> bool:
+    return bool(np.array_equal(array[:, period:], array[:, :-period]))
 
 
 def _one(array: Array) -> bool:
@@ -60,6 +65,9 @@ def _one(array: Array) -> bool:
     if array.shape[1] < 3 or not np.isfinite(array).all() or any(len(np.unique(c)) <= VALUES for c in array.T):
         return False
     wide = array.astype(np.float64)
+    offsets, spread = wide - wide[:, :1], wide.std(0).max()
+    if np.ptp(offsets, axis=0).max() <= ALIKE * spread < np.abs(offsets).max():
+        return False
     scaled = (wide - wide.mean(0)) / wide.std(0)
     return bool((np.abs(scaled - scaled[:, :1]) < ALIKE).all())
 
