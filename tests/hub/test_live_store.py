@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 
 from tensonde.digest.layout import ROW
 from tensonde.server.livestore import MOST_SCALARS, LiveStore
+from tensonde.server.place import Place
+from tensonde.server.reading import scalars
 from tensonde.server.states import sketch
 
 
@@ -28,6 +33,16 @@ def test_whole_steps_are_dropped_from_a_long_history() -> None:
     assert (values[0::2] == 1).all()
     assert (values[1::2] == 5).all()
     assert steps[-1] == MOST_SCALARS - 1
+
+
+def test_a_curve_with_too_many_points_keeps_steps_whole() -> None:
+    steps = np.repeat(np.arange(1000), 2)
+    values = np.tile([1.4, 0.7], 1000) + np.repeat(np.sin(np.arange(1000)), 2) / 10
+    place = SimpleNamespace(scalars=lambda: {"loss": (steps, values)})
+    shown = scalars(cast(Place, place), "loss", 100)
+    assert shown["thinned"]
+    assert shown["step"][0::2] == shown["step"][1::2]
+    assert min(shown["value"][0::2]) > max(shown["value"][1::2])
 
 
 def test_the_last_step_is_that_of_the_last_digest() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tensonde.digest.layout import ROW
 from tensonde.protocol.messages import Digests, Event, Hit, Kept, Message, Reply, Scalars, Sites, State
-from tensonde.protocol.outbox import BATCH, Outbox
+from tensonde.protocol.outbox import BATCH, MOST_SCALARS, Outbox
 
 
 def rows(*sites: int, step: int = 0) -> np.ndarray[Any, Any]:
@@ -130,3 +130,16 @@ def test_a_ping_leaves_the_trainings_random_numbers_alone(monkeypatch: pytest.Mo
     Connection.ping(object.__new__(Connection), ack_on_close=True)
     assert random.getstate() == before
     assert len(sent[0]) == 4
+
+
+def test_steps_are_dropped_as_a_whole() -> None:
+    """A step may have several losses."""
+    box = opened()
+    for step in range(MOST_SCALARS):
+        for loss in (1.4, 0.7):
+            box.scalars(step, {"loss": loss})
+    box.digests(rows(0), 0)
+    (sent,) = of(Scalars, box.take(0))
+    assert len(sent.values["loss"]) <= MOST_SCALARS
+    assert [value for _, value in sent.values["loss"][:-2]] == [1.4, 0.7] * (len(sent.values["loss"]) // 2 - 1)
+    assert box.dropped == 2 * MOST_SCALARS - len(sent.values["loss"])

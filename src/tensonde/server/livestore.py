@@ -9,6 +9,7 @@ import numpy as np
 
 from tensonde.digest.latest import last_rows
 from tensonde.digest.layout import ROW
+from tensonde.protocol.outbox import every_second
 
 CAPACITY = 16_384
 MOST_SCALARS = 8192
@@ -83,8 +84,8 @@ class LiveStore:
                         steps.append(step)
                         series.append(value)
                 if len(steps) > MOST_SCALARS:
-                    every_second = set(list(dict.fromkeys(steps))[:-1:2])
-                    kept = [k for k, step in enumerate(steps) if step not in every_second]
+                    gone = every_second(steps)
+                    kept = [k for k, step in enumerate(steps) if step not in gone]
                     steps[:], series[:] = [steps[k] for k in kept], [series[k] for k in kept]
 
     def scalars(self) -> dict[str, tuple[Array, Array]]:

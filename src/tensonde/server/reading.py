@@ -212,7 +212,7 @@ def scalars(place: Place, name: str, points: int) -> Json:
     if found is None:
         raise NotFound(f"there is no scalar {name!r}; there are {', '.join(place.scalars()) or 'none so far'}.")
     steps, values = found
-    rows = thin(values, points)
+    rows = np.flatnonzero(np.isin(steps, steps[thin(values, points)]))  # steps stay whole: one may have several losses
     return {
         "name": name, "step": steps[rows].tolist(), "value": numbers(values[rows]), "thinned": len(rows) < len(steps),
     }  # fmt: skip
