@@ -633,6 +633,40 @@ NEAR_MISSES = {
     "an input that carries nothing": HALVES.replace(
         "x[k, 4:] for k in rows])  # RIGHT", "noise[k] for k in rows])"
     ).replace("model = Halves()", "noise, model = torch.randn(256, 4), Halves()"),
+    "tasks that adapt a copy, with gradients added up": """
+        from torch.func import functional_call
+        net = nn.Sequential(nn.Linear(1, 24), nn.Tanh(), nn.Linear(24, 1))
+        optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
+        for step in range(40):
+            optimizer.zero_grad()
+            for _ in range(3):
+                a, b = torch.rand(2) + 0.5
+                given, asked = torch.rand(10, 1) * 4 - 2, torch.rand(10, 1) * 4 - 2
+                params = dict(net.named_parameters())
+                support = F.mse_loss(functional_call(net, params, given), a * torch.sin(given + b))
+                grads = torch.autograd.grad(support, list(params.values()), create_graph=True)
+                fast = {k: v - 0.05 * g for (k, v), g in zip(params.items(), grads)}
+                query = F.mse_loss(functional_call(net, fast, asked), a * torch.sin(asked + b))
+                (query / 3).backward()
+            optimizer.step()
+    """,
+    "divided losses of a training that has just begun to learn": """
+        ids = torch.randint(0, 30, (320, 6))
+        kinds = (ids[:, -1] < 15).long()
+        embed, body, head = nn.Embedding(30, 16), nn.GRU(16, 16, batch_first=True), nn.Linear(16, 2)
+        model = nn.ModuleList([embed, body, head])
+        optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: k / 4 if k < 4 else (40 - k) / 36)
+        for k in range(80):
+            rows = torch.randperm(320)[:16]
+            _, state = body(embed(ids[rows]))
+            loss = F.cross_entropy(head(state[-1]), kinds[rows]) / 2
+            loss.backward()
+            if k % 2:
+                optimizer.step()
+                schedule.step()
+                model.zero_grad()
+    """,
     "columns that differ": COLUMNS,
     "windows of a series with a period": WINDOWS,
     "windows of a series with a trend": WINDOWS.replace(

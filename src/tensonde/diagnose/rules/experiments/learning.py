@@ -32,6 +32,8 @@ WORSE = 1.3
 """Of the loss of the best constant: what no training should be above."""
 TOGETHER = 3.0
 """The same, of several steps together."""
+CHANCE = 2.0
+"""Deviations that are hardly more than chance. To say that outputs are alike for all samples takes that; a training that has just begun to tell samples apart is beyond."""
 SAMPLES = 16
 """In a batch whose outputs are changed about."""
 HALF = 0.5
@@ -81,9 +83,12 @@ def nothing_learnt(case: Case) -> list[Finding]:
     if not late:
         return []
     end = mean(losses[-max(4, len(losses) // 8) :])
-    constant = mean(_constant(a) for a in late)
+    batches = _micro_batches(case, late)
+    constant = batches * mean(_constant(a) for a in late)
+    gained = constant - batches * mean(a.numbers["loss"] for a in late)
     by_heart = (_by_heart(told, case.steps) or _nowhere(case, told)) and end > SOME * constant
-    alike = _alike(late) and _at_rest(losses) and end > HALF * constant
+    # What is learnt after the last step that is asked may well differ from sample to sample.
+    alike = _alike(late) and _at_rest(losses) and end > HALF * constant and gained >= 0.5 * (constant - end)
     if (
         not by_heart
         and not alike
@@ -297,6 +302,17 @@ def _constant(answer: AnswerFact) -> float:
     return max(answer.numbers["constant"], answer.numbers.get("earlier_constant", 0.0))
 
 
+def _micro_batches(case: Case, told: list[AnswerFact]) -> int:
+    """What losses are divided by where gradients add up: the recording has them as the criterion gave them, and steps are asked with what is differentiated."""
+    recorded = dict(case.series("loss"))
+    for answer in reversed(told):
+        ratio = recorded.get(answer.step, 0.0) / (answer.numbers["loss"] or 1.0)
+        number = round(ratio) if isfinite(ratio) else 0
+        if number >= 1 and abs(ratio - number) <= 1e-3 * number:
+            return number
+    return 1
+
+
 def _by_heart(told: list[AnswerFact], steps: int) -> bool:
     """The best constant is learnt early, and from then to the end outputs can be given to other samples: which belongs to which is not
     learnt, only samples that come again and again, one by one. A task that can be learnt shows in that long before its loss is low."""
@@ -320,8 +336,8 @@ def _alike(late: list[AnswerFact]) -> bool:
     return (
         len(apart) >= 2
         and min(a.numbers.get("samples", 0) for a in late) >= SAMPLES
-        and max(apart) < APART
-        and sum(apart) / sqrt(len(apart)) < TOGETHER
+        and max(apart) < CHANCE
+        and sum(apart) / sqrt(len(apart)) < CHANCE
     )
 
 
@@ -541,7 +557,7 @@ def far_too_small(case: Case) -> list[Finding]:
     worse = (
         bool(late)
         and not any(a.healthy for a in late)
-        and after > NO_BETTER * mean(_constant(a) for a in late)
+        and after > NO_BETTER * _micro_batches(case, late) * mean(_constant(a) for a in late)
         and _at_rest(losses)
     )
     still = case.steps >= 2 * FEWEST and before - after < LITTLE * abs(before) and _can_hardly_move(case)
