@@ -334,7 +334,7 @@ for step in range(60):
     loss.backward()
     optimizer.step()
 """
-WINDOWS = """
+SERIES = """
 time = torch.arange(300, dtype=torch.float64)
 series = torch.sin(2 * torch.pi * time / 20).float()
 table = torch.stack([series[k : k + 256] for k in range(24)], 1)
@@ -668,8 +668,8 @@ NEAR_MISSES = {
                 model.zero_grad()
     """,
     "columns that differ": COLUMNS,
-    "windows of a series with a period": WINDOWS,
-    "windows of a series with a trend": WINDOWS.replace(
+    "windows of a series with a period": SERIES,
+    "windows of a series with a trend": SERIES.replace(
         "torch.sin(2 * torch.pi * time / 20).float()", "(time / 150 - 1).float()"
     ),
     "columns of flags that agree": COLUMNS.replace("x[:, 1], x[:, 2]", "(x[:, 1] > 0).float(), (x[:, 1] > 0).float()"),
