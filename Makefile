@@ -25,7 +25,7 @@ demo: setup ## a bundled training that goes wrong, diagnosed
 
 test: setup web
 	@$(BIN)/python -m compileall -q src  # hundreds of test processes import it, and write nothing themselves
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/browser --ignore tests/kernels $(TESTS)
 
 # Tests in these folders that need torch or start a process that may train are skipped.
 QUICK ?= tests/cli tests/compare tests/debugger tests/digest tests/dump tests/export tests/log tests/model tests/report tests/rules \
