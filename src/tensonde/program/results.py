@@ -18,10 +18,9 @@ _NEW = (
     "full",
     "zeros",
     "ones",
-    "empty",
     "deepcopy",
 )
-"""Functions and methods that give a new tensor, whatever they get."""
+"""Functions and methods that give a new tensor, whatever they get. `empty` is left out: its values are arbitrary, so such a call only waits for the other ranks."""
 _PASSES = (
     "to",
     "cuda",
