@@ -126,6 +126,7 @@ class Attention:
         if self.dump is not None and self.dump.on:
             state.idle = False
         state.inside_idle = False
+        PATCHES.back()
 
     def refresh(self) -> None:
         """Watchpoints, breakpoints or the plan changed."""

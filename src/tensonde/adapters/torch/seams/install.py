@@ -211,6 +211,8 @@ def _observe(watcher: Watcher, self: nn.Module, args: tuple[Any, ...], kwargs: d
         call = charged(watcher.session, "dumping inputs", dump.entering, entry, args, kwargs)
     state.stack.append(entry)
     state.inside_idle = state.idle and watcher.tracing.tracer is None
+    if state.inside_idle and not KNOWN.compiled:  # what is compiled may be guarded by the code that would be exchanged
+        PATCHES.aside()
     quiet = dump is not None and dump.hidden_from(self)
     try:
         if watcher.stops.ops.pushed and is_compiled(self):
@@ -222,6 +224,7 @@ def _observe(watcher: Watcher, self: nn.Module, args: tuple[Any, ...], kwargs: d
         if quiet and dump is not None and dump.ops is not None:
             dump.ops.resume()
         state.inside_idle = False
+        PATCHES.back()
         state.stack.pop()
         if not state.stack:
             watcher.root_left()

@@ -76,6 +76,7 @@ class Patches:
         """It rests."""
         self.count: Callable[[Any], None] = lambda optimizer: None
         """Called with the optimizer that has stepped, while it rests."""
+        self._aside = False
 
     def add(self, patch: Swap | Patch, *, losses: bool = False) -> None:
         """Puts it in. `losses`: this one is needed for a glance, too."""
@@ -96,10 +97,24 @@ class Patches:
                 patch.put()
 
     def put(self) -> None:
+        self.back()
         if self.out:
             self.out = False
             for patch in (*self._modules, *self._losses):
                 patch.put()
+
+    def aside(self) -> None:
+        """Takes out what sees modules, until `back`: a root runs, and nothing is wanted of the modules in it."""
+        self._aside = True
+        for patch in self._modules:
+            patch.lift()
+
+    def back(self) -> None:
+        if self._aside:
+            self._aside = False
+            if not self.out:
+                for patch in self._modules:
+                    patch.put()
 
 
 PATCHES = Patches()
