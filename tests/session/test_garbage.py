@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tensonde.session.garbage import RARER, Unhurried
+from tensonde.session.garbage import NEVER, RARER, Unhurried
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def as_before() -> Iterator[None]:
 
 def test_collections_are_rarer_and_then_as_before() -> None:
     with Unhurried():
-        assert gc.get_threshold() == (RARER * 700, 10, 10)
+        assert gc.get_threshold() == (RARER * 700, NEVER, NEVER)
     assert gc.get_threshold() == (700, 10, 10)
 
 

@@ -21,7 +21,8 @@ class Memory:
         self.rings: dict[str, Ring] = {}
         self.seen = np.zeros(64, dtype=np.int64)
         self.size = 0
-        self.by_key: dict[tuple[str, Role], int] = {}
+        self._first: dict[Role, dict[str, int]] = {Role.VALUE: {}, Role.OUT: {}}
+        """The site of each name, of the two roles that are looked up."""
         self.value_of = np.full(64, -1, dtype=np.int64)
         self.output_of = np.full(64, -2, dtype=np.int64)  # -2: not a parameter, -1: none seen
         self.is_loss = np.zeros(64, dtype=bool)
@@ -41,14 +42,15 @@ class Memory:
             self._link(site.id, self.value_of, (site.name, Role.VALUE))
         if site.kind is Kind.PARAMETER:
             self._link(site.id, self.output_of, (site.name.rpartition(".")[0], Role.OUT))
-        if site.index in (None, 0) and (site.name, site.role) not in self.by_key:
-            self.by_key[site.name, site.role] = site.id
+        first = self._first.get(site.role)
+        if first is not None and site.index in (None, 0) and site.name not in first:
+            first[site.name] = site.id
             for waiting in self._waiting.pop((site.name, site.role), ()):
                 target = self.value_of if site.role is Role.VALUE else self.output_of
                 target[waiting] = site.id
 
     def _link(self, site: int, target: NDArray[np.int64], key: tuple[str, Role]) -> None:
-        found = self.by_key.get(key)
+        found = self._first[key[1]].get(key[0])
         target[site] = -1 if found is None else found
         if found is None:
             self._waiting.setdefault(key, []).append(site)

@@ -23,7 +23,7 @@ from tensonde.adapters.torch.replay.memory import TapedMemory, in_place, leaves
 from tensonde.adapters.torch.replay.record import MOST_UNLEARNED, TapeMode, look_for_nan
 from tensonde.adapters.torch.replay.restore.writes import version_of
 from tensonde.adapters.torch.seams.function_mode import look, look_away, transforming, unseen
-from tensonde.adapters.torch.seams.vanishing import Ref, forgetting
+from tensonde.adapters.torch.seams.vanishing import Keyed, Ref, forgetting
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.moment import Phase
 from tensonde.program.frames import is_user
@@ -54,9 +54,8 @@ _grad_enabled = torch.is_grad_enabled
 _generator = torch.default_generator
 
 
-class _Made(Ref[Tensor]):
-    __slots__ = ("key", "slot")
-    key: int
+class _Made(Keyed[Tensor]):
+    __slots__ = ("slot",)
     slot: Slot
 
 

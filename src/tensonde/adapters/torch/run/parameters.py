@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tensonde.adapters.torch.run.naming import clean
 from tensonde.adapters.torch.run.record import ModuleRecord
-from tensonde.adapters.torch.seams.vanishing import Ref, forgetting_keys
+from tensonde.adapters.torch.seams.vanishing import forgetting_keys, keyed
 
 _wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
@@ -56,7 +56,7 @@ class ParameterNames:
         if key not in self.names:
             if provisional:
                 self._provisional.add(key)
-            self.names[key] = (name, Ref(parameter, self._forgetting(key)))
+            self.names[key] = (name, keyed(parameter, self._forgetting))
 
     def live(self) -> Iterator[tuple[str, Tensor]]:
         for name, reference in list(self.names.values()):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from torch import nn
+
+from tensonde.adapters.torch.seams.vanishing import keyed
 
 Tap = Callable[[Any], None]
 
@@ -22,7 +23,7 @@ class ModuleRecord:
     def __init__(self, name: str, module: nn.Module, forget: Callable[[Any], None]) -> None:
         self.name = name
         self.type = type(module).__name__
-        self.ref = weakref.ref(module, forget)
+        self.ref = keyed(module, forget)
         self.taps: list[list[tuple[Tap | None, Tap | None]]] = []
         self.step = -1
         self.calls = 0

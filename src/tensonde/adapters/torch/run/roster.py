@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -24,12 +25,12 @@ class Roster:
         self.entries: dict[int, ModuleRecord] = {}
         """By the module's id."""
         self.roots: weakref.WeakValueDictionary[str, nn.Module] = weakref.WeakValueDictionary()
-        self._forgetting = forgetting_keys(self.entries)
         self.names: set[str] = set()
         """Of all modules that were ever met and can be called; models may be gone before the training ends."""
         self.gone: set[str] = set()
         """Those among them that were looked at and are gone."""
         self._replaced: set[str] = set()
+        self._vanished = _vanishing(self.entries, self.gone)
         self.parameters = ParameterNames(self.entries)
 
     def meet_root(self, module: nn.Module) -> None:
@@ -54,16 +55,7 @@ class Roster:
         self.parameters.adopt(root, prefix)
 
     def _entry(self, name: str, module: nn.Module) -> ModuleRecord:
-        key, entries, gone = id(module), self.entries, self.gone
-        forget = self._forgetting(key)
-
-        def vanished(reference: Any) -> None:
-            entry = entries.get(key)
-            if entry is not None and entry.looked_at:
-                gone.add(entry.name)
-            forget(reference)
-
-        return ModuleRecord(name, module, vanished)
+        return ModuleRecord(name, module, self._vanished)
 
     def meet(self, module: nn.Module, stack: list[ModuleRecord], step: int) -> ModuleRecord:
         """A module is called that was not there when its root was named: made, replaced or hidden in a list."""
@@ -82,3 +74,15 @@ class Roster:
         else:
             self.meet_root(module)
         return self.entries[id(module)]
+
+
+def _vanishing(entries: dict[int, ModuleRecord], gone: set[str]) -> Callable[[Any], None]:
+    forget = forgetting_keys(entries)
+
+    def vanished(reference: Any) -> None:
+        entry = entries.get(reference.key)
+        if entry is not None and entry.looked_at:
+            gone.add(entry.name)
+        forget(reference)
+
+    return vanished

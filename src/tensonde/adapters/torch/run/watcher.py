@@ -389,6 +389,7 @@ class Watcher:
             self.replay.late.look()
         settle()
         self.attention.choose(behind=behind)
+        self.tracing.settle()
 
     def bring_up_to_date(self) -> None:
         """Writes all that is known so far: a reader waits, or nothing may happen for long. Does nothing in another thread,

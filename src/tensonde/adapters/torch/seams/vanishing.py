@@ -25,6 +25,20 @@ class Ref(weakref.ref[Thing]):
     __slots__ = ()
 
 
+class Keyed(Ref[Thing]):
+    """One that knows the id of what it refers to, so that thousands can share a callback: a closure for each would be four more objects
+    that the garbage collector looks through."""
+
+    __slots__ = ("key",)
+    key: int
+
+
+def keyed(thing: Thing, gone: Callable[[Any], None]) -> Keyed[Thing]:
+    reference = Keyed(thing, gone)
+    reference.key = id(thing)
+    return reference
+
+
 class IdRef(WeakIdRef):  # type: ignore[misc]
     """The same, for a dictionary by identity."""
 
@@ -42,7 +56,7 @@ def make_way_for_swaps() -> None:
 
 
 def forgetting(*homes: dict[int, Any]) -> Callable[[Any], None]:
-    """For weak references that have a `key` in the first of `homes` and in the others, if they are still what is there."""
+    """For `Keyed` references that stand in the first of `homes`, and whose key may stand in the others, if they are still what is there."""
     first, others = homes[0], homes[1:]
 
     def gone(reference: Any) -> None:
@@ -55,15 +69,12 @@ def forgetting(*homes: dict[int, Any]) -> Callable[[Any], None]:
     return gone
 
 
-def forgetting_keys(*homes: dict[int, Any] | set[int]) -> Callable[[int], Callable[[Any], None]]:
-    """Makes callbacks for weak references to objects that are known by their ids in all of `homes`. There are thousands, so each is small."""
+def forgetting_keys(*homes: dict[int, Any] | set[int]) -> Callable[[Any], None]:
+    """For `Keyed` references to objects that are known by their ids in all of `homes`."""
     drops = [(home.discard, ()) if isinstance(home, set) else (home.pop, (None,)) for home in homes]
 
-    def forgetting_key(key: int) -> Callable[[Any], None]:
-        def gone(_: Any) -> None:
-            for drop, default in drops:
-                drop(key, *default)
+    def gone(reference: Any) -> None:
+        for drop, default in drops:
+            drop(reference.key, *default)
 
-        return gone
-
-    return forgetting_key
+    return gone

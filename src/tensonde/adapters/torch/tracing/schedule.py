@@ -103,13 +103,17 @@ class LiveTrace:
             self._twin.flush()
         trace = tracer.finish(step, "first" if step == 0 else "stage" if self.staged else "following")
         self.staged = False
-        self._collections.end()
         self.ops = len(trace.ops)
         if step == 0 and _from_before(trace):
             self.stage_begins()
         seconds = (time.perf_counter_ns() - self._began) * 1e-9
         state.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
         return trace
+
+    def settle(self) -> None:
+        """The trace is written, and let go."""
+        if self.tracer is None:
+            self._collections.end()
 
     def optimizer_begins(self, optimizer: Optimizer) -> None:
         """One of torch's own steps, and calls no model. It asks every parameter for its attributes, which would pass by the tracer."""

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.run.state import RunState
-from tensonde.adapters.torch.seams.vanishing import Ref, forgetting
+from tensonde.adapters.torch.seams.vanishing import Keyed, forgetting
 from tensonde.adapters.torch.tensors import dtype_name, shape_of
 from tensonde.adapters.torch.tracing.measure import Measure, nonfinite
 from tensonde.adapters.torch.tracing.weights import Weights
@@ -18,11 +18,10 @@ from tensonde.adapters.torch.twins import TwinFeed
 from tensonde.model.trace import TensorFact
 
 
-class Known(Ref[Tensor]):
+class Known(Keyed[Tensor]):
     """A tensor of this trace: its number, the op that gave it, and its digest while its version is the same."""
 
-    __slots__ = ("key", "number", "producer", "stats", "version")
-    key: int
+    __slots__ = ("number", "producer", "stats", "version")
     number: int
     producer: int | None
     stats: dict[str, float]
