@@ -82,3 +82,36 @@ def test_replays_can_be_switched_off(foundry: Foundry, tmp_path: Path) -> None:
     kinds = [event["kind"] for event in ran.recording.events]
     assert "replayed" not in kinds
     assert ran.code == 0
+
+
+COUNTLESS = """
+class Kinds(tuple):
+    def __len__(self):
+        raise NotImplementedError
+
+    def __iter__(self):
+        raise NotImplementedError
+
+class Counted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.kinds = nn.Linear(8, 2), Kinds((1, torch.zeros(3)))
+
+    def forward(self, x):
+        return self.inner(x)
+
+model = Counted()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(8):
+    loss = F.cross_entropy(model(X), Y)
+    if step == 6:
+        loss = (loss * 0).log()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_tuple_of_the_programs_own_kind_is_looked_into_without_its_code(foundry: Foundry, tmp_path: Path) -> None:
+    watched = foundry.watched(script("", loop=COUNTLESS), tmp_path, budget=0.05)
+    assert [event["exact"] for event in watched.recording.events if event["kind"] == "replayed"][:1] == [True]

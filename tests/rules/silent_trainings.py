@@ -1192,6 +1192,16 @@ NEAR_MISSES: dict[str, str] = {
         model = Bandit()
         train(model, torch.optim.SGD(model.parameters(), lr=0.001), target=t, loss=lambda out, t: F.mse_loss(out, t[:, 0]))
     """,
+    "a norm of another library, whose momentum weighs the old statistics": """
+        class BatchNormalization(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.momentum, self.inner = 0.99, nn.BatchNorm1d(width, momentum=0.01)
+            def forward(self, x):
+                return self.inner(x)
+        model = nn.Sequential(nn.Linear(8, 16), BatchNormalization(16), nn.ReLU(), nn.Linear(16, 3))
+        train(model, torch.optim.SGD(model.parameters(), lr=0.1), 60)
+    """,
     "a norm without momentum that is only trained": """
         model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16, momentum=0), nn.ReLU(), nn.Linear(16, 3))
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))

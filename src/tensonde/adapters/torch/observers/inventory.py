@@ -92,7 +92,11 @@ def settings(module: nn.Module) -> dict[str, Any]:
             continue
         if isinstance(value, bool | int | float | str):
             found[name] = value
-        elif isinstance(value, tuple | list) and len(value) <= 8 and all(isinstance(v, int | float) for v in value):
+        elif (
+            type(value) in (tuple, list, torch.Size)
+            and len(value) <= 8
+            and all(isinstance(v, int | float) for v in value)
+        ):
             found[name] = list(value)
         elif inspect.isroutine(value):
             found[name] = getattr(value, "__name__", "")

@@ -168,12 +168,16 @@ def extreme_dropout(case: Case) -> list[Finding]:
 @rule("batch-norm-momentum", severity="warning", phase="forward")
 def norm_momentum(case: Case) -> list[Finding]:
     """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running
-    statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it.
+    statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it. Silent about
+    classes that are not the framework's own.
     """
     found = [
         (name, module)
         for name, module in case.facts.modules.items()
-        if module.type.startswith("BatchNorm") and (module.settings.get("momentum") or 0) >= 0.9 and case.steps
+        if module.library
+        and module.type.startswith("BatchNorm")  # another library's class may mean the reverse by it, as Keras's does
+        and (module.settings.get("momentum") or 0) >= 0.9
+        and case.steps
     ]
     for name, module in found[:1]:
         weight = module.settings["momentum"]
@@ -211,7 +215,9 @@ def norm_never_updated(case: Case) -> list[Finding]:
     for name, module in case.facts.modules.items():
         old = _weighs_the_old(case, module)
         keeps = old or module.settings.get("track_running_stats")
-        if not module.type.startswith("BatchNorm") or module.settings.get("momentum") != 0 or not keeps:
+        if not module.library or not module.type.startswith("BatchNorm") or not keeps:
+            continue
+        if module.settings.get("momentum") != 0:
             continue
         given, usual = (1, 0.9) if old else (0, 0.1)
         found.append(

@@ -49,6 +49,7 @@ _PLAIN = frozenset(
     }
 )  # fmt: skip
 _CONTAINERS = (dict, list, set, deque, tuple)
+_ITEMS = (list, set, deque, tuple)
 _FOREIGN = frozenset(
     {
         "tensonde", "logging", "threading", "_thread", "asyncio", "concurrent", "multiprocessing", "socket", "ssl",
@@ -135,7 +136,7 @@ class Reach:
                 self.holders.append(ListHolder(value))
             elif isinstance(value, set):
                 self.holders.append(SetHolder(value))
-            self._all(list(value), owner, near)
+            self._all(_items(value), owner, near)
         if hasattr(value, "__dict__"):
             self._add(vars(value), owner, near)
 
@@ -327,3 +328,9 @@ def _slot_values(value: Any, slots: tuple[tuple[str, Any], ...]) -> dict[str, An
         except AttributeError:
             continue
     return found
+
+
+def _items(value: Any) -> list[Any]:
+    """What is in it, past any `__iter__` or `__len__` of the program's: a class made of a tuple may raise there (e3nn's irreps do)."""
+    base = next(kind for kind in _ITEMS if isinstance(value, kind))
+    return list(base.__iter__(value))
