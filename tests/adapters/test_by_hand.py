@@ -97,6 +97,34 @@ def test_parameters_that_are_replaced_are_a_step_each(run) -> None:
     assert rules(ran) == []
 
 
+SHAPES_FIRST = """
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.empty(1, 4, device="meta"))
+
+        def forward(self, x):
+            return F.linear(x, self.weight)
+
+    model = nn.Sequential(Layer())
+    model(torch.empty(2, 4, device="meta"))
+    model[0].weight = nn.Parameter(torch.full((1, 4), 0.1))
+    for step in range(12):
+        x = torch.randn(16, 4)
+        loss = F.mse_loss(model(x), x.sum(1, keepdim=True))
+        model.zero_grad()
+        loss.backward()
+        model[0].weight.data -= 0.05 * model[0].weight.grad
+"""
+
+
+def test_parameters_that_come_after_a_first_call_without_values_are_watched(run) -> None:
+    ran = run(SHAPES_FIRST, budget=None)
+    assert [row["step"] for row in ran.at("0.weight:grad")] == list(range(12))
+    assert [row["step"] for row in ran.at("0.weight:value")] == list(range(11))
+    assert not ran.session["coverage"]["not_watched"]
+
+
 def test_micro_batches_are_one_step(run) -> None:
     ran = run(loop(ACCUMULATED, clear="pass"))
     assert ran.session["steps"] == 6

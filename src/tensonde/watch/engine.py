@@ -104,6 +104,10 @@ class Engine:
         self._memory.add_site(site)
         self._new.append(site)
 
+    def seen(self, site: int) -> bool:
+        """Whether rows of it were evaluated."""
+        return bool(self._memory.seen[site])
+
     def _take_in(self) -> None:
         """The watchpoints watch the sites that were added since."""
         if not self._new:

@@ -124,8 +124,12 @@ class ByHand:
             for root in self.state.roster.roots.values()
             for module in root.modules()
             for name, parameter in module._parameters.items()
-            if parameter is not None
+            if parameter is not None and not parameter.is_meta
         }
+        if (
+            held.keys() - names.keys()
+        ):  # put into a module after its first call, as where shapes were found out first, without values
+            self._adopt()
         found = {key: parameter for key, (parameter, _, _) in held.items() if key in names}
         # What has a name and is held no more was replaced by another one.
         found |= {id(leaf): leaf for ref in self._leaves if (leaf := ref()) is not None and id(leaf) not in names}
@@ -141,9 +145,12 @@ class ByHand:
 
     def _forget(self) -> None:
         """Parameters that only Tensonde still holds are gone after this; those that stand in their place get names."""
-        parameters = self.state.parameters
         self.param_groups, self._named, self._value = [{"params": []}], -1, None
         self._digests.plans.pop(id(self), None)
+        self._adopt()
+
+    def _adopt(self) -> None:
+        parameters = self.state.parameters
         for name, root in list(self.state.roster.roots.items()):
             parameters.adopt(root, parameters.prefix_of(name))
 

@@ -20,7 +20,8 @@ def coverage(watcher: Watcher) -> dict[str, Any]:
         | watcher.state.roster.gone
         | (watcher.compiled.modules if watcher.compiled is not None else set())
     )
-    why = {name: reason for name, reason in watcher.state.unsupported.items() if name not in seen}
+    later = _mended(watcher) if watcher.state.unsupported else set()
+    why = {name: reason for name, reason in watcher.state.unsupported.items() if name not in seen | later}
     taken = watcher.session.policy.taken
     missing: dict[str, str] = {}
     if taken[Level.FULL] or taken[Level.WATCHED]:
@@ -34,3 +35,10 @@ def coverage(watcher: Watcher) -> dict[str, Any]:
         "calls_from_other_threads": watcher.state.other_threads,
         "rows_dropped": watcher.session.block.dropped,
     }
+
+
+def _mended(watcher: Watcher) -> set[str]:
+    """Addresses that had no values at first and have some now: a library may find out shapes by tensors without values."""
+    session = watcher.session
+    session.evaluate()
+    return {site.address for site in session.sites if session.engine.seen(site.id)}
