@@ -318,7 +318,7 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Dead()
         train(model, torch.optim.SGD(model.parameters(), lr=0.01), 20, loss=F.mse_loss, target=t + 3)
     """),
-    "warm-up": ("warmup-longer-than-training", """
+    "warm-up": ("learning-rate-never-reached", """
         warm = 5000  # HERE
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -335,7 +335,7 @@ BUGS: dict[str, tuple[str, str]] = {
             optimizer.step()
             schedule.step()  # HERE
     """),
-    "schedule first": ("scheduler-before-optimizer", """
+    "schedule first": ("scheduler-out-of-step", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
@@ -345,13 +345,13 @@ BUGS: dict[str, tuple[str, str]] = {
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
     """),
-    "schedule forgotten": ("scheduler-never-steps", """
+    "schedule forgotten": ("scheduler-out-of-step", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60)  # HERE
         train(model, optimizer, 60)
     """),
-    "schedule of the old": ("scheduler-of-another-optimizer", """
+    "schedule of the old": ("scheduler-out-of-step", """
         model = Net()
         old = torch.optim.SGD(model.parameters(), lr=0.1)
         schedule = torch.optim.lr_scheduler.ExponentialLR(old, 0.9)  # HERE
@@ -589,18 +589,18 @@ BUGS: dict[str, tuple[str, str]] = {
                 losses.append(loss)  # HERE
         run()
     """),
-    "softmax and cross-entropy": ("probabilities-into-logit-loss", """
+    "softmax and cross-entropy": ("activation-before-logit-loss", """
         class Twice(Net):
             def forward(self, x):
                 return torch.softmax(super().forward(x), dim=1)  # HERE
         model = Twice()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
-    "softmax module": ("probabilities-into-logit-loss", """
+    "softmax module": ("activation-before-logit-loss", """
         model = nn.Sequential(nn.Linear(8, 3), nn.Softmax(dim=-1))
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=nn.CrossEntropyLoss())
     """),
-    "sigmoid twice": ("probabilities-into-logit-loss", """
+    "sigmoid twice": ("activation-before-logit-loss", """
         model = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
         wanted = (t > 0).float()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=nn.BCEWithLogitsLoss(), target=wanted)
@@ -609,7 +609,7 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Net()
         train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=F.nll_loss)
     """),
-    "relu on logits": ("rectified-logits", """
+    "relu on logits": ("activation-before-logit-loss", """
         model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3), nn.ReLU())
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),

@@ -64,7 +64,7 @@ class UnreadFact(Record, frozen=True):
     """A hyperparameter that was changed where no step reads it."""
 
     where: str = ""
-    """`defaults` or `attribute`."""
+    """`defaults`, `attribute`, or `group` and the entry that nobody reads."""
     name: str = ""
     value: Number = 0
     used: list[Number] = []
@@ -84,6 +84,8 @@ class OptimizerFact(Record, frozen=True):
     unknown: list[list[int]] = []
     """Shapes of parameters that it holds and that are in no root."""
     unread: UnreadFact | None = None
+    made_with: Number | None = None
+    """The largest learning rate of its groups when it was made."""
     steps: int = 0
     looked_at: int = 0
     """Steps that the next fields were observed in: the first 200."""

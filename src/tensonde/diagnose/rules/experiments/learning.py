@@ -408,9 +408,8 @@ def _at_rest(losses: list[float]) -> bool:
     phase="forward",
     unless=(
         "output-cannot-reach-targets",
-        "probabilities-into-logit-loss",
+        "activation-before-logit-loss",
         "softmax-over-wrong-dimension",
-        "rectified-logits",
     ),
 )
 def held_up(case: Case) -> list[Finding]:

@@ -131,26 +131,35 @@ def learning_rate_zero(case: Case) -> list[Finding]:
     """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt. Where a scheduler
     turns a rate above 0 into that, it is the scheduler that is named."""
     found = []
-    for k, optimizer in enumerate(case.stepping[:1]):
+    counted = len(case.stepping) == 1
+    for k, optimizer in enumerate(case.stepping):
         place_in_list = case.facts.optimizers.index(optimizer)
         scheduler = next(
             (s for s in case.facts.schedulers if s.optimizer == place_in_list and any(rate > 0 for rate in s.base_lrs)),
             None,
         )
         # a schedule may begin at 0
-        least = FIRST_STEPS if case.facts.schedulers or case.facts.rates_set else 2
+        moving = bool(case.facts.schedulers or case.facts.rates_set)
+        least = FIRST_STEPS if moving else 2
         for g, group in enumerate(optimizer.groups[:8]):
-            series = [value for _, value in case.series(f"lr/{g}")]
-            if len(series) >= least and all(value == 0 for value in series) and group["parameters"]:
+            series = [value for _, value in case.series(f"lr/{g}")] if counted else []
+            steps = len(series) if counted else optimizer.steps
+            # of several optimizers, one has a series: what nothing changes is 0 throughout
+            zero = (
+                all(value == 0 for value in series)
+                if counted
+                else not moving and group.get("lr") == 0 == optimizer.made_with
+            )
+            if steps >= least and zero and group["parameters"] and (counted or optimizer.had_gradients):
                 found.append(
                     case.finding(
-                        f"The learning rate of {optimizer.type} is 0 in all {len(series)} steps",
+                        f"The learning rate of {optimizer.type} is 0 in all {steps} steps",
                         "Give the optimizer a learning rate above 0, or look at the scheduler that sets it.",
                         step=None,
                         source=scheduler.made if scheduler else optimizer.made,
                         evidence={
                             "group": g,
-                            "steps": len(series),
+                            "steps": steps,
                             "optimizer": k,
                             "scheduler": scheduler.type if scheduler else None,
                         },

@@ -6,15 +6,19 @@ from __future__ import annotations
 from math import prod
 
 from tensonde.diagnose.analysis.answers import answers
+from tensonde.diagnose.analysis.distances import distances
 from tensonde.diagnose.analysis.flow import PASSING, made_by, parameters_behind, producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
+from tensonde.diagnose.told import chosen
 from tensonde.model.finding import Finding
 from tensonde.model.ops import RANGES, Trait, ops
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
 _DISTANCES = ops(Trait.DISTANCE)
+NOISE, SHARE = 0.5, 0.2
+"""How far below 0, in deviations of the targets, the lowest must be where a ReLU gives the output, and how many."""
 BEYOND = 0.5
 """Targets this much beyond the range, as a share of its width, are no rounding or noise around it."""
 
@@ -67,17 +71,12 @@ def _in(op: OpRecord) -> str:
 
 @rule("output-cannot-reach-targets", severity="error", phase="forward")
 def out_of_reach(case: Case) -> list[Finding]:
-    """A distance (mean squared error and the like) between the output of a bounded activation and targets that lie far
-    outside of its range: a tanh never gives 30, a ReLU never gives -3. The activation saturates, and the loss stays at the
-    gap. Outputs that are scaled afterwards are another matter; so are targets a little beyond the range."""
-    for trace, loss in case.trained_ops():
-        if loss.op not in _DISTANCES or len(loss.inputs) < 2:
-            continue
-        output, target = loss.inputs[0], loss.inputs[1]
-        if not output.requires_grad:
-            output, target = target, output
-        if target.requires_grad or not output.requires_grad:
-            continue
+    """A distance (mean squared error and the like, or one's own difference) between the output of a bounded activation and targets that
+    lie far outside of its range: a tanh never gives 30, a ReLU never gives -3. The activation saturates, and the loss stays at the
+    gap. A ReLU reaches no target below 0, so a fifth of them there is enough. Outputs that are scaled afterwards are another matter; so are
+    targets a little beyond the range."""
+    measured = [(trace, *found) for trace in case.stages for found in distances(trace)]
+    for trace, loss, output, target in measured:
         op = made_by(trace, output)
         gap = _gap(op, target) if op is not None else ""
         if op is None or not gap:
@@ -89,7 +88,7 @@ def out_of_reach(case: Case) -> list[Finding]:
                 step=trace.step,
                 site=f"{op.site}:out",
                 op=op.op,
-                source=_made(case, op) or op.source,
+                source=chosen(case, op),
                 evidence={
                     "target.min": target.stats.get("min"),
                     "target.max": target.stats.get("max"),
@@ -107,8 +106,9 @@ def _gap(op: OpRecord, target: TensorFact) -> str:
     if low is None or high is None or low != low or high != high:
         return ""
     name = op.op.rstrip("_")
-    if name == "relu" and target.stats.get("mean", 0.0) < 0 and low < 0:
-        return f"down to {low:.4g} (mean {target.stats['mean']:.4g})"
+    if name == "relu" and low < -NOISE * target.stats.get("std", 0.0):
+        below = target.stats.get("negative", 0.0) / max(target.stats.get("count", 0.0), 1.0)
+        return f"down to {low:.4g} ({below:.0%} of them are below 0)" if below >= SHARE else ""
     if name not in RANGES:
         return ""
     least, most = RANGES[name]
