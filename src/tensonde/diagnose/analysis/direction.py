@@ -43,7 +43,7 @@ def terms(trace: Trace, loss: OpRecord) -> list[Term]:
         if op.op in _ERRORS or _right_classes(trace, op):
             found.append(Term(op, sign, op.op not in _ERRORS, turned))
             continue
-        if _of_parameters(trace, op):
+        if of_parameters(trace, op):
             continue
         live = [fact for fact in op.inputs if fact.requires_grad]
         factor = _factor(op) if op.op in ("mul", "rmul", "div", "truediv", "mul_", "div_") else 1
@@ -86,12 +86,12 @@ def _right_classes(trace: Trace, op: OpRecord) -> bool:
     return made is not None and made.op in ("softmax", "log_softmax") and len(op.inputs[0].shape) >= 2
 
 
-def _of_parameters(trace: Trace, op: OpRecord) -> bool:
+def of_parameters(trace: Trace, op: OpRecord) -> bool:
     """A penalty: computed from parameters alone, by powers and sums."""
     waiting, steps = [op], 0
     while waiting and steps < 256:
         one, steps = waiting.pop(), steps + 1
-        if one.op not in _POWERS | _SUMS | _AVERAGES | {"mul", "sqrt"}:
+        if one.op not in _POWERS | _SUMS | _AVERAGES | {"mul", "rmul", "div", "sqrt"}:
             return False
         for fact in one.inputs:
             if fact.name:

@@ -21,7 +21,7 @@ def multiplied(trace: Trace, op: OpRecord, column: TensorFact, row: TensorFact) 
     made, table = producer(trace, column), made_by(trace, row)
     if (made is not None and made.arguments.get("keepdim") is True) or (table is not None and table.op in _TABLES):
         return False
-    return _averaged(trace, op.outputs[0])
+    return averaged(trace, op.outputs[0])
 
 
 def compared(trace: Trace, op: OpRecord, column: TensorFact, row: TensorFact) -> bool:
@@ -34,7 +34,7 @@ def compared(trace: Trace, op: OpRecord, column: TensorFact, row: TensorFact) ->
         or sources[0] == sources[1]
     ):
         return False
-    return _averaged(trace, op.outputs[0], through=_POWERS)
+    return averaged(trace, op.outputs[0], through=_POWERS)
 
 
 def _source(trace: Trace, fact: TensorFact) -> int:
@@ -58,7 +58,7 @@ def _varies(fact: TensorFact) -> bool:
     return fact.stats.get("std", 0.0) > 1e-6 * max(fact.stats.get("absmax", 0.0), 1e-12)
 
 
-def _averaged(trace: Trace, fact: TensorFact, through: frozenset[str] = frozenset()) -> bool:
+def averaged(trace: Trace, fact: TensorFact, through: frozenset[str] = frozenset()) -> bool:
     """Goes into one mean or sum over all, by way of nothing but signs, bounds and factors."""
     for _ in range(8):
         users = consumers(trace, fact)
@@ -68,6 +68,9 @@ def _averaged(trace: Trace, fact: TensorFact, through: frozenset[str] = frozense
         others = [given for given in user.inputs if given.id != fact.id]
         if user.op in ("mean", "sum", "nanmean", "nansum"):
             return user.arguments.get("dim") in (None, []) and bool(user.outputs) and user.outputs[0].shape == ()
+        if user.op in through & PASSING and not others and user.outputs:
+            fact = user.outputs[0]
+            continue
         small = all(len(given.shape) == 0 for given in others)
         same = all(given.shape == fact.shape for given in others)
         known = (

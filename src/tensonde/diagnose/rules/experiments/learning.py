@@ -62,6 +62,9 @@ SOME = 0.75
         "inputs-all-the-same",
         "weight-decay-dominates",
         "learning-rate-zero",
+        "learning-rate-never-reached",
+        "clip-limit-tiny",
+        "dropout-rate-extreme",
         "loss-held-up",
     ),
 )

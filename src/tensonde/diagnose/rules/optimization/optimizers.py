@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from statistics import median
+
+from tensonde.diagnose.analysis.direction import of_parameters
+from tensonde.diagnose.analysis.flow import producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.facts import RenewedFact
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
+
+LEFT = 0.3
+"""Of their norm: what a penalty that rules has left of weights."""
+OUTWEIGHS = 5
+KEPT = 0.98
+"""Of their norm from one step to the next: weights that keep less forget what they learn within fifty steps."""
 
 
 @rule("weights-reset", severity="error")
@@ -175,9 +187,11 @@ def weight_decay(case: Case) -> list[Finding]:
 
     With decay coupled to the gradient (SGD, Adam) the two are compared as they are added, wd * |w| against |g|; with
     decoupled decay (AdamW) a step shrinks weights by lr * wd, and more than 0.2 % a step is out of all custom. Where it is more than
-    5 %, nothing that a step learns outlasts the next dozen, whatever the weights do.
+    5 %, nothing that a step learns outlasts the next dozen, whatever the weights do. The same pull may come from a term of the loss that is computed of
+    parameters alone (a penalty many times larger than the rest, under which weights shrink to a third and less), or from the program's own lines
+    that shrink weights between steps.
     """
-    found = []
+    found = _penalty(case) or _shrunk_by_hand(case)
     for optimizer in case.stepping:
         for group in optimizer.groups:
             decay, lr = float(group.get("weight_decay") or 0), float(group.get("initial_lr", group.get("lr") or 0))
@@ -221,6 +235,73 @@ def weight_decay(case: Case) -> list[Finding]:
             )
             break
     return found
+
+
+def _norms_left(case: Case) -> dict[str, list[float]]:
+    """Norms of the trained matrices over the steps."""
+    names = [n for n, f in case.facts.parameters.items() if len(f.shape) >= 2 and f.requires_grad]
+    known = {name: [row["norm"] for row in case.digests(f"{name}:value", ("step", "norm"))] for name in names}
+    return {name: norms for name, norms in known.items() if len(norms) >= 8 and norms[0] > 0}
+
+
+def _penalty(case: Case) -> list[Finding]:
+    trace = case.first
+    total = trace.ops[trace.loss] if trace is not None and trace.loss is not None else None
+    norms = _norms_left(case)
+    if trace is None or total is None or total.op not in ops(Trait.PLUS) or not norms or len(total.inputs) != 2:
+        return []
+    if sum(left[-1] < LEFT * left[0] for left in norms.values()) < 0.6 * len(norms):
+        return []
+    sides = [(producer(trace, fact), fact) for fact in total.inputs]
+    for k, (made, fact) in enumerate(sides):
+        rest = sides[1 - k][1].stats.get("absmax", 0.0)
+        size = fact.stats.get("absmax", 0.0)
+        if made is None or not of_parameters(trace, made) or size < OUTWEIGHS * rest:
+            continue
+        return [
+            case.finding(
+                f"A penalty of the weights outweighs the rest of the loss ({size:.3g} against {rest:.3g}): weights shrink towards 0",
+                "Weigh it far less (1e-4 is usual), so that it is a small part of the loss.",
+                source=made.source,
+                op=made.op,
+                evidence={"penalty": size, "rest": rest, "weights": len(norms)},
+                confidence=0.88,
+            )
+        ]
+    return []
+
+
+def _shrunk_by_hand(case: Case) -> list[Finding]:
+    """Matrices lose the same share of their norm in each step, many times what the optimizer's step moved them by in the first."""
+    trace = case.first
+    moved = {w.name: w.moved.get("norm", 0.0) for w in trace.weights if w.moved} if trace is not None else {}
+    norms = {name: left for name, left in _norms_left(case).items() if moved.get(name)}
+    optimizers = case.stepping
+    if (
+        not norms
+        or len(optimizers) != 1
+        or any(float(group.get("weight_decay") or 0) for group in optimizers[0].groups)
+    ):
+        return []
+    shares = {name: median(b / a for a, b in pairwise(left[:20]) if a > 0) for name, left in norms.items()}
+    hit = [name for name, kept in shares.items() if kept < KEPT and (1 - kept) * norms[name][0] > 3 * moved[name]]
+    if len(hit) < 0.6 * len(norms):
+        return []
+    name = hit[0]
+    return [
+        case.finding(
+            f"Weights lose {1 - shares[name]:.1%} of their size between steps: what is learnt is gone after a few",
+            "Look for the line that multiplies parameters after each step, and shrink them far less (1e-4 of the learning rate is usual).",
+            site=f"{name}:value",
+            source=optimizers[0].step_line or optimizers[0].made,
+            evidence={
+                "share_kept": round(shares[name], 4),
+                "moved_by_the_step": moved[name] / norms[name][0],
+                "weights": len(hit),
+            },
+            confidence=0.85,
+        )
+    ]
 
 
 def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:
