@@ -677,6 +677,8 @@ class BatchesFact(Record, frozen=True):
     repeats: dict[str, Repeats] = {}
     """By root."""
     call_line: Line = None
+    taken_again: Line = None
+    """The line around the call that takes the same batch again: a loop whose variables its body never reads, or a new iterator's first."""
 
 
 class Spread(Record, frozen=True):
