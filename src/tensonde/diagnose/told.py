@@ -55,3 +55,7 @@ def chosen(case: Case, op: OpRecord) -> SourceLine | None:
     name = op.module.rpartition(".")[2]
     called = op.source is not None and not name.isdigit() and f"{name}(" in op.source.code
     return op.source if called or not fact.library or fact.made is None else fact.made
+
+
+def where(op: OpRecord) -> str:
+    return f" in {op.module}" if op.module else ""

@@ -127,9 +127,11 @@ def _one_backward(case: Case) -> bool:
 
 @rule("dropout-active-in-eval", severity="error", phase="forward")
 def dropout_in_eval(case: Case) -> list[Finding]:
-    """Dropout is applied while the module that applies it is in eval mode: a functional call without
-    `training=self.training`, or attention with a fixed `dropout_p`."""
-    found = []
+    """Dropout is applied in evaluation: by a functional call without `training=self.training`, or attention with a fixed `dropout_p`, in a module
+    that is in eval mode; or by a dropout that runs in train mode because it is not registered as a part of the root, so that `eval()` does not
+    reach it. One that is registered was set so by the program itself, as for Monte-Carlo dropout: that is told, not warned of.
+    """
+    found = _left_in_train_mode(case)
     for noise in case.facts.noise:
         if noise.module_training:
             continue
@@ -153,12 +155,7 @@ def dropout_in_eval(case: Case) -> list[Finding]:
     return found[:5]
 
 
-@rule("dropout-left-in-train-mode", severity="warning", phase="forward")
-def dropout_module_left(case: Case) -> list[Finding]:
-    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, so that
-    `eval()` does not reach it. One that is registered was set so by the program itself, as for Monte-Carlo dropout: that
-    is told, not warned of.
-    """
+def _left_in_train_mode(case: Case) -> list[Finding]:
     found = []
     for noise in case.facts.noise:
         if noise.module_training and noise.library:
@@ -216,7 +213,14 @@ def extreme_dropout(case: Case) -> list[Finding]:
 def norm_momentum(case: Case) -> list[Finding]:
     """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running
     statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it.
+
+    Or with one of 0: it never changes its running statistics, and eval mode normalises with the mean 0 and the variance 1 that they begin with
+    (momentum=None, a plain average, is another matter). Silent then where no model is ever used in eval mode, and where a state was loaded, which
+    brings statistics of its own.
     """
+    never = _norm_never_updated(case)
+    if never:
+        return never
     found = [
         (name, module)
         for name, module in case.facts.modules.items()
@@ -244,12 +248,7 @@ def norm_momentum(case: Case) -> list[Finding]:
     return []
 
 
-@rule("batch-norm-never-updated", severity="error", phase="forward")
-def norm_never_updated(case: Case) -> list[Finding]:
-    """Batch norm with a momentum of 0 never changes its running statistics: eval mode normalises with the mean 0 and the
-    variance 1 that they begin with (momentum=None, a plain average, is another matter). Silent where no model is ever
-    used in eval mode, and where a state was loaded, which brings statistics of its own.
-    """
+def _norm_never_updated(case: Case) -> list[Finding]:
     evaluated = any(root.eval_mode_seen for root in case.facts.roots.values())
     loaded = any(fact.loaded for fact in case.facts.parameters.values())
     if not case.steps or not evaluated or loaded:
@@ -265,6 +264,7 @@ def norm_never_updated(case: Case) -> list[Finding]:
             case.finding(
                 f"{name} ({module.type}) has momentum {given}: its running statistics stay at mean 0 and variance 1",
                 f"Use momentum={usual} (the default); eval mode normalises with these statistics.",
+                severity="error",
                 site=f"{name}:out",
                 source=module.made,
                 evidence={"momentum": given},

@@ -70,11 +70,15 @@ def underflow(case: Case) -> list[Finding]:
     ]
 
 
-@rule("clipped-while-scaled", severity="error", phase="optimizer")
-def clip_scaled(case: Case) -> list[Finding]:
-    """Gradients are clipped while they still carry the loss scale: `unscale_` was not called, so the limit means
-    something tens of thousands of times smaller, and every step is clipped.
+@rule("gradients-still-scaled", severity="error", phase="optimizer")
+def still_scaled(case: Case) -> list[Finding]:
+    """Gradients are used while they still carry the loss scale. They are clipped before `unscale_`, so that the limit means something tens of thousands of
+    times smaller, and every step is clipped; or the optimizer is stepped directly, without the scaler.
     """
+    return _clip_scaled(case) or _step_scaled(case)
+
+
+def _clip_scaled(case: Case) -> list[Finding]:
     clip = case.facts.clipping
     looked = clip.looked_at
     if looked < 2 or clip.scaled < 0.8 * looked:
@@ -98,9 +102,7 @@ def clip_scaled(case: Case) -> list[Finding]:
     ]
 
 
-@rule("step-on-scaled-gradients", severity="error", phase="optimizer")
-def step_scaled(case: Case) -> list[Finding]:
-    """The loss was scaled, and the optimizer is stepped directly, without the scaler and without `unscale_`."""
+def _step_scaled(case: Case) -> list[Finding]:
     clip = case.facts.clipping
     if clip.steps_on_scaled_gradients < 2:
         return []
@@ -158,7 +160,9 @@ def skips(case: Case) -> list[Finding]:
     ]
 
 
-@rule("clip-limit-tiny", severity="warning", phase="optimizer", unless=("clip-without-effect", "clipped-while-scaled"))
+@rule(
+    "clip-limit-tiny", severity="warning", phase="optimizer", unless=("clip-without-effect", "gradients-still-scaled")
+)
 def clip_tiny(case: Case) -> list[Finding]:
     """Clipping, by a function or by the program's own lines, cuts gradients to less than a thousandth of their norm at nearly every step, and the
     optimizer (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale, unless what is left of each value is no larger

@@ -10,6 +10,7 @@ from tensonde.diagnose.analysis.scores import activation, own_softmax, takes_sco
 from tensonde.diagnose.analysis.weighing import summed_elsewhere
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
+from tensonde.diagnose.rules.optimization.single import one_value
 from tensonde.diagnose.told import chosen
 from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, ops
@@ -115,11 +116,17 @@ def not_log_probabilities(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("blank-among-targets", severity="error", phase="forward")
-def blank_among_targets(case: Case) -> list[Finding]:
-    """ctc_loss is given targets that hold its own blank: a class has the index that stands for "nothing here", so it can be neither
-    learnt nor read off. Told where the blank is the lowest or the highest index and targets are joined to one row; in
-    padded ones it may be the padding."""
+@rule("ctc-targets-misfit", severity="error", phase="forward")
+def ctc_targets(case: Case) -> list[Finding]:
+    """The targets of ctc_loss hold its own blank: a class has the index that stands for "nothing here", so it can be neither learnt nor read off. Told where
+    the blank is the lowest or the highest index and targets are joined to one row; in padded ones it may be the padding.
+
+    Or some targets are longer than any of the inputs, so that they cannot be aligned: their loss is infinite, or 0 with `zero_infinity`, which hides
+    it. The lengths of the inputs are those that reach the loss, after all strides."""
+    return _blank_among_targets(case) or _inputs_too_short(case)
+
+
+def _blank_among_targets(case: Case) -> list[Finding]:
     for trace, loss in _trained(case, "ctc_loss"):
         blank, targets = loss.arguments.get("blank", 0), loss.inputs[1]
         if not isinstance(blank, int) or len(targets.shape) != 1:
@@ -145,10 +152,7 @@ def blank_among_targets(case: Case) -> list[Finding]:
     return []
 
 
-@rule("ctc-inputs-too-short", severity="error", phase="forward")
-def ctc_inputs_too_short(case: Case) -> list[Finding]:
-    """Some targets of ctc_loss are longer than any of the inputs, so that they cannot be aligned: their loss is infinite, or 0 with
-    `zero_infinity`, which hides it. The lengths of the inputs are those that reach the loss, after all strides."""
+def _inputs_too_short(case: Case) -> list[Finding]:
     for trace, loss in _trained(case, "ctc_loss"):
         if len(loss.inputs) < 4:
             continue
@@ -259,11 +263,14 @@ def _feeds_product_with_targets(trace: Trace, op: OpRecord, out: TensorFact) -> 
     return False
 
 
-@rule("single-class-softmax", severity="error", phase="forward")
-def single_class(case: Case) -> list[Finding]:
-    """softmax (or cross_entropy) over a dimension of size 1 is 1 whatever comes in: the loss is 0 and there is no
-    gradient.
-    """
+@rule("normalised-over-one-value", severity="error", phase="forward")
+def over_one_value(case: Case) -> list[Finding]:
+    """softmax, cross_entropy or a normalisation over a single value: softmax of one number is 1 and (x - mean) / std of it is 0 whatever comes in, so that
+    nothing before it gets a gradient. The size alone tells."""
+    return _single_class(case) or one_value(case)
+
+
+def _single_class(case: Case) -> list[Finding]:
     found = []
     for trace, op in case.trained_ops():
         if (
