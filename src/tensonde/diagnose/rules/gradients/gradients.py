@@ -5,7 +5,7 @@ from __future__ import annotations
 from tensonde.diagnose.analysis.flow import ancestors, parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import backward_line, common, gradient_rows, some
+from tensonde.diagnose.told import backward_line, common, gradient_rows, some, where
 from tensonde.model.facts import OptimizerFact, ParameterFact
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
@@ -44,7 +44,7 @@ def no_gradient(case: Case) -> list[Finding]:
 
     The cut is named where the first step showed one that has these parameters behind it: `detach()`, `.data`, a
     block without gradients, reentrant checkpointing of inputs that need none, or an op that gives indices or truth
-    values on the way to the loss (`argmax`, a comparison), which have no gradient.
+    values on the way to the loss (`argmax`, a comparison), which have no gradient; or what they give is not used by anything.
     Parts that were not called at all (experts without tokens) are not meant. A part of a library's model whose output
     nobody uses (BERT's pooler, with a loss on the last hidden state) is no mistake of the program: it is information.
     """
@@ -81,6 +81,10 @@ def no_gradient(case: Case) -> list[Finding]:
         called = ".data" if kind == "data" else f"{kind}()"
         why = f": {called}{' in ' + cut.module if cut.module else ''} cuts the graph"
         advice = f"Take {called} off the path to the loss; detach only the copy that is kept or printed."
+    elif (end := _dead_end(case.first, names)) is not None:
+        kind, source = "unused", end.source
+        why = f": nothing takes what {end.op}{where(end)} gives"
+        advice = "Use it on the way to the loss (is another variable used in its place?), or leave the layer out."
     else:
         source = case.facts.parameters[names[0]].made or optimizer.made
     unused = not blocked and cut is None and all(_in_a_library(case, owner) for owner in owners)
@@ -105,6 +109,23 @@ def no_gradient(case: Case) -> list[Finding]:
             confidence=0.95 if blocked or cut else 0.8,
         )
     ]
+
+
+def _dead_end(trace: Trace | None, names: list[str]) -> OpRecord | None:
+    """The last op that is computed from these parameters, where none of their ops is on the way to the loss."""
+    if trace is None or trace.loss is None:
+        return None
+    before = ancestors(trace, trace.ops[trace.loss])
+    wanted, made = set(names), set[int]()
+    last = None
+    for op in trace.ops:
+        if not any(fact.name in wanted or fact.id in made for fact in op.inputs):
+            continue
+        if op.index in before or op.index == trace.loss:
+            return None
+        made |= {fact.id for fact in op.outputs}
+        last = op
+    return last
 
 
 def _in_a_library(case: Case, owner: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import inf
 from statistics import median
 
 from tensonde.diagnose.analysis.direction import of_parameters
@@ -241,7 +242,7 @@ def _norms_left(case: Case) -> dict[str, list[float]]:
     """Norms of the trained matrices over the steps."""
     names = [n for n, f in case.facts.parameters.items() if len(f.shape) >= 2 and f.requires_grad]
     known = {name: [row["norm"] for row in case.digests(f"{name}:value", ("step", "norm"))] for name in names}
-    return {name: norms for name, norms in known.items() if len(norms) >= 8 and norms[0] > 0}
+    return {name: norms for name, norms in known.items() if len(norms) >= 8 and all(0 < n < inf for n in norms)}
 
 
 def _penalty(case: Case) -> list[Finding]:
