@@ -233,7 +233,8 @@ def _mismatch(trace: Trace, op: OpRecord, out: TensorFact, dim: int) -> str:
         same = shape == out.shape
         if (same and dim != 1) or (not same and out.shape[dim] != shape[1]):
             return f"the classes of {loss.op} are another one"
-    if dims == 2 and dim == 0 and out.shape[0] > 1 and out.shape[1] > 1 and _feeds_product_with_targets(trace, op, out):
+    square = out.shape[0] == out.shape[-1]  # of all pairs: compared in both directions
+    if dims == 2 and dim == 0 and min(out.shape) > 1 and not square and _feeds_product_with_targets(trace, op, out):
         return "the classes are dimension 1"
     return ""
 

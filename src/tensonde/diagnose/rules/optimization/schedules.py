@@ -33,7 +33,7 @@ def _base(case: Case, schedulers: list[SchedulerFact]) -> float:
 @rule("learning-rate-never-reached", severity="error", phase="optimizer")
 def never_reached(case: Case) -> list[Finding]:
     """The learning rate never comes near the one that was asked for: it rises through the whole training and ends far below (a warm-up that is
-    longer than the training), or the function of a LambdaLR, whose values are multiplied with the rate, gives rates itself, so that they
+    longer than the training; a rate that grows by one factor is a search), or the function of a LambdaLR, whose values are multiplied with the rate, gives rates itself, so that they
     are multiplied with each other. With a scheduler or by the program's own line."""
     schedulers = case.facts.schedulers
     course = [value for _, value in case.series("lr/0")]
@@ -43,7 +43,7 @@ def never_reached(case: Case) -> list[Finding]:
         return []
     twice = next((s for s in schedulers if s.steps and s.type in ("LambdaLR", "MultiplicativeLR")), None)
     squared = twice is not None and base <= 0.1 and base * base / TWICE <= max(course) <= TWICE * base * base
-    rising = all(b >= a for a, b in pairwise(course)) and course[-1] > course[0]
+    rising = all(b >= a for a, b in pairwise(course)) and course[-1] > course[0] and not _by_factor(course)
     if not squared and (not rising or course[-1] > 0.5 * base):
         return []
     scheduler = twice if squared else max(schedulers, key=lambda s: s.steps, default=None)
@@ -73,6 +73,12 @@ def never_reached(case: Case) -> list[Finding]:
             confidence=0.93,
         )
     ]
+
+
+def _by_factor(course: list[float]) -> bool:
+    """Each rate is the one before times the same factor: a search for a rate, no warm-up."""
+    factors = [b / a for a, b in pairwise(course) if a > 0]
+    return len(factors) == len(course) - 1 and max(factors) - min(factors) < 0.01 * (max(factors) - 1)
 
 
 @rule("learning-rate-collapses", severity="error", phase="optimizer")
