@@ -233,7 +233,7 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Fresh()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
-    "never steps": ("optimizer-never-steps", """
+    "never steps": ("nothing-updates-parameters", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # HERE
         for _ in range(15):
@@ -297,7 +297,7 @@ BUGS: dict[str, tuple[str, str]] = {
             F.cross_entropy(model(x), y).backward()  # HERE
             optimizer.step()
     """),
-    "cleared before step": ("gradients-cleared-before-step", """
+    "cleared before step": ("gradients-discarded", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         for step in range(12):

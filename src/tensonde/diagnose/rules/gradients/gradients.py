@@ -263,7 +263,13 @@ def discarded(case: Case) -> list[Finding]:
     The weights did not change in between (so it is no two-step method such as SAM), no optimizer took a step,
     and the loss has no other leaves that want a gradient (so it is no attack or saliency on inputs). Where the step stands
     behind the loop of the backward passes, it is the step that is out of place; else the clearing.
+
+    Or the backward pass left gradients, and when the optimizer steps they are gone: they are cleared between the two.
     """
+    return _cleared_before_step(case) or _overwritten(case)
+
+
+def _overwritten(case: Case) -> list[Finding]:
     sequence = case.facts.sequence
     windows = {tuple(map(int, key.split("/"))): count for key, count in sequence.windows.items()}
     bad = {key: count for key, count in windows.items() if key[0] >= 2 and key[1] >= key[0] - 1}
@@ -347,15 +353,19 @@ def never_cleared(case: Case) -> list[Finding]:
     return found
 
 
+def _between(optimizer: OptimizerFact, cleared: SourceLine | None) -> SourceLine | None:
+    """The line that clears, where the program's text does not have it behind the step: something else cleared then, as by `p.grad = None`."""
+    back, step = optimizer.backward_line, optimizer.step_line
+    if cleared is None or back is None or step is None or not back.file == step.file == cleared.file:
+        return cleared
+    return None if back.line < step.line < cleared.line else cleared
+
+
 def _mostly(uncleared: int, looked: int) -> bool:
     return looked >= 4 and uncleared >= (0.9 if looked < SURE else 0.5) * (looked - 1)
 
 
-@rule("gradients-cleared-before-step", severity="error", phase="optimizer")
-def cleared_before_step(case: Case) -> list[Finding]:
-    """The backward pass left gradients, and when the optimizer steps they are gone: `zero_grad()` stands between
-    the two.
-    """
+def _cleared_before_step(case: Case) -> list[Finding]:
     found = []
     sequence = case.facts.sequence
     for optimizer in case.facts.optimizers:
@@ -365,7 +375,8 @@ def cleared_before_step(case: Case) -> list[Finding]:
                 case.finding(
                     f"Gradients are cleared between backward() and step(): {optimizer.type} steps with none",
                     "Call zero_grad() before backward() (or after step()), not between them.",
-                    source=(sequence.cleared_line or optimizer.made),
+                    phase="optimizer",
+                    source=_between(optimizer, sequence.cleared_line) or optimizer.step_line or optimizer.made,
                     evidence={"steps": looked, "without_gradients": optimizer.emptied},
                     confidence=0.95,
                 )

@@ -49,11 +49,20 @@ def weights_reset(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("optimizer-never-steps", severity="error")
-def never_steps(case: Case) -> list[Finding]:
+@rule("nothing-updates-parameters", severity="error")
+def nothing_updates(case: Case) -> list[Finding]:
     """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped. Steps
     that a gradient scaler skips are another matter (`scaler-skips-all`). Silent where parameters change all the same: the
-    step may be part of compiled code, or another rank may step and send its weights."""
+    step may be part of compiled code, or another rank may step and send its weights.
+
+    Or there is no optimizer, gradients are cleared again in every step, and nothing ever changes a parameter: the script's own update is missing or its
+    learning rate is 0. Silent then where gradients may be all that is wanted: of inputs (the loss has other leaves that want a gradient), of a model in
+    eval mode, or of one whose weights were loaded.
+    """
+    return _never_steps(case) or _no_own_update(case)
+
+
+def _never_steps(case: Case) -> list[Finding]:
     facts = case.facts
     if case.series("skipped") or _renewed(case):  # others, gone by now, step on its parameters
         return []
@@ -83,14 +92,7 @@ def never_steps(case: Case) -> list[Finding]:
     return found
 
 
-@rule("nothing-updates-parameters", severity="warning", phase="optimizer")
-def nothing_updates(case: Case) -> list[Finding]:
-    """Backward passes give parameters gradients in every step, which are cleared again, and nothing ever changes a parameter:
-    there is no optimizer, and the script's own update is missing or its learning rate is 0.
-
-    Silent where gradients may be all that is wanted: of inputs (the loss has other leaves that want a gradient), of a model
-    in eval mode, or of one whose weights were loaded.
-    """
+def _no_own_update(case: Case) -> list[Finding]:
     by_hand, facts = case.facts.by_hand, case.facts
     looked = by_hand.looked_at
     if looked < 10 or by_hand.unchanged < looked or by_hand.updates or facts.optimizers:
@@ -104,6 +106,8 @@ def nothing_updates(case: Case) -> list[Finding]:
         case.finding(
             f"No parameter ever changes: {looked} steps computed gradients for {len(held)} parameters and used none",
             "Update the parameters after backward(), with an optimizer or p -= lr * p.grad; check that lr is not 0.",
+            severity="warning",
+            phase="optimizer",
             source=by_hand.backward_line,
             evidence={"steps": looked, "parameters": len(held), "optimizers": 0},
             confidence=0.8,
