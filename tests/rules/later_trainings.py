@@ -195,16 +195,16 @@ BUGS: dict[str, tuple[str, str]] = {
             return image, label
         segment(augment)
     """),
-    "a table scaled by one number": ("feature-scales-differ", TABULAR + """
+    "a table scaled by one number": ("inputs-not-normalised", TABULAR + """
         run((table - table.mean()) / table.std())
     """),
-    "targets that hold the blank": ("blank-among-targets", SPEECH.replace("# CTC", "# HERE") + """
+    "targets that hold the blank": ("ctc-targets-misfit", SPEECH.replace("# CTC", "# HERE") + """
         listen(least=0)
     """),
     "log-probabilities over time": ("softmax-over-wrong-dimension", SPEECH.replace("# DIM", "# HERE") + """
         listen(dim=1)
     """),
-    "targets longer than their sound": ("ctc-inputs-too-short", SPEECH.replace("# CTC", "# HERE") + """
+    "targets longer than their sound": ("ctc-targets-misfit", SPEECH.replace("# CTC", "# HERE") + """
         listen(frames=2)
     """),
     "the first state kept for the best": ("initial-weights-evaluated", """

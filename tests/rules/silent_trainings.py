@@ -163,7 +163,7 @@ BUGS: dict[str, tuple[str, str]] = {
         train(model, torch.optim.SGD(model.parameters(), lr=0.01), target=x, loss=lambda out, x: F.mse_loss(out, x)
               + torch.distributions.kl_divergence(model.drawn, torch.distributions.Normal(0.0, 1.0)).mean())
     """),
-    "norm without momentum": ("batch-norm-never-updated", """
+    "norm without momentum": ("batch-norm-momentum", """
         norm = nn.BatchNorm1d(16, momentum=0)  # HERE
         model = nn.Sequential(nn.Linear(8, 16), norm, nn.ReLU(), nn.Linear(16, 3))
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -233,7 +233,7 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Fresh()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
-    "never steps": ("optimizer-never-steps", """
+    "never steps": ("nothing-updates-parameters", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)  # HERE
         for _ in range(15):
@@ -297,7 +297,7 @@ BUGS: dict[str, tuple[str, str]] = {
             F.cross_entropy(model(x), y).backward()  # HERE
             optimizer.step()
     """),
-    "cleared before step": ("gradients-cleared-before-step", """
+    "cleared before step": ("gradients-discarded", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         for step in range(12):
@@ -318,7 +318,7 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Dead()
         train(model, torch.optim.SGD(model.parameters(), lr=0.01), 20, loss=F.mse_loss, target=t + 3)
     """),
-    "warm-up": ("warmup-longer-than-training", """
+    "warm-up": ("learning-rate-never-reached", """
         warm = 5000  # HERE
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -335,7 +335,7 @@ BUGS: dict[str, tuple[str, str]] = {
             optimizer.step()
             schedule.step()  # HERE
     """),
-    "schedule first": ("scheduler-before-optimizer", """
+    "schedule first": ("scheduler-out-of-step", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
@@ -345,13 +345,13 @@ BUGS: dict[str, tuple[str, str]] = {
             F.cross_entropy(model(x), y).backward()
             optimizer.step()
     """),
-    "schedule forgotten": ("scheduler-never-steps", """
+    "schedule forgotten": ("scheduler-out-of-step", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60)  # HERE
         train(model, optimizer, 60)
     """),
-    "schedule of the old": ("scheduler-of-another-optimizer", """
+    "schedule of the old": ("scheduler-out-of-step", """
         model = Net()
         old = torch.optim.SGD(model.parameters(), lr=0.1)
         schedule = torch.optim.lr_scheduler.ExponentialLR(old, 0.9)  # HERE
@@ -363,7 +363,7 @@ BUGS: dict[str, tuple[str, str]] = {
         x = x.to(torch.bfloat16)
         train(model, torch.optim.SGD(model.parameters(), lr=1e-4), 12, size=64)
     """),
-    "clip scaled": ("clipped-while-scaled", """
+    "clip scaled": ("gradients-still-scaled", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         scaler = torch.amp.GradScaler("cpu")
@@ -374,7 +374,7 @@ BUGS: dict[str, tuple[str, str]] = {
             scaler.step(optimizer)
             scaler.update()
     """),
-    "step scaled": ("step-on-scaled-gradients", """
+    "step scaled": ("gradients-still-scaled", """
         model = Net()
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
         scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
@@ -431,7 +431,7 @@ BUGS: dict[str, tuple[str, str]] = {
         with torch.no_grad():
             model(x)
     """),
-    "hidden dropout": ("dropout-left-in-train-mode", """
+    "hidden dropout": ("dropout-active-in-eval", """
         class Noisy(Net):
             def __init__(self):
                 super().__init__()
@@ -589,18 +589,18 @@ BUGS: dict[str, tuple[str, str]] = {
                 losses.append(loss)  # HERE
         run()
     """),
-    "softmax and cross-entropy": ("probabilities-into-logit-loss", """
+    "softmax and cross-entropy": ("activation-before-logit-loss", """
         class Twice(Net):
             def forward(self, x):
                 return torch.softmax(super().forward(x), dim=1)  # HERE
         model = Twice()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
-    "softmax module": ("probabilities-into-logit-loss", """
+    "softmax module": ("activation-before-logit-loss", """
         model = nn.Sequential(nn.Linear(8, 3), nn.Softmax(dim=-1))
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=nn.CrossEntropyLoss())
     """),
-    "sigmoid twice": ("probabilities-into-logit-loss", """
+    "sigmoid twice": ("activation-before-logit-loss", """
         model = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
         wanted = (t > 0).float()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=nn.BCEWithLogitsLoss(), target=wanted)
@@ -609,7 +609,7 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Net()
         train(model, torch.optim.SGD(model.parameters(), lr=0.01), loss=F.nll_loss)
     """),
-    "relu on logits": ("rectified-logits", """
+    "relu on logits": ("activation-before-logit-loss", """
         model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3), nn.ReLU())
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
@@ -629,7 +629,7 @@ BUGS: dict[str, tuple[str, str]] = {
         model = Wrong()
         train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     """),
-    "one class": ("single-class-softmax", """
+    "one class": ("normalised-over-one-value", """
         model = nn.Linear(8, 1)
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), target=torch.zeros_like(y))
     """),
@@ -798,7 +798,7 @@ BUGS: dict[str, tuple[str, str]] = {
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=5)
         train(model, optimizer, 60, after=lambda: schedule.step())  # HERE
     """),
-    "one large column": ("feature-scales-differ", """
+    "one large column": ("inputs-not-normalised", """
         model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
         wide = x * torch.tensor([1.0, 1, 1, 1, 1, 1, 1, 40000])
         optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
@@ -930,7 +930,7 @@ BUGS: dict[str, tuple[str, str]] = {
             model.apply(init)  # HERE
             train(model, optimizer, 6)
     """),
-    "layer norm of one feature": ("norm-over-one-value", """
+    "layer norm of one feature": ("normalised-over-one-value", """
         model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1), nn.LayerNorm(1))  # HERE
         train(model, torch.optim.SGD(model.parameters(), lr=0.1), loss=F.mse_loss, target=t)
     """),

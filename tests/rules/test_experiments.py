@@ -619,7 +619,7 @@ class Mixed(Net):
         + "    if step % 20 == 19:\n        model.load_state_dict(saved.state_dict())  # HERE\n",
     ),
     "a copy that stays as it is": (
-        "evaluated-copy-never-changes",
+        "average-does-not-follow",
         FOLLOW
         + LOOP.replace("for step", "average = copy.deepcopy(model).eval()\nfor step")
         + "    loss = F.cross_entropy(model(inputs), labels)"

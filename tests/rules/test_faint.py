@@ -44,7 +44,7 @@ SCALING = """class Scaling(nn.Sequential):
 NORMED = "model = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))"
 
 BUGS = {
-    "small": ("weights-begin-too-small", DEEP.format(fill=SMALL, norm="")),
+    "small": ("weights-begin-out-of-scale", DEEP.format(fill=SMALL, norm="")),
     "twice": ("inputs-scaled-away", IMAGES.format(prepare="return batch / 255.0  # HERE", net=NET)),
     "twice, in the model": (
         "inputs-scaled-away",

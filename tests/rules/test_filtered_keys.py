@@ -79,7 +79,7 @@ def test_a_choice_that_leaves_nothing(foundry: Foundry, tmp_path: Path, name: st
     assert ran.code == 0, ran.err
     assert ran.session["failures"] == {}
     first = diagnose(ran.recording)[0]
-    assert first.rule == "checkpoint-keys-filtered-out"
+    assert first.rule == "state-not-loaded"
     assert first.source is not None
     assert first.source.line == marked(script)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import later_trainings
 import pytest
 import silent_trainings
+import wider_trainings
 from silent_trainings import marked, training
 from strict_facts import misfits
 
@@ -14,8 +15,8 @@ from launch import Foundry, Ran
 from tensonde.diagnose.diagnose import diagnose
 from tensonde.model.finding import Finding
 
-BUGS = silent_trainings.BUGS | later_trainings.BUGS
-NEAR_MISSES = silent_trainings.NEAR_MISSES | later_trainings.NEAR_MISSES
+BUGS = silent_trainings.BUGS | later_trainings.BUGS | wider_trainings.BUGS
+NEAR_MISSES = silent_trainings.NEAR_MISSES | later_trainings.NEAR_MISSES | wider_trainings.NEAR_MISSES
 
 
 def findings(ran: Ran) -> list[Finding]:

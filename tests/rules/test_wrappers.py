@@ -80,7 +80,7 @@ def test_a_stand_in_of_another_optimizer_is_still_named(foundry: Foundry, tmp_pa
         .replace("stand_in.step()", "used.step()")
     )
     ran = foundry.watched(script, tmp_path)
-    (finding,) = [one for one in diagnose(ran.recording) if one.rule == "scheduler-of-another-optimizer"]
+    (finding,) = [one for one in diagnose(ran.recording) if one.rule == "scheduler-out-of-step"]
     assert finding.source is not None
     assert finding.source.line == marked(script)
 

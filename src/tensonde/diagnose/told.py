@@ -7,6 +7,7 @@ from typing import Any
 
 from tensonde.diagnose.case import Case
 from tensonde.model.site import SourceLine
+from tensonde.model.trace import OpRecord
 
 
 def some(names: Iterable[str], most: int = 3) -> str:
@@ -45,3 +46,16 @@ def backward_line(case: Case) -> SourceLine | None:
     """Where the training calls `backward()`."""
     loss = case.sites.get("loss:value")
     return loss.source if loss is not None else None
+
+
+def chosen(case: Case, op: OpRecord) -> SourceLine | None:
+    """Where an op of a library's module was chosen: the line that made the module, where it stands in a list of modules and no line of
+    the program calls it by its name; else the line that calls it."""
+    fact = case.module(op.module)
+    name = op.module.rpartition(".")[2]
+    called = op.source is not None and not name.isdigit() and f"{name}(" in op.source.code
+    return op.source if called or not fact.library or fact.made is None else fact.made
+
+
+def where(op: OpRecord) -> str:
+    return f" in {op.module}" if op.module else ""

@@ -64,7 +64,7 @@ class UnreadFact(Record, frozen=True):
     """A hyperparameter that was changed where no step reads it."""
 
     where: str = ""
-    """`defaults` or `attribute`."""
+    """`defaults`, `attribute`, or `group` and the entry that nobody reads."""
     name: str = ""
     value: Number = 0
     used: list[Number] = []
@@ -84,6 +84,8 @@ class OptimizerFact(Record, frozen=True):
     unknown: list[list[int]] = []
     """Shapes of parameters that it holds and that are in no root."""
     unread: UnreadFact | None = None
+    made_with: Number | None = None
+    """The largest learning rate of its groups when it was made."""
     steps: int = 0
     looked_at: int = 0
     """Steps that the next fields were observed in: the first 200."""
@@ -100,6 +102,8 @@ class OptimizerFact(Record, frozen=True):
     step_line: Line = None
     backward_line: Line = None
     """Of the backward pass before the step."""
+    rewritten: Line = None
+    """The line between the two that changes gradients."""
     steps_after_loop: bool = False
     """The step stands behind the loop of that backward pass."""
 
@@ -316,6 +320,15 @@ class RepeatedFact(Record, frozen=True):
     line: Line = None
 
 
+class PartLeft(Record, frozen=True):
+    """A part of a root that was in train mode, and has been in eval mode since while the root was trained."""
+
+    part: str = ""
+    since: int = 0
+    line: Line = None
+    """The `eval()` of it, or of what holds it."""
+
+
 class RootFact(Record, frozen=True):
     """A root (a module that the script calls itself), by name."""
 
@@ -327,6 +340,9 @@ class RootFact(Record, frozen=True):
     last_train_step: int | None = None
     partial: dict[str, int] = {}
     """Steps in which a part was in eval mode and the root in train mode, by part."""
+    left: list[PartLeft] = []
+    apart: bool = False
+    """Whether the program's text has its calls without gradients outside of the loops that go backward."""
     evaluated: dict[str, int] = {}
     """Calls without gradients, by mode."""
     evaluated_steps: dict[str, int] = {}
@@ -661,6 +677,8 @@ class BatchesFact(Record, frozen=True):
     repeats: dict[str, Repeats] = {}
     """By root."""
     call_line: Line = None
+    taken_again: Line = None
+    """The line around the call that takes the same batch again: a loop whose variables its body never reads, or a new iterator's first."""
 
 
 class Spread(Record, frozen=True):
@@ -685,10 +703,11 @@ class ScaleFact(Record, frozen=True):
 
 
 class TokensFact(Record, frozen=True):
-    """Ids given to a root whose only embedding has a `padding_idx`."""
+    """Ids given to a root with one embedding."""
 
     module: str = ""
     padding_idx: int = 0
+    """-1: none."""
     size: int = 0
     """Rows of the table."""
     looks: int = 0

@@ -240,12 +240,14 @@ def _by_chance(test: ast.expr) -> bool:
     return any(isinstance(part, ast.Call) and called(part) in _CHANCE for part in ast.walk(test))
 
 
-def rates_set(path: str) -> Iterator[tuple[int, Any]]:
+def rates_set(path: str, key: str = "lr") -> Iterator[tuple[int, Any]]:
     """Lines that set a learning rate: `group["lr"] = ...` for a group of some optimizer's `param_groups`; each with the
-    number that it sets, where that stands there."""
+    number that it sets, where that stands there. `key` is for another hyperparameter."""
     groups = {name for node in walk(path) for name in _groups(node)}
     for node in walk(path):
-        if isinstance(node, ast.Assign | ast.AugAssign) and any(_is_rate(target, groups) for target in targets(node)):
+        if isinstance(node, ast.Assign | ast.AugAssign) and any(
+            _is_set(target, groups, key) for target in targets(node)
+        ):
             plain = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
             yield node.lineno, node.value.value if plain else None  # type: ignore[attr-defined]
 
@@ -268,12 +270,12 @@ def _mentions(node: ast.AST) -> bool:
     return any(isinstance(part, ast.Attribute) and part.attr == "param_groups" for part in ast.walk(node))
 
 
-def _is_rate(target: ast.expr, groups: set[str]) -> bool:
+def _is_set(target: ast.expr, groups: set[str], key: str) -> bool:
     match target:
-        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value="lr")):
-            return name in groups
-        case ast.Subscript(value=group, slice=ast.Constant(value="lr")):
-            return _mentions(group)
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=given)):
+            return name in groups and given == key
+        case ast.Subscript(value=group, slice=ast.Constant(value=given)):
+            return given == key and _mentions(group)
     return False
 
 

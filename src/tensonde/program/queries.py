@@ -174,6 +174,20 @@ def evaluation_start(path: str, line: int) -> int | None:
     return best[1] if best else None
 
 
+def apart_from_training(path: str, line: int) -> bool:
+    """Whether every loop that goes backward leaves this line out, and each call of the function that it stands in: it is no part of a step."""
+    loops = [node for node in walk(path) if isinstance(node, ast.For | ast.While)]
+    inner = [loop for loop in loops if _trains(loop) and not any(_trains(part) for part in _loops_in(loop))]
+    inside = [n for n in walk(path) if isinstance(n, ast.FunctionDef) and n.lineno <= line <= (n.end_lineno or 0)]
+    name = max(inside, key=lambda node: node.lineno).name if inside else ""
+    calls = [n.lineno for n in walk(path) if isinstance(n, ast.Call) and spelled(n.func).rpartition(".")[2] == name]
+    return bool(inner) and not any(covers(loop, at) for loop in inner for at in (line, *(calls if name else ())))
+
+
+def _loops_in(loop: ast.AST) -> list[ast.AST]:
+    return [node for node in ast.walk(loop) if node is not loop and isinstance(node, ast.For | ast.While)]
+
+
 def first_statement(path: str, line: int) -> int | None:
     """The first line of the body of the function that is defined on a line, after what documents it."""
     for node in walk(path):

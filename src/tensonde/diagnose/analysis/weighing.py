@@ -7,8 +7,8 @@ from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
 PRODUCTS = ops(Trait.PRODUCT | Trait.DOT)
-_BETWEEN = ops(Trait.SCALES | Trait.MASKS | Trait.PLUS | Trait.REPLACES | Trait.TEMPERS)
-"""Ops that scores go through on their way to softmax."""
+_BETWEEN = ops(Trait.SCALES | Trait.MASKS | Trait.PLUS | Trait.REPLACES | Trait.TEMPERS) | {"exp"}
+"""Ops that scores go through on their way to softmax; of one that is written out, `exp` is the last."""
 
 
 def summed_elsewhere(trace: Trace, op: OpRecord, dim: int) -> str:

@@ -31,6 +31,7 @@ from tensonde.program import queries
 from tensonde.program.classes import class_of
 from tensonde.program.frames import is_user, user_place
 from tensonde.program.lines import CodeLine, line_at, line_of
+from tensonde.program.passes import same_each_time
 
 MOST_SHARED = 20_000
 """Samples of a share that are noted."""
@@ -249,7 +250,16 @@ class Batches:
             "shared": self.shared,
             "repeats": {root: {"looked_at": n, "differ": d} for root, (n, d) in list(self.prints.items())[:16]},
             "call_line": self.call_line,
+            "taken_again": self._taken_again(),
         }
+
+    def _taken_again(self) -> dict[str, Any] | None:
+        """The line that takes the same batch in every step, where all that were compared were the same."""
+        line = self.call_line
+        if line is None or not any(n >= 10 and not differ for n, differ in self.prints.values()):
+            return None
+        found = same_each_time(line["file"], line["line"])
+        return line_at(line["file"], found) if found else None
 
 
 def _sequence(tensor: Tensor) -> bool:

@@ -21,7 +21,6 @@ from tensonde.adapters.torch.tensors import values_of
 from tensonde.program.classes import attribute_made, changed_in
 from tensonde.program.drawn import generator_of
 from tensonde.program.frames import is_user_file, user_frames
-from tensonde.program.gradients import rewrite_between
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
 from tensonde.program.syntax import bindings, scope_at
 
@@ -176,7 +175,7 @@ class Beginnings:
             ],
             "declared": self._declared,
             "numberings": [{"name": name, **found} for name, found in (self._numberings or {}).items()],
-            "rewrite": next((found for one in optimizers if (found := _rewrite(one)) is not None), None),
+            "rewrite": next((one["rewritten"] for one in optimizers if one.get("rewritten")), None),
         }
 
     def _is_sent(self, parameter: Tensor) -> bool:
@@ -251,14 +250,6 @@ def _bound(frame: FrameType, name: str) -> Json | None:
     scope = scope_at(path, frame.f_lineno) if frame.f_code.co_name != "<module>" else scope_at(path, 0)
     found = [one.line for one in bindings(scope, name) if one.line <= frame.f_lineno] if scope is not None else []
     return line_at(path, found[-1]) if found else None
-
-
-def _rewrite(optimizer: dict[str, Any]) -> Json | None:
-    backward, step = optimizer.get("backward_line"), optimizer.get("step_line")
-    if not backward or not step or backward["file"] != step["file"]:
-        return None
-    found = rewrite_between(step["file"], backward["line"], step["line"])
-    return line_at(step["file"], found) if found else None
 
 
 BEGINNINGS = Beginnings()

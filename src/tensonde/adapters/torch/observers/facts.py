@@ -59,7 +59,8 @@ from tensonde.model.moment import Phase
 from tensonde.program import queries
 from tensonde.program.divisions import divisions_by_ranks
 from tensonde.program.frames import user_place
-from tensonde.program.lines import line_at, line_of
+from tensonde.program.gradients import rewrite_between
+from tensonde.program.lines import CodeLine, line_at, line_of
 from tensonde.program.reordering import apart
 from tensonde.program.syntax import loop_around, parse
 
@@ -437,6 +438,7 @@ class Facts:
     def _optimizer_now(self, number: int, known: dict[str, Any]) -> dict[str, Any]:
         """With what changes from step to step."""
         track = self.sequence.tracks.get(number)
+        backward, step = (track.backward_place, track.step_place) if track else (None, None)
         return {
             **known,
             "steps": self._optimizer_steps.get(number, 0),
@@ -446,9 +448,10 @@ class Facts:
             "without_backward": track.without_backward if track else 0,
             "closure": bool(track and track.closure),
             "had_gradients": bool(track and track.ever),
-            "step_line": line_of(track.step_place) if track else None,
-            "backward_line": line_of(track.backward_place) if track else None,
-            "steps_after_loop": bool(track and _after_loop(track.backward_place, track.step_place)),
+            "step_line": line_of(step),
+            "backward_line": line_of(backward),
+            "rewritten": _rewritten(backward, step),
+            "steps_after_loop": _after_loop(backward, step),
         }
 
 
@@ -465,6 +468,15 @@ def _made_line(place: Any) -> dict[str, Any] | None:
     name = queries.backward_name(path, place[1])
     number = queries.assignment(path, name, before=place[1]) if name else None
     return line_at(path, number) if number else line_of(place)
+
+
+def _rewritten(backward: CodeLine | None, step: CodeLine | None) -> dict[str, Any] | None:
+    """The line between a backward pass and its step that changes gradients."""
+    if backward is None or step is None or backward[0].co_filename != step[0].co_filename:
+        return None
+    path = step[0].co_filename
+    found = rewrite_between(path, backward[1], step[1])
+    return line_at(path, found) if found else None
 
 
 def _after_loop(backward: Any, step: Any) -> bool:

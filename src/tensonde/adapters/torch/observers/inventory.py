@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.divisions import divisions_of_step
-from tensonde.adapters.torch.observers.defaults import unread
+from tensonde.adapters.torch.observers.defaults import made_with, unread
 from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.run.record import ModuleRecord
 from tensonde.program import queries
@@ -31,6 +31,7 @@ def optimizer_facts(optimizer: torch.optim.Optimizer, roots: Iterable[nn.Module]
         "divisions": divisions_of_step(optimizer),
         "unknown": [list(p.shape) for p in held if id(p) not in registered][:200],
         "unread": unread(optimizer),
+        "made_with": made_with(optimizer),
     }
 
 

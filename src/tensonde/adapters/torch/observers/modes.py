@@ -44,6 +44,12 @@ class RootModes:
         self.last_train_step: int | None = None
         self.partial: dict[str, int] = {}
         """Steps in which a part was in eval mode while the root was in train mode, by part."""
+        self._left: dict[str, int] = {}
+        """Parts that have been in eval mode without a break, and since which step."""
+        self._practised: set[str] = set()
+        """Parts that have been in train mode in some step."""
+        self.apart = False
+        """Its calls without gradients are no part of a training step, by the program's text."""
         self.evaluated = {"train": 0, "eval": 0}
         self.evaluated_steps = {"train": 0, "eval": 0}
         self._eval_step = -1
@@ -80,8 +86,12 @@ class RootModes:
             self.trained["train"] += 1
             self.last_train_step = step
             for path, module in self._alive():
-                if not module.training:
+                if module.training:
+                    self._practised.add(path)
+                    self._left.pop(path, None)
+                else:
                     self.partial[path] = self.partial.get(path, 0) + 1
+                    self._left.setdefault(path, step)
         else:
             on = any(module.training for _, module in self._alive())
             if self.sensitive and on:
@@ -100,10 +110,24 @@ class RootModes:
         mode = "train" if root.training else "eval"
         self.evaluated[mode] += 1
         if root.training and self.sensitive and self.evaluated_line is None:
-            self.evaluated_line = evaluation_line(user_place(sys._getframe(3)))
+            place = user_place(sys._getframe(3))
+            self.evaluated_line = evaluation_line(place)
+            self.apart = place is not None and queries.apart_from_training(place[0].co_filename, place[1])
         if step != self._eval_step:
             self._eval_step = step
             self.evaluated_steps[mode] += 1
+
+    def _parts_left(self) -> list[dict[str, Any]]:
+        """Parts that were in train mode once, and have stayed in eval mode since."""
+        root, found = self.ref(), []
+        for path, since in self._left.items():
+            if path not in self._practised or root is None:
+                continue
+            names = path.split(".")
+            holders = [root.get_submodule(".".join(names[:k])) for k in range(len(names), 0, -1)]
+            line = next((line for holder in holders if (line := KNOWN.evaluated.line(holder))), None)
+            found.append({"part": path, "since": since, "line": line})
+        return found[:16]
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -112,6 +136,8 @@ class RootModes:
             "first_eval_step": self.first_eval_step,
             "last_train_step": self.last_train_step,
             "partial": self.partial,
+            "left": self._parts_left(),
+            "apart": self.apart,
             "evaluated": self.evaluated,
             "evaluated_steps": self.evaluated_steps,
             "eval_mode_seen": self.eval_mode_seen,

@@ -42,6 +42,8 @@ class Track:
         self.without_backward = 0
         self.ever = False
         self.version = -1
+        self.passed = False
+        """There was a backward pass since its last step, whatever other optimizers did."""
         self.added = False
         """The last backward pass added to a gradient that was there, in place."""
         self.before: tuple[int, int] | None = None
@@ -165,7 +167,7 @@ class Sequence:
     def _added(self, tracks: list[Track], flags: list[bool], found: list[tuple[tuple[int, int] | None, int]]) -> None:
         self.passes += 1
         for track, full, (now, version) in zip(tracks, flags, found, strict=True):
-            track.held = full
+            track.held, track.passed = full, True
             track.ever |= full
             before = track.before
             track.added |= now is not None and before is not None and now[0] == before[0] and now[1] > before[1]
@@ -185,9 +187,9 @@ class Sequence:
         track.ever |= now
         if not now and track.held:
             track.emptied += 1
-        elif now and track.steps and not track.cleared and self.passes and track.added:
+        elif now and track.steps and not track.cleared and track.passed and track.added:
             track.uncleared += 1
-        elif now and track.steps and not self.passes:
+        elif now and track.steps and not track.passed:
             track.without_backward += 1
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -204,7 +206,7 @@ class Sequence:
 
     def _stepped(self, track: Track) -> None:
         track.steps += 1
-        track.cleared = track.held = track.added = False
+        track.cleared = track.held = track.added = track.passed = False
         if self.passes:
             key = f"{self.passes}/{self.wasted_since_step}"
             self.windows[key] = self.windows.get(key, 0) + 1
@@ -219,7 +221,7 @@ class Sequence:
 
     def _forget(self) -> None:
         for track in self.tracks.values():
-            track.cleared = track.held = track.added = False
+            track.cleared = track.held = track.added = track.passed = False
         self.passes = self.wasted_since_step = 0
 
     def _ask(self, tracks: list[Track], then: Callable[[list[bool]], None]) -> None:

@@ -1,4 +1,4 @@
-"""Which token stands where padding stands: a few batches of ids that a model with an embedding with `padding_idx` is given.
+"""Which token stands where padding stands: a few batches of ids that a model with one embedding is given.
 
 Padding is a run at the end of rows (or at their beginning), of differing length, and stands nowhere else.
 """
@@ -16,6 +16,8 @@ from tensonde.adapters.torch.run.record import ModuleRecord
 from tensonde.adapters.torch.tensors import dense_in
 
 LOOKS = 12
+NONE = -1
+"""In the place of a padding index, where the embedding has none."""
 ROWS = 256
 
 
@@ -23,7 +25,7 @@ class Tokens:
     def __init__(self, entries: Mapping[int, ModuleRecord]) -> None:
         self.entries = entries
         self.tables: dict[int, dict[str, Any] | None] = {}
-        """By the root's id: its only embedding with a padding index, and what was seen; None where there is no such one."""
+        """By the root's id: its only embedding, and what was seen; None where there is not just one."""
 
     def given(self, root: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if id(root) not in self.tables:
@@ -49,9 +51,10 @@ class Tokens:
 
     def _table(self, root: nn.Module) -> dict[str, Any] | None:
         tables = [m for m in root.modules() if isinstance(m, nn.Embedding)]
-        if len(tables) != 1 or tables[0].padding_idx is None or id(tables[0]) not in self.entries:
+        if len(tables) != 1 or id(tables[0]) not in self.entries:
             return None
-        name, pad = self.entries[id(tables[0])].name, int(tables[0].padding_idx)
+        given = tables[0].padding_idx
+        name, pad = self.entries[id(tables[0])].name, NONE if given is None else int(given)
         seen = {"module": name, "padding_idx": pad, "size": tables[0].num_embeddings, "looks": 0, "rows": 0}
         return {**seen, "padded": 0, "ends": 0, "inside": 0, "lengths": [], "other": None}
 

@@ -126,9 +126,7 @@ class ByHand:
             for name, parameter in module._parameters.items()
             if parameter is not None and not parameter.is_meta
         }
-        if (
-            held.keys() - names.keys()
-        ):  # put into a module after its first call, as where shapes were found out first, without values
+        if held.keys() - names.keys():  # put into a module after its first call
             self._adopt()
         found = {key: parameter for key, (parameter, _, _) in held.items() if key in names}
         # What has a name and is held no more was replaced by another one.

@@ -38,9 +38,8 @@ class ParameterNames:
         for path, module in root.named_modules():
             base = prefix + (f"{clean(path, root)}." if path else "")
             for name, parameter in module.named_parameters(recurse=False):
-                if (
-                    _wrapped(parameter) or parameter.is_meta
-                ):  # put there by torch.func for the time of one call, or to find out shapes
+                # Put there by torch.func for the time of one call, or to find out shapes, without values.
+                if _wrapped(parameter) or parameter.is_meta:
                     continue
                 self.call(parameter, base + name)
                 self._owner.setdefault(base + name, type(module).__name__)

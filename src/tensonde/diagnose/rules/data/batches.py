@@ -218,15 +218,18 @@ def same_batch(case: Case) -> list[Finding]:
     """The model is fed the very same values in every step, while the loader has more to give: its iterator is made
     anew for every step (`next(iter(loader))` in the loop) and gives its first batch each time, or the loop goes
     through the loader and feeds something else. Training on one batch on purpose takes it from the loader once, and
-    is not meant; nor is a loader whose data set is one batch.
+    is not meant; nor is a loader whose data set is one batch. Without a loader, the program's text must tell: the loop goes through data, or in strides over
+    their indices, and its body never reads what it is given, or it takes the first item of an iterator that is made there.
     """
     batches = case.facts.batches
     trained = [name for name, root in case.facts.roots.items() if sum(root.trained.values())]
     loader = _trained_loader(case)
-    if loader is None or len(trained) != 1 or not loader.length or not loader.batch_size:
+    seen = batches.repeats.get(trained[0]) if len(trained) == 1 else None
+    if not seen or seen.looked_at < 10 or seen.differ:
         return []
-    seen = batches.repeats.get(trained[0])
-    if not seen or seen.looked_at < 10 or seen.differ or loader.length <= loader.batch_size:
+    if loader is None:
+        return _taken_again(case, trained[0], seen.looked_at)
+    if not loader.length or not loader.batch_size or loader.length <= loader.batch_size:
         return []
     anew = loader.passes >= 0.8 * loader.steps
     if not anew and loader.steps < 3 * loader.passes:
@@ -256,6 +259,27 @@ def same_batch(case: Case) -> list[Finding]:
                 "length": loader.length,
             },
             confidence=0.93,
+        )
+    ]
+
+
+def _taken_again(case: Case, root: str, looked_at: int) -> list[Finding]:
+    line = case.facts.batches.taken_again
+    if line is None:
+        return []
+    anew = "next(" in line.code
+    return [
+        case.finding(
+            f"The model sees the same batch in all {looked_at} steps that were compared"
+            + ("" if anew else ": what the loop goes through is never used in it"),
+            "Make the iterator once, outside of the loop: a new one begins at the first batch again."
+            if anew
+            else "Take the batch by the loop's variable.",
+            step=1,
+            site=f"{root}:in",
+            source=line,
+            evidence={"steps_compared": looked_at, "different": 0},
+            confidence=0.9,
         )
     ]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tensonde.diagnose.analysis.flow import producer
+from tensonde.diagnose.analysis.flow import PASSING, made_by, producer
+from tensonde.diagnose.analysis.products import averaged
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.finding import Finding
@@ -97,35 +98,70 @@ def _compared(trace: Trace, fact: TensorFact, tokens: dict[int, object]) -> tupl
 @rule("padding-in-loss", severity="error", phase="forward")
 def counted(case: Case) -> list[Finding]:
     """Padding is a large part of what the loss counts: the most frequent target of most batches is the id that an
-    embedding of as many tokens as there are classes knows as padding, and cross_entropy does not ignore it. The
-    model learns to say padding, and the loss falls for that alone.
+    embedding of as many tokens as there are classes knows as padding, or that ends the rows which the model is given and stands nowhere else in them; and
+    cross_entropy does not ignore it, or one's own loss takes the mean over all. The model learns to say padding, and the loss falls for that alone.
     """
     trace = case.first
-    rows = case.facts.batches.labels
     tables = {
         (fact.settings.get("num_embeddings"), fact.settings["padding_idx"])
         for fact in case.facts.modules.values()
         if fact.type == "Embedding" and isinstance(fact.settings.get("padding_idx"), int)
     }
-    for op in trace.ops if trace is not None and len(rows) >= 5 else ():
-        if op.op not in ("cross_entropy", "nll_loss") or not op.inputs or len(op.inputs[0].shape) < 2:
+    tables |= {
+        (seen.size, seen.other)
+        for seen in case.facts.tokens
+        if seen.padding_idx < 0 and seen.other is not None and seen.other >= 0 and seen.looks >= 5 and 2 * seen.padded >= seen.rows and len(seen.lengths) >= 3
+    }  # fmt: skip
+    for op in trace.ops if trace is not None else ():
+        if (
+            op.op not in (*_LOSSES, "gather")
+            or len(op.inputs) < 2
+            or len(op.inputs[0].shape) < 2
+            or not op.inputs[0].requires_grad
+        ):
             continue
-        ignored = op.arguments.get("ignore_index", -100)
-        for size, pad in tables:
-            padded = [row for row in rows if row[2] == pad and row[1] >= SHARE * row[0]]
-            if size != op.inputs[0].shape[1] or ignored == pad or len(padded) < 0.8 * len(rows):
+        own = op.op == "gather"
+        if own and not (trace is not None and _own_loss(trace, op)):
+            continue
+        for size, pad in sorted(tables, key=str):
+            share = _share(case, op, pad)
+            classes = op.inputs[0].shape[-1 if own else 1]
+            if size != classes or share is None or (not own and op.arguments.get("ignore_index", -100) == pad):
                 continue
-            share = sum(row[1] for row in padded) / sum(row[0] for row in padded)
             made = case.module(op.module)
             return [
                 case.finding(
-                    f"{share:.0%} of the targets of {op.op} are padding ({pad}), and all of it counts in the loss",
-                    f"Pass ignore_index={pad} to {op.op}.",
+                    f"{share:.0%} of the targets of {'the loss' if own else op.op} are padding ({pad}), and all of it counts in the loss",
+                    f"Leave them out: (each * (targets != {pad})).sum() / (targets != {pad}).sum()."
+                    if own
+                    else f"Pass ignore_index={pad} to {op.op}.",
                     site=f"{op.site}:out",
                     op=op.op,
                     source=made.made if made.library else op.source,
-                    evidence={"padding": pad, "share": share, "ignore_index": ignored, "batches": len(rows)},
+                    evidence={"padding": pad, "share": share, "batches": len(case.facts.batches.labels)},
                     confidence=0.9,
                 )
             ]
     return []
+
+
+_LOSSES = ("cross_entropy", "nll_loss")
+
+
+def _share(case: Case, op: OpRecord, pad: int) -> float | None:
+    """Of the targets that are padding, in most batches; None where it is not large."""
+    rows = case.facts.batches.labels
+    if op.op in _LOSSES and len(rows) >= 5:
+        padded = [row for row in rows if row[2] == pad and row[1] >= SHARE * row[0]]
+        return sum(row[1] for row in padded) / sum(row[0] for row in padded) if len(padded) >= 0.8 * len(rows) else None
+    stats = op.inputs[1].stats  # one's own loss, or targets of several dimensions: of the first step
+    share = stats.get("zero", 0.0) / stats["count"] if pad == 0 and stats.get("count") else 0.0
+    return share if share >= SHARE else None
+
+
+def _own_loss(trace: Trace, op: OpRecord) -> bool:
+    """Log-probabilities of the targets go into one mean over all of them."""
+    made = made_by(trace, op.inputs[0], PASSING | {"log", "log_", "clamp", "add"})
+    return (
+        made is not None and made.op in ("log_softmax", "softmax") and averaged(trace, op.outputs[0], through=PASSING)
+    )

@@ -18,7 +18,7 @@ def is_a_word(case: Case) -> list[Finding]:
     found = []
     for seen in case.facts.tokens:
         other = seen.other
-        if other is None or other < 0 or seen.looks < 5 or len(seen.lengths) < 3:
+        if seen.padding_idx < 0 or other is None or other < 0 or seen.looks < 5 or len(seen.lengths) < 3:
             continue
         if 4 * seen.padded < seen.rows or 10 * seen.inside < seen.rows or 4 * seen.ends > seen.padded:
             continue

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
+from tensonde.diagnose.analysis.distances import distances
 from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
@@ -14,7 +14,6 @@ from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
 _DISTANCES = ops(Trait.DISTANCE)
-_OWN_DISTANCES = ops(Trait.SQUARES | Trait.MAGNITUDES | Trait.TIMES)
 _NOISE = ops(Trait.NOISE | Trait.UNIFORM_IN_PLACE)
 _MIXING = ops(Trait.PLUS | Trait.SUBTRACTS | Trait.MIXES)
 _SCALING = ops(Trait.SCALES | Trait.NEGATES)
@@ -30,7 +29,7 @@ def fresh_noise(case: Case) -> list[Finding]:
     data, noise that is no zero on average (soft labels), and inputs that are noise and nothing else (a benchmark) are not meant.
     """
     for trace in case.stages:
-        for loss, output, target in _distances(trace):
+        for loss, output, target in distances(trace):
             drawn = made_by(trace, target)
             if drawn is None or drawn.op not in _NOISE or not _centred(drawn):
                 continue
@@ -56,22 +55,6 @@ def fresh_noise(case: Case) -> list[Finding]:
                 )
             ]
     return []
-
-
-def _distances(trace: Trace) -> Iterator[tuple[OpRecord, TensorFact, TensorFact]]:
-    """Ops that measure a distance, torch's or one's own, with output and target."""
-    for op in trace.ops:
-        own = op.op in ("sub", "rsub")
-        if (op.op not in _DISTANCES and not own) or len(op.inputs) < 2:
-            continue
-        output, target = op.inputs[:2]
-        if not output.requires_grad:
-            output, target = target, output
-        if target.requires_grad or not output.requires_grad or output.shape != target.shape or prod(target.shape) < 16:
-            continue
-        if own and not any(user.op in _OWN_DISTANCES for out in op.outputs[:1] for user in consumers(trace, out)):
-            continue
-        yield op, output, target
 
 
 def _centred(drawn: OpRecord) -> bool:

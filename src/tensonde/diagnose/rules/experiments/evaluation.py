@@ -26,7 +26,7 @@ FAR, ALIKE = 30.0, 3.0
     "lost-in-eval-mode",
     severity="error",
     phase="forward",
-    unless=("batch-norm-shared-by-layers", "batch-norm-never-updated", "statistics-never-updated", "batch-norm-tiny-batch", "batch-norm-momentum"),
+    unless=("batch-norm-shared-by-layers", "statistics-never-updated", "batch-norm-tiny-batch", "batch-norm-momentum"),
 )  # fmt: skip
 def lost_in_eval_mode(case: Case) -> list[Finding]:
     """The batch of a step has a low loss in train mode, and that of a constant, or worse, when the same step is computed as in eval mode:
@@ -121,7 +121,7 @@ _AMISS = {
     "held-out-at-odds",
     severity="error",
     phase="data",
-    unless=("evaluated-many-times-larger", "evaluated-on-another-scale", "lost-in-eval-mode", "batch-norm-never-updated"),
+    unless=("evaluated-many-times-larger", "evaluated-on-another-scale", "lost-in-eval-mode", "batch-norm-momentum"),
 )  # fmt: skip
 def held_out_at_odds(case: Case) -> list[Finding]:
     """A plain learner tells that the data of the training and of an evaluation are not of one kind: it learns the evaluation's and not the training's, or the other way

@@ -62,6 +62,9 @@ SOME = 0.75
         "inputs-all-the-same",
         "weight-decay-dominates",
         "learning-rate-zero",
+        "learning-rate-never-reached",
+        "clip-limit-tiny",
+        "dropout-rate-extreme",
         "loss-held-up",
     ),
 )
@@ -408,9 +411,8 @@ def _at_rest(losses: list[float]) -> bool:
     phase="forward",
     unless=(
         "output-cannot-reach-targets",
-        "probabilities-into-logit-loss",
+        "activation-before-logit-loss",
         "softmax-over-wrong-dimension",
-        "rectified-logits",
     ),
 )
 def held_up(case: Case) -> list[Finding]:

@@ -1,8 +1,8 @@
-"""Signals too faint to learn from: weights that shrink them from layer to layer, inputs that are scaled down twice."""
+"""Signals too faint, or too strong, to learn from: weights that change their size from layer to layer, inputs that are scaled down twice."""
 
 from __future__ import annotations
 
-from math import hypot
+from math import hypot, log
 
 from tensonde.diagnose.analysis.depth import layers_and_squashing, stuck
 from tensonde.diagnose.analysis.flow import ancestors, made_by
@@ -22,16 +22,59 @@ LAYERS = 3
 LEFT = 1e-3
 """What the last layer gives, as a share of what the first is given."""
 TINY = 0.02
+GROWS, HIGH, ORDINARY = 3.0, 10.0, 10.0
+"""A layer that gives so many times what it is given; a first loss so many times that of no knowledge; inputs below this size."""
 
 
-@rule("weights-begin-too-small", severity="error", phase="forward")
-def too_small(case: Case) -> list[Finding]:
+@rule("weights-begin-out-of-scale", severity="error", phase="forward")
+def out_of_scale(case: Case) -> list[Finding]:
     """At the first step, layer after layer gives a small part of what it is given, until the outputs hardly depend on the
     inputs; gradients shrink likewise on their way back, and the loss stays where it was through the whole training. Weights
     drawn with one small deviation for all layers do that (`normal_(std=0.01)`): it has to go by the number of inputs.
 
     With a normalisation on the way, the size of weights does no harm. Where the loss falls, it did none either.
+
+    Or layer after layer gives several times what it is given, as weights drawn with a deviation of 1 do (`normal_()`), and the first loss shows it: the
+    cross-entropy is many times log(classes), though the inputs are of ordinary size.
     """
+    return _too_small(case) or _too_large(case)
+
+
+def _too_large(case: Case) -> list[Finding]:
+    trace = case.first
+    loss = trace.ops[trace.loss] if trace is not None and trace.loss is not None else None
+    if trace is None or loss is None or loss.op != "cross_entropy" or trace.step or _normalised(trace):
+        return []
+    classes = loss.inputs[0].shape[1] if len(loss.inputs[0].shape) >= 2 else 0
+    first_loss = loss.outputs[0].stats.get("absmax", 0.0) if loss.outputs else 0.0
+    if classes < 2 or first_loss < HIGH * log(classes):
+        return []
+    layers, _ = layers_and_squashing(trace)
+    gains = [(name, _size(op.outputs[0]) / size) for op, name in layers if (size := _size(op.inputs[0])) > 0]
+    large = [(name, gain) for name, gain in gains if gain > GROWS]
+    known = [case.facts.parameters[name] for name, _ in large if name in case.facts.parameters]
+    chosen = [fact for fact in known if fact.filled is not None and fact.filled != fact.made and not fact.loaded]
+    if len(large) < 2 or len(chosen) < 2 or not layers or not 0 < _size(layers[0][0].inputs[0]) < ORDINARY:
+        return []
+    return [
+        case.finding(
+            f"{some(name for name, _ in large)} begin too large: each gives {min(g for _, g in large):.2g} times what it is given and more, and the first loss "
+            f"is {first_loss:.3g} instead of about {log(classes):.2g}",
+            "Initialise by the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
+            severity="warning",
+            site=f"{chosen[0].owner}:out",
+            source=chosen[0].filled,
+            evidence={
+                "size_of_output_by_input": {name: float(f"{gain:.2g}") for name, gain in gains[:12]},
+                "first_loss": first_loss,
+                "initialised_with": chosen[0].recipe,
+            },
+            confidence=0.85,
+        )
+    ]
+
+
+def _too_small(case: Case) -> list[Finding]:
     trace = case.first
     if trace is None or trace.loss is None or not stuck([value for _, value in case.series("loss")]):
         return []

@@ -5,11 +5,14 @@ from __future__ import annotations
 from tensonde.diagnose.analysis.flow import ancestors, parameters_behind
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import backward_line, common, gradient_rows, some
+from tensonde.diagnose.told import backward_line, common, gradient_rows, some, where
 from tensonde.model.facts import OptimizerFact, ParameterFact
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, Trace
+
+SURE = 20
+"""Steps: with so many, gradients that are there in half of them are not there by chance."""
 
 
 def _without_gradient(case: Case) -> list[str]:
@@ -41,7 +44,7 @@ def no_gradient(case: Case) -> list[Finding]:
 
     The cut is named where the first step showed one that has these parameters behind it: `detach()`, `.data`, a
     block without gradients, reentrant checkpointing of inputs that need none, or an op that gives indices or truth
-    values on the way to the loss (`argmax`, a comparison), which have no gradient.
+    values on the way to the loss (`argmax`, a comparison), which have no gradient; or what they give is not used by anything.
     Parts that were not called at all (experts without tokens) are not meant. A part of a library's model whose output
     nobody uses (BERT's pooler, with a loss on the last hidden state) is no mistake of the program: it is information.
     """
@@ -78,6 +81,10 @@ def no_gradient(case: Case) -> list[Finding]:
         called = ".data" if kind == "data" else f"{kind}()"
         why = f": {called}{' in ' + cut.module if cut.module else ''} cuts the graph"
         advice = f"Take {called} off the path to the loss; detach only the copy that is kept or printed."
+    elif (end := _dead_end(case.first, names)) is not None:
+        kind, source = "unused", end.source
+        why = f": nothing takes what {end.op}{where(end)} gives"
+        advice = "Use it on the way to the loss (is another variable used in its place?), or leave the layer out."
     else:
         source = case.facts.parameters[names[0]].made or optimizer.made
     unused = not blocked and cut is None and all(_in_a_library(case, owner) for owner in owners)
@@ -102,6 +109,23 @@ def no_gradient(case: Case) -> list[Finding]:
             confidence=0.95 if blocked or cut else 0.8,
         )
     ]
+
+
+def _dead_end(trace: Trace | None, names: list[str]) -> OpRecord | None:
+    """The last op that is computed from these parameters, where none of their ops is on the way to the loss."""
+    if trace is None or trace.loss is None:
+        return None
+    before = ancestors(trace, trace.ops[trace.loss])
+    wanted, made = set(names), set[int]()
+    last = None
+    for op in trace.ops:
+        if not any(fact.name in wanted or fact.id in made for fact in op.inputs):
+            continue
+        if op.index in before or op.index == trace.loss:
+            return None
+        made |= {fact.id for fact in op.outputs}
+        last = op
+    return last
 
 
 def _in_a_library(case: Case, owner: str) -> bool:
@@ -239,7 +263,13 @@ def discarded(case: Case) -> list[Finding]:
     The weights did not change in between (so it is no two-step method such as SAM), no optimizer took a step,
     and the loss has no other leaves that want a gradient (so it is no attack or saliency on inputs). Where the step stands
     behind the loop of the backward passes, it is the step that is out of place; else the clearing.
+
+    Or the backward pass left gradients, and when the optimizer steps they are gone: they are cleared between the two.
     """
+    return _cleared_before_step(case) or _overwritten(case)
+
+
+def _overwritten(case: Case) -> list[Finding]:
     sequence = case.facts.sequence
     windows = {tuple(map(int, key.split("/"))): count for key, count in sequence.windows.items()}
     bad = {key: count for key, count in windows.items() if key[0] >= 2 and key[1] >= key[0] - 1}
@@ -290,11 +320,11 @@ def _stepped_late(case: Case, optimizer: OptimizerFact, passes: int, wasted: int
 @rule("gradients-never-cleared", severity="error", phase="backward")
 def never_cleared(case: Case) -> list[Finding]:
     """Gradients of one optimizer step, or of one update that the script makes itself, are still there when the next
-    backward pass adds to them, in (nearly) every step.
+    backward pass adds to them, in nearly every step, or in most of them, as where they are cleared once per epoch.
     """
     found = []
     by_hand = case.facts.by_hand
-    if by_hand.looked_at >= 4 and by_hand.uncleared >= 0.9 * (by_hand.looked_at - 1):
+    if _mostly(by_hand.uncleared, by_hand.looked_at):
         found.append(
             case.finding(
                 "Gradients are never cleared: every update of the parameters adds to those of all steps before",
@@ -307,10 +337,12 @@ def never_cleared(case: Case) -> list[Finding]:
         )
     for optimizer in case.facts.optimizers:
         looked = optimizer.looked_at
-        if looked >= 4 and optimizer.uncleared >= 0.9 * (looked - 1) and not optimizer.closure:
+        if _mostly(optimizer.uncleared, looked) and not optimizer.closure:
             found.append(
                 case.finding(
-                    f"Gradients are never cleared: every step of {optimizer.type} adds to those of all steps before",
+                    f"Gradients are never cleared: every step of {optimizer.type} adds to those of all steps before"
+                    if optimizer.uncleared >= 0.9 * (looked - 1)
+                    else f"Gradients are cleared too seldom: {optimizer.uncleared} of {looked} steps of {optimizer.type} add to those of the step before",
                     "Call optimizer.zero_grad() in every step, before backward().",
                     step=1,
                     source=optimizer.added_up or backward_line(case) or optimizer.made,
@@ -321,11 +353,19 @@ def never_cleared(case: Case) -> list[Finding]:
     return found
 
 
-@rule("gradients-cleared-before-step", severity="error", phase="optimizer")
-def cleared_before_step(case: Case) -> list[Finding]:
-    """The backward pass left gradients, and when the optimizer steps they are gone: `zero_grad()` stands between
-    the two.
-    """
+def _between(optimizer: OptimizerFact, cleared: SourceLine | None) -> SourceLine | None:
+    """The line that clears, where the program's text does not have it behind the step: something else cleared then, as by `p.grad = None`."""
+    back, step = optimizer.backward_line, optimizer.step_line
+    if cleared is None or back is None or step is None or not back.file == step.file == cleared.file:
+        return cleared
+    return None if back.line < step.line < cleared.line else cleared
+
+
+def _mostly(uncleared: int, looked: int) -> bool:
+    return looked >= 4 and uncleared >= (0.9 if looked < SURE else 0.5) * (looked - 1)
+
+
+def _cleared_before_step(case: Case) -> list[Finding]:
     found = []
     sequence = case.facts.sequence
     for optimizer in case.facts.optimizers:
@@ -335,7 +375,8 @@ def cleared_before_step(case: Case) -> list[Finding]:
                 case.finding(
                     f"Gradients are cleared between backward() and step(): {optimizer.type} steps with none",
                     "Call zero_grad() before backward() (or after step()), not between them.",
-                    source=(sequence.cleared_line or optimizer.made),
+                    phase="optimizer",
+                    source=_between(optimizer, sequence.cleared_line) or optimizer.step_line or optimizer.made,
                     evidence={"steps": looked, "without_gradients": optimizer.emptied},
                     confidence=0.95,
                 )

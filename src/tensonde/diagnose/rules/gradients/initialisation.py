@@ -142,7 +142,16 @@ def _called_saturated(case: Case) -> list[Finding]:
 def not_normalised(case: Case) -> list[Finding]:
     """Inputs are far from the scale that layers are initialised for, and the first loss shows it: cross-entropy of
     an untrained model is about log(classes), and here it is several times that.
+
+    Or one column of a table is thousands of times larger than the others, and goes into a linear layer as it is: the layer's output is that column, and
+    the learning rate that it bears is too small for all the rest. Or the widest column is about as wide as layers are made for, and most of the
+    others hardly vary (a hundredth of it): the whole table was scaled by one number, instead of each column by its own, and what the others say is lost. A
+    normalisation before the layer, or as the first layer, makes it harmless; then the rule is silent.
     """
+    return _all_inputs(case) or _columns(case)
+
+
+def _all_inputs(case: Case) -> list[Finding]:
     inputs = [row for row in case.facts.batches.inputs if row.step == 0 and row.absmax > 20]
     losses = case.series("loss")
     if not inputs or not losses or case.first is None:
@@ -178,20 +187,7 @@ def not_normalised(case: Case) -> list[Finding]:
     return []
 
 
-@rule(
-    "feature-scales-differ",
-    severity="warning",
-    phase="forward",
-    unless=("activation-saturated", "inputs-not-normalised"),
-)
-def feature_scales(case: Case) -> list[Finding]:
-    """One column of a table is thousands of times larger than the others, and goes into a linear layer as it is:
-    the layer's output is that column, and the learning rate that it bears is too small for all the rest. Or the widest column is about
-    as wide as layers are made for, and most of the others hardly vary (a hundredth of it): the whole table was scaled by one
-    number, instead of each column by its own, and what the others say is lost.
-
-    A normalisation before the layer, or as the first layer, makes it harmless; then the rule is silent.
-    """
+def _columns(case: Case) -> list[Finding]:
     rows = [(row, row.features) for row in case.facts.batches.inputs if row.features]
     if case.first is None or len(rows) < 2:
         return []

@@ -15,12 +15,18 @@ FOLLOWED = 0.05
 """The part of the way to the trained weights below which a copy has not followed them."""
 
 
-@rule("evaluated-copy-never-changes", severity="error")
-def never_changes(case: Case) -> list[Finding]:
+@rule("average-does-not-follow", severity="error")
+def does_not_follow(case: Case) -> list[Finding]:
     """A copy of the trained model is evaluated again and again, the trained weights change and the copy does not, not by a
     bit: what is evaluated is the model as it was when it was copied. The program has a line that averages parameters, so the copy
     was meant to follow; without one it may be a reference. A copy that takes part in every step (a teacher) is not meant. One
-    evaluation is enough where the copy is what the training began with, bit for bit, and the trained weights have changed."""
+    evaluation is enough where the copy is what the training began with, bit for bit, and the trained weights have changed.
+
+    Or it changes, and has hardly come nearer to the trained weights: a moving average whose decay is made for a far longer training."""
+    return _never_changes(case) or _hardly_follows(case)
+
+
+def _never_changes(case: Case) -> list[Finding]:
     for copy in case.facts.copies:
         often = copy.looks > 0.5 * max(copy.last - copy.first, 1) and copy.looks > 1
         again = copy.looks >= 3 and not copy.moved and copy.trained_moved > MOVED
@@ -44,10 +50,7 @@ def never_changes(case: Case) -> list[Finding]:
     return []
 
 
-@rule("average-does-not-follow", severity="warning")
-def does_not_follow(case: Case) -> list[Finding]:
-    """A copy of the trained model that is evaluated changes, and has hardly come nearer to the trained weights: a moving average
-    whose decay is made for a far longer training."""
+def _hardly_follows(case: Case) -> list[Finding]:
     for copy in case.facts.copies:
         if copy.looks < 3 or not copy.moved or copy.trained_moved < MOVED or not copy.way:
             continue
@@ -58,6 +61,7 @@ def does_not_follow(case: Case) -> list[Finding]:
                     f"The averaged {copy.type} that is evaluated has gone {max(followed, 0):.1%} of the way to the trained weights "
                     f"in {copy.last} steps",
                     "Lower the decay: 1 / (1 - decay) should be a small part of the number of steps.",
+                    severity="warning",
                     step=copy.last,
                     site=copy.type,
                     source=copy.update_line or copy.line,

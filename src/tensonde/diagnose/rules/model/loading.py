@@ -22,7 +22,14 @@ def not_loaded(case: Case) -> list[Finding]:
     anything of the module may have been filled. Loading a part on purpose is something else: all keys that are given
     find their place (a backbone into a larger model), or those left over fit nowhere (another head). Silent as well when a
     later load filled the module.
+
+    Or the program keeps those keys that the model has as well (`if k in own`), and nothing is kept, or hardly anything while most of the model would be
+    filled if that part of the names were changed.
     """
+    return _left_over(case) or _filtered_out(case)
+
+
+def _left_over(case: Case) -> list[Finding]:
     found = [loaded for loaded in case.facts.loads_unmatched if _failed(loaded)]
     return [_finding(case, loaded) for loaded in found][:1] if case.steps else []
 
@@ -60,14 +67,7 @@ def _finding(case: Case, loaded: UnmatchedLoad) -> Finding:
     )
 
 
-@rule("checkpoint-keys-filtered-out", severity="error")
-def filtered_out(case: Case) -> list[Finding]:
-    """A program keeps those keys of a checkpoint that the model has as well (`if k in own`), and nothing is kept: the names
-    differ, by what a wrapper puts in front or otherwise, so that the model goes on with its random weights.
-
-    With a part of the keys kept it is what such a filter is for (another head), unless hardly any are kept and most of
-    the model would be filled if that part of the names were changed. Silent when a later load filled the model.
-    """
+def _filtered_out(case: Case) -> list[Finding]:
     return [
         _filtered_finding(case, fact)
         for fact in case.facts.loads_filtered

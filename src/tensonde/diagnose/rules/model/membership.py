@@ -8,7 +8,7 @@ from msgspec import to_builtins
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.told import common, some
+from tensonde.diagnose.told import common, gradient_rows, some
 from tensonde.model.facts import LeftOut, OptimizerFact, ParameterFact
 from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, modules
@@ -27,7 +27,26 @@ def _left_out(case: Case) -> dict[str, ParameterFact]:
             continue
         if tally.nonzero and tally.nonzero >= tally.looks / 2 and not fact.changed:
             found[name] = fact
-    return found
+    return found | _passed_by(case)
+
+
+def _passed_by(case: Case) -> dict[str, ParameterFact]:
+    """Where the program makes updates itself: parameters that get gradients and never change, while others do."""
+    if case.facts.optimizers or case.facts.by_hand.updates < 10:
+        return {}
+    still: dict[str, ParameterFact] = {}
+    moving = 0
+    for name, fact in case.facts.parameters.items():
+        norms = {
+            (row["norm"], row["absmax"], row["mean"])
+            for row in case.digests(f"{name}:value", ("norm", "absmax", "mean"))
+        }
+        rows = gradient_rows(case, name)
+        alive = len(rows) >= 10 and sum(row["absmax"] > 0 for row in rows) >= 0.5 * len(rows)
+        moving += len(norms) > 5
+        if alive and len(norms) == 1 and fact.requires_grad and fact.owner:
+            still[name] = fact
+    return still if moving else {}
 
 
 def _unasked(case: Case) -> dict[str, ParameterFact]:
@@ -140,7 +159,7 @@ def _replaced(case: Case) -> list[tuple[OptimizerFact, list[str]]]:
 
 @rule("parameter-not-in-optimizer", severity="error")
 def left_out(case: Case) -> list[Finding]:
-    """A parameter requires a gradient and gets one that is not zero, nothing changes it, and no optimizer holds it.
+    """A parameter requires a gradient and gets one that is not zero, nothing changes it, and no optimizer holds it; or the program's own updates leave it out.
 
     Target networks and averaged copies are not meant: they get no gradient, or something changes them. Nor is what is
     frozen on purpose: requires_grad is False, or it runs in eval mode while the rest is in train mode.
@@ -150,7 +169,7 @@ def left_out(case: Case) -> list[Finding]:
     training = any(f.owner_training for f in case.facts.parameters.values() if f.optimizers)
     missing = {n: f for n, f in missing.items() if n not in old and not (training and f.owner_training is False)}
     active = case.stepping
-    if not missing or not active:
+    if not missing or not (active or case.facts.by_hand.updates):
         return []
     owners = list(dict.fromkeys(f.owner for f in missing.values()))
     within = common(missing) or owners[0]
@@ -159,14 +178,15 @@ def left_out(case: Case) -> list[Finding]:
     first = missing[names[0]]
     return [
         case.finding(
-            f"{some(owners)} {'get gradients but are' if len(owners) > 1 else 'gets a gradient but is'} in no optimizer: never updated",
+            f"{some(owners)} {'get gradients but are' if len(owners) > 1 else 'gets a gradient but is'} "
+            + ("in no optimizer: never updated" if active else "left out of the program's own updates"),
             (
-                f"Pass these parameters to the optimizer as well (all of {within}, or model.parameters()); "
+                f"{'Pass these parameters to the optimizer' if active else 'Update these parameters'} as well (all of {within}, or model.parameters()); "
                 "if they are frozen on purpose, set requires_grad_(False)."
                 + (" They are made in forward, after the optimizer was built." if made_later else "")
             ),
             site=f"{names[0]}:grad",
-            source=(_doubled(case) or active[0].made),
+            source=(_doubled(case) or active[0].made) if active else case.facts.by_hand.backward_line,
             evidence={
                 "parameters": names[:20],
                 "count": len(names),

@@ -8,13 +8,16 @@ from tensonde.diagnose.told import some
 from tensonde.model.facts import FrozenNorms, ModuleFact
 from tensonde.model.finding import Finding
 
+EXTREME = 0.9
+
 
 @rule("trained-in-eval-mode", severity="error", phase="forward")
 def trained_in_eval(case: Case) -> list[Finding]:
     """A model with dropout or batch norm is stepped while it is in eval mode: `train()` was not called (again) after an
     evaluation. The line is that of the only `train()`, which comes before the loop instead of inside, or of the `eval()` which
-    nothing undid. Silent when only parts are in eval mode: frozen batch norm is a choice."""
-    found = []
+    nothing undid. So it is where a part with dropout was put into eval mode after it had trained, and was left there, whatever mode the model is in. Silent
+    when only batch norm is in eval mode: to freeze it is a choice."""
+    found = _parts_left(case)
     for name, root in case.facts.roots.items():
         wrong, right = root.trained["eval"], root.trained["train"]
         if not root.sensitive or wrong < 3 or wrong < 0.3 * (wrong + right):
@@ -46,15 +49,44 @@ def trained_in_eval(case: Case) -> list[Finding]:
     return found
 
 
+def _parts_left(case: Case) -> list[Finding]:
+    trained = {fact.owner for fact in case.facts.parameters.values() if fact.requires_grad and fact.optimizers}
+    for name, root in case.facts.roots.items():
+        parts = [one for one in root.left if one.line is not None]
+        steps = sum(root.trained.values())
+        drops = [
+            one
+            for one in parts
+            if root.sensitive.get(one.part, "").startswith("Dropout") and root.partial.get(one.part, 0) >= 0.3 * steps
+        ]
+        beside = drops[0].part.rpartition(".")[0] if drops else ""
+        full = f"{name}.{beside}" if name not in ("", "model") else beside
+        if not drops or not any(owner.startswith((f"{beside}.", f"{full}.")) for owner in trained):
+            continue
+        first = drops[0]
+        return [
+            case.finding(
+                f"{beside} is left in eval mode from step {first.since} on, and trained: {some([one.part for one in parts])} do not train",
+                f"Call {beside}.train() after it was used in eval mode (or model.train() before each step).",
+                step=first.since,
+                site=f"{beside}:out",
+                source=first.line,
+                evidence={"parts": [one.part for one in parts][:10], "steps_in_eval_mode": root.partial.get(first.part), "steps": steps},
+                confidence=0.85,
+            )
+        ]  # fmt: skip
+    return []
+
+
 @rule("evaluated-in-train-mode", severity="warning", phase="forward")
 def evaluated_in_train(case: Case) -> list[Finding]:
     """A model with dropout or batch norm is evaluated now and then, always in train mode: `eval()` is
-    missing. The line is where the evaluation begins. Silent where calls without gradients are part of every step (targets, fakes), and with several optimizers.
+    missing. The line is where the evaluation begins. Silent where calls without gradients are part of every step (targets, fakes), and where several optimizers step
+    after backward passes of their own (an adversary draws samples in train mode). What the program calls outside of the loops that go backward is an
+    evaluation, however often.
     """
     found = []
-    by_hand = case.facts.by_hand.updates > 0
-    if len(case.stepping) + by_hand != 1:
-        return []
+    one_loss = len(case.stepping) + (case.facts.by_hand.updates > 0) == 1 or _one_backward(case)
     for name, root in case.facts.roots.items():
         calls, steps = root.evaluated["train"], root.evaluated_steps["train"]
         line = root.evaluated_line
@@ -64,7 +96,7 @@ def evaluated_in_train(case: Case) -> list[Finding]:
             line = unused[0].line if unused else None
         if not root.sensitive or root.eval_mode_seen or calls < 2 or not root.trained["train"]:
             continue
-        if steps > 0.3 * case.steps or case.steps < 8:
+        if case.steps < 8 or not (one_loss and (root.apart or steps <= 0.3 * case.steps)):
             continue
         found.append(
             case.finding(
@@ -87,11 +119,19 @@ def evaluated_in_train(case: Case) -> list[Finding]:
     return found
 
 
+def _one_backward(case: Case) -> bool:
+    """Several optimizers that step after one and the same `backward()`."""
+    lines = {optimizer.backward_line for optimizer in case.stepping}
+    return len(lines) == 1 and None not in lines
+
+
 @rule("dropout-active-in-eval", severity="error", phase="forward")
 def dropout_in_eval(case: Case) -> list[Finding]:
-    """Dropout is applied while the module that applies it is in eval mode: a functional call without
-    `training=self.training`, or attention with a fixed `dropout_p`."""
-    found = []
+    """Dropout is applied in evaluation: by a functional call without `training=self.training`, or attention with a fixed `dropout_p`, in a module
+    that is in eval mode; or by a dropout that runs in train mode because it is not registered as a part of the root, so that `eval()` does not
+    reach it. One that is registered was set so by the program itself, as for Monte-Carlo dropout: that is told, not warned of.
+    """
+    found = _left_in_train_mode(case)
     for noise in case.facts.noise:
         if noise.module_training:
             continue
@@ -115,12 +155,7 @@ def dropout_in_eval(case: Case) -> list[Finding]:
     return found[:5]
 
 
-@rule("dropout-left-in-train-mode", severity="warning", phase="forward")
-def dropout_module_left(case: Case) -> list[Finding]:
-    """The root is in eval mode, and a dropout inside it runs in train mode: it is not registered as a part, so that
-    `eval()` does not reach it. One that is registered was set so by the program itself, as for Monte-Carlo dropout: that
-    is told, not warned of.
-    """
+def _left_in_train_mode(case: Case) -> list[Finding]:
     found = []
     for noise in case.facts.noise:
         if noise.module_training and noise.library:
@@ -150,27 +185,42 @@ def dropout_module_left(case: Case) -> list[Finding]:
 
 @rule("dropout-rate-extreme", severity="warning", phase="forward")
 def extreme_dropout(case: Case) -> list[Finding]:
-    """A dropout layer drops nine values of ten or more: its rate was probably meant as the share to keep."""
+    """Dropout, as a layer or a function, drops nine values of ten or more: its rate was probably meant as the share to keep."""
+    held = [
+        (name, f"{name} ({module.type})", module.settings["p"], module.made)
+        for name, module in case.facts.modules.items()
+        if module.type.startswith("Dropout") and module.settings.get("p", 0) >= EXTREME and case.steps
+    ]
+    called = [
+        (op.module, f"{op.op} in {op.module or 'the program'}", op.arguments["p"], op.source)
+        for _, op in case.trained_ops()
+        if op.op.startswith("dropout") and isinstance(op.arguments.get("p"), int | float) and op.arguments["p"] >= EXTREME and op.arguments.get("training") is not False
+    ]  # fmt: skip
     return [
         case.finding(
-            f"{name} ({module.type}) drops {module.settings['p']:.0%} of its input",
+            f"{what} drops {rate:.0%} of its input",
             "p is the probability of dropping, not of keeping.",
             site=f"{name}:out",
-            source=module.made,
-            evidence={"p": module.settings["p"]},
+            source=line,
+            evidence={"p": rate},
             confidence=0.8,
         )
-        for name, module in case.facts.modules.items()
-        if module.type.startswith("Dropout") and module.settings.get("p", 0) >= 0.9 and case.steps
-    ][:1]
+        for name, what, rate, line in (held or called)[:1]
+    ]
 
 
 @rule("batch-norm-momentum", severity="warning", phase="forward")
 def norm_momentum(case: Case) -> list[Finding]:
     """Batch norm with a momentum of 0.9 or more: in torch that is the weight of the new batch, so the running
-    statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it. Silent about
-    classes that are not the framework's own.
+    statistics that eval mode uses are those of the last batch. Other frameworks mean the reverse by it.
+
+    Or with one of 0: it never changes its running statistics, and eval mode normalises with the mean 0 and the variance 1 that they begin with
+    (momentum=None, a plain average, is another matter). Silent then where no model is ever used in eval mode, and where a state was loaded, which
+    brings statistics of its own. Silent about classes that are not the framework's own.
     """
+    never = _norm_never_updated(case)
+    if never:
+        return never
     found = [
         (name, module)
         for name, module in case.facts.modules.items()
@@ -201,12 +251,7 @@ def norm_momentum(case: Case) -> list[Finding]:
     return []
 
 
-@rule("batch-norm-never-updated", severity="error", phase="forward")
-def norm_never_updated(case: Case) -> list[Finding]:
-    """Batch norm with a momentum of 0 never changes its running statistics: eval mode normalises with the mean 0 and the
-    variance 1 that they begin with (momentum=None, a plain average, is another matter). Silent where no model is ever
-    used in eval mode, and where a state was loaded, which brings statistics of its own.
-    """
+def _norm_never_updated(case: Case) -> list[Finding]:
     evaluated = any(root.eval_mode_seen for root in case.facts.roots.values())
     loaded = any(fact.loaded for fact in case.facts.parameters.values())
     if not case.steps or not evaluated or loaded:
@@ -224,6 +269,7 @@ def norm_never_updated(case: Case) -> list[Finding]:
             case.finding(
                 f"{name} ({module.type}) has momentum {given}: its running statistics stay at mean 0 and variance 1",
                 f"Use momentum={usual} (the default); eval mode normalises with these statistics.",
+                severity="error",
                 site=f"{name}:out",
                 source=module.made,
                 evidence={"momentum": given},

@@ -70,7 +70,7 @@ def out_of_scale(case: Case) -> list[Finding]:
     )
 
 
-@rule("loss-spike", severity="warning", phase="forward", unless=("batch-out-of-scale",))
+@rule("loss-spike", severity="warning", phase="forward", unless=("batch-out-of-scale", "lbfgs-without-line-search"))
 def spike(case: Case) -> list[Finding]:
     """The loss of one step is a million times all before it, the inputs do not tell why (`batch-out-of-scale`), and it either comes
     back afterwards or has thrown weights off: a loss of another kind, from there on, is no spike. A hundred times are enough after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod, sqrt
+from math import hypot, isclose, prod, sqrt
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
@@ -70,11 +70,15 @@ def underflow(case: Case) -> list[Finding]:
     ]
 
 
-@rule("clipped-while-scaled", severity="error", phase="optimizer")
-def clip_scaled(case: Case) -> list[Finding]:
-    """Gradients are clipped while they still carry the loss scale: `unscale_` was not called, so the limit means
-    something tens of thousands of times smaller, and every step is clipped.
+@rule("gradients-still-scaled", severity="error", phase="optimizer")
+def still_scaled(case: Case) -> list[Finding]:
+    """Gradients are used while they still carry the loss scale. They are clipped before `unscale_`, so that the limit means something tens of thousands of
+    times smaller, and every step is clipped; or the optimizer is stepped directly, without the scaler.
     """
+    return _clip_scaled(case) or _step_scaled(case)
+
+
+def _clip_scaled(case: Case) -> list[Finding]:
     clip = case.facts.clipping
     looked = clip.looked_at
     if looked < 2 or clip.scaled < 0.8 * looked:
@@ -98,9 +102,7 @@ def clip_scaled(case: Case) -> list[Finding]:
     ]
 
 
-@rule("step-on-scaled-gradients", severity="error", phase="optimizer")
-def step_scaled(case: Case) -> list[Finding]:
-    """The loss was scaled, and the optimizer is stepped directly, without the scaler and without `unscale_`."""
+def _step_scaled(case: Case) -> list[Finding]:
     clip = case.facts.clipping
     if clip.steps_on_scaled_gradients < 2:
         return []
@@ -158,32 +160,61 @@ def skips(case: Case) -> list[Finding]:
     ]
 
 
-@rule("clip-limit-tiny", severity="warning", phase="optimizer", unless=("clip-without-effect",))
+@rule(
+    "clip-limit-tiny", severity="warning", phase="optimizer", unless=("clip-without-effect", "gradients-still-scaled")
+)
 def clip_tiny(case: Case) -> list[Finding]:
-    """Clipping cuts gradients to less than a thousandth of their norm at nearly every step, and the optimizer
-    (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale, unless what is left of each value is no larger than
-    the eps that they add to its size.
+    """Clipping, by a function or by the program's own lines, cuts gradients to less than a thousandth of their norm at nearly every step, and the
+    optimizer (SGD) goes by that norm: training crawls. Adam and its like do not mind the scale, unless what is left of each value is no larger
+    than the eps that they add to its size.
     """
     clip = case.facts.clipping
     optimizer = next((o for o in case.facts.optimizers if o.steps), None)
-    limit, norm = clip.limit, clip.median_norm
-    if not limit or not norm or optimizer is None or clip.scaled or norm < 1000 * limit:
+    if optimizer is None or clip.scaled:
+        return []
+    count = sum(prod(fact.shape) for fact in case.facts.parameters.values() if fact.optimizers)
+    left = _left_of_gradients(case)
+    if clip.limit and clip.median_norm:
+        limit, norm, share = clip.limit, clip.median_norm, clip.limit / sqrt(max(count, 1))
+    elif left is not None:
+        limit, norm, share = left[0], left[1], left[2]
+    else:
+        return []
+    if norm < 1000 * limit:
         return []
     if optimizer.type != "SGD":
-        count = sum(prod(fact.shape) for fact in case.facts.parameters.values() if fact.optimizers)
         eps = min((float(group.get("eps") or 0) for group in optimizer.groups), default=0.0)
-        if not count or limit / sqrt(count) > eps:
+        if not count or share > eps:
             return []
+    kind = clip.kind or "The program"
     return [
         case.finding(
-            f"{clip.kind} cuts gradients of norm {norm:.3g} down to {limit:g}",
-            "Clip near the usual norm of the gradients, so that only outliers are cut.",
-            op=clip.kind,
-            source=clip.line,
-            evidence={"limit": limit, "median_norm": norm, "calls": clip.calls},
+            f"{kind} cuts gradients of norm {norm:.3g} down to {limit:.3g}",
+            "Clip near the usual size of the gradients, so that only outliers are cut.",
+            op=clip.kind or None,
+            source=clip.line or optimizer.rewritten or optimizer.step_line,
+            evidence={"limit": clip.limit, "norm_before": norm, "norm_after": limit, "calls": clip.calls},
             confidence=0.75,
         )
     ]
+
+
+def _left_of_gradients(case: Case) -> tuple[float, float, float] | None:
+    """The norm of all gradients that the first step's optimizer was given, their norm after the backward pass, and the largest value left: where steps after
+    that are given gradients of just that size, whatever the loss. None where they are given what was computed."""
+    trace = case.first
+    weights = [w for w in trace.weights if w.raw and w.gradient] if trace is not None else []
+    given, raw = (hypot(*(getattr(w, part).get("norm", 0.0) for w in weights)) for part in ("gradient", "raw"))
+    most = max((w.gradient.get("absmax", 0.0) for w in weights), default=0.0)
+    if not 0 < 1000 * given <= raw or case.facts.clipping.scaled_losses:
+        return None
+    sums: dict[int, tuple[float, float]] = {}
+    for weight in weights:
+        for row in case.digests(f"{weight.name}:grad", ("step", "norm", "absmax")):
+            norm, top = sums.get(row["step"], (0.0, 0.0))
+            sums[row["step"]] = (hypot(norm, row["norm"]), max(top, row["absmax"]))
+    cut = [1 for norm, top in sums.values() if isclose(norm, given, rel_tol=1e-3) or isclose(top, most, rel_tol=1e-6)]
+    return (given, raw, most) if len(sums) >= 5 and len(cut) >= 0.8 * len(sums) else None
 
 
 _GROWS = ops(Trait.SUMS_UP | Trait.MULTIPLIES | Trait.SQUARES)

@@ -19,8 +19,8 @@ LEAP = 1e3
 def runs_away(case: Case) -> list[Finding]:
     """L-BFGS evaluates the loss several times a step, on the same batch. Without a line search (`line_search_fn` is None)
     it takes the full quasi-Newton step even where that leads uphill. Named when the loss, finite at the start of a step,
-    grows a thousandfold or overflows inside it and does not come back before its end: nothing but the optimizer's own
-    moves has changed meanwhile.
+    grows a thousandfold or overflows inside it: nothing but the optimizer's own moves has changed meanwhile. Where it comes back before the step
+    ends, that was luck, and a warning.
     """
     stepping = case.stepping
     if len(stepping) != 1 or stepping[0].type != "LBFGS" or stepping[0].groups[0].get("line_search_fn"):
@@ -30,16 +30,19 @@ def runs_away(case: Case) -> list[Finding]:
         if len(losses) < 2 or not isfinite(losses[0]):
             continue
         limit = LEAP * max(losses[0], 1e-6)
-        if isfinite(losses[-1]) and losses[-1] < limit:
+        peak = next((value for value in losses if not value < limit), None)
+        if peak is None:
             continue
+        back = isfinite(losses[-1]) and losses[-1] < limit
         rate = stepping[0].groups[0].get("lr")
         return [
             case.finding(
                 (
                     f"L-BFGS without a line search runs away: inside of one step the loss goes from {losses[0]:.3g} "
-                    f"to {losses[-1]:.3g}"
+                    f"to {peak:.3g}" + (" and back" if back else "")
                 ),
                 'Give it line_search_fn="strong_wolfe", or a much smaller lr.',
+                severity="warning" if back else "error",
                 step=step,
                 source=stepping[0].made,
                 evidence={"losses": [f"{value:.4g}" for value in losses[:8]], "lr": rate, "line_search_fn": None},

@@ -20,7 +20,7 @@ STILL = 1e-4
 """Of their size: weights that can have come no further stand where they began, and the loss has moved by chance."""
 
 
-@rule("learning-rate-too-small", severity="warning", phase="optimizer", unless=("clipped-while-scaled",))
+@rule("learning-rate-too-small", severity="warning", phase="optimizer", unless=("gradients-still-scaled",))
 def too_small(case: Case) -> list[Finding]:
     """All steps together could not have moved any weight by a two hundredth of its size, and the loss has not
     moved by a hundredth either, or by no more than chance."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, producer
-from tensonde.diagnose.analysis.products import multiplied
+from tensonde.diagnose.analysis.products import compared, multiplied
+from tensonde.diagnose.analysis.scores import activation, own_softmax, takes_scores
 from tensonde.diagnose.analysis.weighing import summed_elsewhere
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
+from tensonde.diagnose.rules.optimization.single import one_value
+from tensonde.diagnose.told import chosen
 from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
@@ -34,38 +37,45 @@ def _at(op: OpRecord) -> str:
     return op.site + ":out"
 
 
-@rule("probabilities-into-logit-loss", severity="error", phase="forward")
-def twice_normalised(case: Case) -> list[Finding]:
-    """A loss that applies (log-)softmax or sigmoid itself is given values that went through softmax or sigmoid already.
+@rule("activation-before-logit-loss", severity="error", phase="forward")
+def squashed(case: Case) -> list[Finding]:
+    """What is to be a raw score has gone through an activation before a loss that applies (log-)softmax or sigmoid itself: the
+    framework's (cross_entropy), or one's own (log_softmax, and the targets' classes taken from it).
 
-    The loss still falls, but its gradient is small and cannot get to zero. log_softmax twice changes nothing and
-    is not meant.
+    Of softmax or sigmoid, the loss still falls, but its gradient is small and cannot get to zero. After ReLU no class can get a score
+    below 0, and classes whose score is 0 get no gradient. log_softmax twice changes nothing and is not meant.
     """
-    found = []
-    for trace, loss in _trained(case, "cross_entropy", "binary_cross_entropy_with_logits"):
-        op = made_by(trace, loss.inputs[0])
-        if op is None or op.op not in ("softmax", "sigmoid", "Softmax", "sigmoid_"):
+    for trace, loss in case.trained_ops():
+        if not loss.inputs or not loss.inputs[0].requires_grad:
             continue
-        inner = "softmax" if loss.op == "cross_entropy" else "sigmoid"
-        found.append(
+        given = made_by(trace, loss.inputs[0])
+        inner = activation(trace, given) if given is not None else ""
+        if given is None or not inner or not takes_scores(trace, loss, inner):
+            continue
+        outer = "sigmoid" if "sigmoid" in loss.op or "with_logits" in loss.op else "softmax"
+        rectified = inner == "relu"
+        does = f"applies {outer} itself" if loss.op != outer else "squashes the scores again"
+        return [
             case.finding(
-                f"{op.op} before {loss.op}, which applies {inner} itself",
-                (
-                    f"Give {loss.op} the raw logits: take {op.op} out of the model's output (keep it for "
-                    "predictions only)."
-                ),
+                f"ReLU on the logits that {loss.op} gets" if rectified else f"{inner} before {loss.op}, which {does}",
+                "Take the activation off the last layer."
+                if rectified
+                else f"Give {loss.op} the raw logits: take {inner} out of the model's output (keep it for predictions only).",
+                severity="warning" if rectified else "error",
                 step=trace.step,
-                at=op,
+                site=_at(given),
+                op=given.op,
+                source=chosen(case, given),
                 evidence={
                     "loss": loss.op,
                     "loss_line": str(loss.source),
                     "input.min": loss.inputs[0].stats.get("min"),
                     "input.max": loss.inputs[0].stats.get("max"),
                 },
-                confidence=0.95,
+                confidence=0.85 if rectified else 0.95,
             )
-        )
-    return found[:1]
+        ]
+    return []
 
 
 @rule("log-probabilities-expected", severity="error", phase="forward")
@@ -106,11 +116,17 @@ def not_log_probabilities(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("blank-among-targets", severity="error", phase="forward")
-def blank_among_targets(case: Case) -> list[Finding]:
-    """ctc_loss is given targets that hold its own blank: a class has the index that stands for "nothing here", so it can be neither
-    learnt nor read off. Told where the blank is the lowest or the highest index and targets are joined to one row; in
-    padded ones it may be the padding."""
+@rule("ctc-targets-misfit", severity="error", phase="forward")
+def ctc_targets(case: Case) -> list[Finding]:
+    """The targets of ctc_loss hold its own blank: a class has the index that stands for "nothing here", so it can be neither learnt nor read off. Told where
+    the blank is the lowest or the highest index and targets are joined to one row; in padded ones it may be the padding.
+
+    Or some targets are longer than any of the inputs, so that they cannot be aligned: their loss is infinite, or 0 with `zero_infinity`, which hides
+    it. The lengths of the inputs are those that reach the loss, after all strides."""
+    return _blank_among_targets(case) or _inputs_too_short(case)
+
+
+def _blank_among_targets(case: Case) -> list[Finding]:
     for trace, loss in _trained(case, "ctc_loss"):
         blank, targets = loss.arguments.get("blank", 0), loss.inputs[1]
         if not isinstance(blank, int) or len(targets.shape) != 1:
@@ -136,10 +152,7 @@ def blank_among_targets(case: Case) -> list[Finding]:
     return []
 
 
-@rule("ctc-inputs-too-short", severity="error", phase="forward")
-def ctc_inputs_too_short(case: Case) -> list[Finding]:
-    """Some targets of ctc_loss are longer than any of the inputs, so that they cannot be aligned: their loss is infinite, or 0 with
-    `zero_infinity`, which hides it. The lengths of the inputs are those that reach the loss, after all strides."""
+def _inputs_too_short(case: Case) -> list[Finding]:
     for trace, loss in _trained(case, "ctc_loss"):
         if len(loss.inputs) < 4:
             continue
@@ -163,28 +176,6 @@ def ctc_inputs_too_short(case: Case) -> list[Finding]:
     return []
 
 
-@rule("rectified-logits", severity="warning", phase="forward")
-def rectified_logits(case: Case) -> list[Finding]:
-    """The logits that a classification loss gets have gone through ReLU: no class can get a logit below 0, and
-    classes whose logit is 0 get no gradient.
-    """
-    found = []
-    for trace, loss in _trained(case, "cross_entropy", "binary_cross_entropy_with_logits"):
-        op = made_by(trace, loss.inputs[0])
-        if op is not None and op.op in ("relu", "relu_", "relu6"):
-            found.append(
-                case.finding(
-                    f"ReLU on the logits that {loss.op} gets",
-                    "Take the activation off the last layer.",
-                    step=trace.step,
-                    at=op,
-                    evidence={"loss": loss.op, "zero": op.outputs[0].stats.get("zero") if op.outputs else None},
-                    confidence=0.85,
-                )
-            )
-    return found[:1]
-
-
 @rule("softmax-over-wrong-dimension", severity="error", phase="forward")
 def wrong_dimension(case: Case) -> list[Finding]:
     """softmax is taken over a dimension that is not the one used as classes, or as weights, afterwards.
@@ -198,11 +189,12 @@ def wrong_dimension(case: Case) -> list[Finding]:
         return []
     found = []
     for op in trace.ops:
-        if op.op not in _SOFTMAX or not op.outputs or not op.inputs or len(op.outputs[0].shape) < 2:
+        own = own_softmax(trace, op)
+        if (op.op not in _SOFTMAX and own is None) or not op.outputs or not op.inputs or len(op.outputs[0].shape) < 2:
             continue
         out = op.outputs[0]
         dims = len(out.shape)
-        dim = op.arguments.get("dim")
+        dim = own if own is not None else op.arguments.get("dim")
         if dim is None:
             dim = 0 if dims in (0, 1, 3) else 1
         if not isinstance(dim, int):
@@ -212,7 +204,7 @@ def wrong_dimension(case: Case) -> list[Finding]:
         if why:
             found.append(
                 case.finding(
-                    f"{op.op} over dimension {dim} of {list(out.shape)}{': the batch' if dim == 0 else ''}; {why}",
+                    f"{'softmax' if own is not None else op.op} over dimension {dim} of {list(out.shape)}{': the batch' if dim == 0 else ''}; {why}",
                     f"Take it over dimension {dims - 1 if 'sums' in why or dims == 2 else 1}.",
                     at=op,
                     evidence={"dim": dim, "shape": list(out.shape), "why": why},
@@ -241,7 +233,8 @@ def _mismatch(trace: Trace, op: OpRecord, out: TensorFact, dim: int) -> str:
         same = shape == out.shape
         if (same and dim != 1) or (not same and out.shape[dim] != shape[1]):
             return f"the classes of {loss.op} are another one"
-    if dims == 2 and dim == 0 and out.shape[0] > 1 and out.shape[1] > 1 and _feeds_product_with_targets(trace, op, out):
+    square = out.shape[0] == out.shape[-1]  # of all pairs: compared in both directions
+    if dims == 2 and dim == 0 and min(out.shape) > 1 and not square and _feeds_product_with_targets(trace, op, out):
         return "the classes are dimension 1"
     return ""
 
@@ -271,11 +264,14 @@ def _feeds_product_with_targets(trace: Trace, op: OpRecord, out: TensorFact) -> 
     return False
 
 
-@rule("single-class-softmax", severity="error", phase="forward")
-def single_class(case: Case) -> list[Finding]:
-    """softmax (or cross_entropy) over a dimension of size 1 is 1 whatever comes in: the loss is 0 and there is no
-    gradient.
-    """
+@rule("normalised-over-one-value", severity="error", phase="forward")
+def over_one_value(case: Case) -> list[Finding]:
+    """softmax, cross_entropy or a normalisation over a single value: softmax of one number is 1 and (x - mean) / std of it is 0 whatever comes in, so that
+    nothing before it gets a gradient. The size alone tells."""
+    return _single_class(case) or one_value(case)
+
+
+def _single_class(case: Case) -> list[Finding]:
     found = []
     for trace, op in case.trained_ops():
         if (
@@ -364,12 +360,17 @@ def _crossed(trace: Trace, op: OpRecord, a: TensorFact, b: TensorFact) -> bool:
     column, row = (a, b) if len(a.shape) == 2 else (b, a)
     if column.shape != (row.shape[0], 1) or row.shape[0] < 2 or row.name or column.name:
         return False
-    made = producer(trace, column)
-    if made is not None and made.op in ("unsqueeze", "getitem", "view", "reshape"):
-        return False  # somebody wanted a column
     if not op.outputs or not op.outputs[0].requires_grad:
         return False
-    return op.op != "mul" or multiplied(trace, op, column, row)
+    if op.op == "mul":
+        return not _asked_for(trace, column) and multiplied(trace, op, column, row)
+    return not _asked_for(trace, column) or compared(trace, op, column, row)
+
+
+def _asked_for(trace: Trace, column: TensorFact) -> bool:
+    """Somebody wanted a column."""
+    made = producer(trace, column)
+    return made is not None and made.op in ("unsqueeze", "getitem", "view", "reshape")
 
 
 def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from math import isfinite, prod
 
+from tensonde.diagnose.analysis.direction import gets_worse, terms
 from tensonde.diagnose.analysis.divergence import diverged
 from tensonde.diagnose.analysis.flow import PASSING, ancestors, consumers, made_by, parameters_behind, producer
+from tensonde.diagnose.analysis.rates import own_rates
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
+from tensonde.diagnose.told import backward_line
 from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_BOUNDED = ops(Trait.LOSS_FROM_ZERO)
-"""Losses that are best when they are small."""
 _NOISE = ops(Trait.NOISE)
 _CUTS = ops(Trait.CUTS)
 _LAYERS = ops(Trait.AFFINE | Trait.TRANSPOSED)
@@ -21,41 +22,63 @@ _LAYERS = ops(Trait.AFFINE | Trait.TRANSPOSED)
 
 @rule("loss-maximised", severity="error", phase="optimizer")
 def maximised(case: Case) -> list[Finding]:
-    """An optimizer makes a loss larger that is best when it is small: it was made with `maximize=True`, or the loss is
-    the negative of such a function, and the values get worse and worse.
+    """The training makes an error larger, or the likelihood of the right classes smaller, and it gets worse and worse: the optimizer was made with
+    `maximize=True`, the script's own update goes up the gradient, the loss is the negative of an error (by `-` or a factor below 0), or the mean of
+    log-probabilities without a minus sign.
 
-    Several optimizers (an adversary) and sums of several terms are not meant.
+    Several optimizers (an adversary), and losses with a term of another kind, such as rewards, are not meant.
     """
     stepping = case.stepping
     trace = case.first
-    if len(stepping) != 1 or trace is None or trace.loss is None:
+    rates = own_rates(case)
+    if trace is None or trace.loss is None or (len(stepping) != 1 and not rates):
         return []
     last = trace.ops[trace.loss]
-    negative = last.op == "neg"
-    op = made_by(trace, last.inputs[0]) if negative and last.inputs else last
-    climbs = any(group.get("maximize") is True for group in stepping[0].groups)
-    if op is None or op.op not in _BOUNDED or negative == climbs:
+    climbs = (
+        any(group.get("maximize") is True for group in stepping[0].groups) if stepping else all(r < 0 for _, r in rates)
+    )
+    found = terms(trace, last)
+    losses = [value for _, value in case.series("loss") if isfinite(value)]
+    if not found or any(term.made_worse == climbs for term in found) or not gets_worse(losses):
         return []
-    losses = [abs(value) for _, value in case.series("loss") if isfinite(value)]
+    term = found[0]
     tenth = max(1, len(losses) // 10)
     first, end = sum(losses[:tenth]) / tenth, sum(losses[-tenth:]) / tenth
-    if len(losses) < 10 or end < 1.2 * first:
-        return []
+    up = "maximize=True" if stepping else "each update adds the gradient"
+    why = (
+        up
+        if climbs
+        else "the log-probabilities of the right classes are minimised"
+        if term.likelihood
+        else "its negative is minimised"
+    )
+    what = "The error" if term.likelihood else term.op.op
     return [
         case.finding(
-(
-                f"{op.op} is made larger: " + ("its negative is minimised" if negative else "maximize=True")
-                + f", from {first:.3g} to {end:.3g}"
+            f"{what} is made larger: {why}, from {first:.3g} to {end:.3g}",
+            "Minimise it: "
+            + (
+                "leave maximize=True to rewards."
+                if climbs and stepping
+                else "subtract the gradient, p -= lr * p.grad."
+                if climbs
+                else "put a minus sign before the mean."
+                if term.likelihood and term.turned is None
+                else "take the minus sign off the loss."
             ),
-"Minimise it: "
-            + ("take the minus sign off the loss." if negative else "leave maximize=True to rewards."),
-site="loss:value",
-op=op.op,
-source=last.source if negative else stepping[0].made,
-evidence={"first": first, "last": end, "maximize": climbs, "negative": negative},
-confidence=0.93,
-)
-    ]  # fmt: skip
+            site="loss:value",
+            op=term.op.op,
+            source=(stepping[0].made if stepping else backward_line(case)) if climbs else (term.turned or last).source,
+            evidence={
+                "first": first,
+                "last": end,
+                "maximize": climbs,
+                "negative": not climbs,
+                **({"rate": rates[0][1]} if rates else {}),
+            },
+            confidence=0.93,
+        )
+    ]
 
 
 SUMMED, UNREDUCED = 256, 16

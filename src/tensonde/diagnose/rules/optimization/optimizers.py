@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from math import inf
+from statistics import median
+
+from tensonde.diagnose.analysis.direction import of_parameters
+from tensonde.diagnose.analysis.flow import producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.model.facts import RenewedFact
 from tensonde.model.finding import Finding
+from tensonde.model.ops import Trait, ops
+
+LEFT = 0.3
+"""Of their norm: what a penalty that rules has left of weights."""
+OUTWEIGHS = 5
+KEPT = 0.98
+"""Of their norm from one step to the next: weights that keep less forget what they learn within fifty steps."""
 
 
 @rule("weights-reset", severity="error")
@@ -36,11 +49,20 @@ def weights_reset(case: Case) -> list[Finding]:
     return found[:1]
 
 
-@rule("optimizer-never-steps", severity="error")
-def never_steps(case: Case) -> list[Finding]:
+@rule("nothing-updates-parameters", severity="error")
+def nothing_updates(case: Case) -> list[Finding]:
     """Backward passes run again and again, and an optimizer whose parameters get gradients is never stepped. Steps
     that a gradient scaler skips are another matter (`scaler-skips-all`). Silent where parameters change all the same: the
-    step may be part of compiled code, or another rank may step and send its weights."""
+    step may be part of compiled code, or another rank may step and send its weights.
+
+    Or there is no optimizer, gradients are cleared again in every step, and nothing ever changes a parameter: the script's own update is missing or its
+    learning rate is 0. Silent then where gradients may be all that is wanted: of inputs (the loss has other leaves that want a gradient), of a model in
+    eval mode, or of one whose weights were loaded.
+    """
+    return _never_steps(case) or _no_own_update(case)
+
+
+def _never_steps(case: Case) -> list[Finding]:
     facts = case.facts
     if case.series("skipped") or _renewed(case):  # others, gone by now, step on its parameters
         return []
@@ -70,14 +92,7 @@ def never_steps(case: Case) -> list[Finding]:
     return found
 
 
-@rule("nothing-updates-parameters", severity="warning", phase="optimizer")
-def nothing_updates(case: Case) -> list[Finding]:
-    """Backward passes give parameters gradients in every step, which are cleared again, and nothing ever changes a parameter:
-    there is no optimizer, and the script's own update is missing or its learning rate is 0.
-
-    Silent where gradients may be all that is wanted: of inputs (the loss has other leaves that want a gradient), of a model
-    in eval mode, or of one whose weights were loaded.
-    """
+def _no_own_update(case: Case) -> list[Finding]:
     by_hand, facts = case.facts.by_hand, case.facts
     looked = by_hand.looked_at
     if looked < 10 or by_hand.unchanged < looked or by_hand.updates or facts.optimizers:
@@ -91,6 +106,8 @@ def nothing_updates(case: Case) -> list[Finding]:
         case.finding(
             f"No parameter ever changes: {looked} steps computed gradients for {len(held)} parameters and used none",
             "Update the parameters after backward(), with an optimizer or p -= lr * p.grad; check that lr is not 0.",
+            severity="warning",
+            phase="optimizer",
             source=by_hand.backward_line,
             evidence={"steps": looked, "parameters": len(held), "optimizers": 0},
             confidence=0.8,
@@ -131,26 +148,35 @@ def learning_rate_zero(case: Case) -> list[Finding]:
     """The learning rate is exactly 0 in every step of a group that is stepped: nothing is learnt. Where a scheduler
     turns a rate above 0 into that, it is the scheduler that is named."""
     found = []
-    for k, optimizer in enumerate(case.stepping[:1]):
+    counted = len(case.stepping) == 1
+    for k, optimizer in enumerate(case.stepping):
         place_in_list = case.facts.optimizers.index(optimizer)
         scheduler = next(
             (s for s in case.facts.schedulers if s.optimizer == place_in_list and any(rate > 0 for rate in s.base_lrs)),
             None,
         )
         # a schedule may begin at 0
-        least = FIRST_STEPS if case.facts.schedulers or case.facts.rates_set else 2
+        moving = bool(case.facts.schedulers or case.facts.rates_set)
+        least = FIRST_STEPS if moving else 2
         for g, group in enumerate(optimizer.groups[:8]):
-            series = [value for _, value in case.series(f"lr/{g}")]
-            if len(series) >= least and all(value == 0 for value in series) and group["parameters"]:
+            series = [value for _, value in case.series(f"lr/{g}")] if counted else []
+            steps = len(series) if counted else optimizer.steps
+            # of several optimizers, one has a series: what nothing changes is 0 throughout
+            zero = (
+                all(value == 0 for value in series)
+                if counted
+                else not moving and group.get("lr") == 0 == optimizer.made_with
+            )
+            if steps >= least and zero and group["parameters"] and (counted or optimizer.had_gradients):
                 found.append(
                     case.finding(
-                        f"The learning rate of {optimizer.type} is 0 in all {len(series)} steps",
+                        f"The learning rate of {optimizer.type} is 0 in all {steps} steps",
                         "Give the optimizer a learning rate above 0, or look at the scheduler that sets it.",
                         step=None,
                         source=scheduler.made if scheduler else optimizer.made,
                         evidence={
                             "group": g,
-                            "steps": len(series),
+                            "steps": steps,
                             "optimizer": k,
                             "scheduler": scheduler.type if scheduler else None,
                         },
@@ -166,9 +192,11 @@ def weight_decay(case: Case) -> list[Finding]:
 
     With decay coupled to the gradient (SGD, Adam) the two are compared as they are added, wd * |w| against |g|; with
     decoupled decay (AdamW) a step shrinks weights by lr * wd, and more than 0.2 % a step is out of all custom. Where it is more than
-    5 %, nothing that a step learns outlasts the next dozen, whatever the weights do.
+    5 %, nothing that a step learns outlasts the next dozen, whatever the weights do. The same pull may come from a term of the loss that is computed of
+    parameters alone (a penalty many times larger than the rest, under which weights shrink to a third and less), or from the program's own lines
+    that shrink weights between steps.
     """
-    found = []
+    found = _penalty(case) or _shrunk_by_hand(case)
     for optimizer in case.stepping:
         for group in optimizer.groups:
             decay, lr = float(group.get("weight_decay") or 0), float(group.get("initial_lr", group.get("lr") or 0))
@@ -212,6 +240,73 @@ def weight_decay(case: Case) -> list[Finding]:
             )
             break
     return found
+
+
+def _norms_left(case: Case) -> dict[str, list[float]]:
+    """Norms of the trained matrices over the steps."""
+    names = [n for n, f in case.facts.parameters.items() if len(f.shape) >= 2 and f.requires_grad]
+    known = {name: [row["norm"] for row in case.digests(f"{name}:value", ("step", "norm"))] for name in names}
+    return {name: norms for name, norms in known.items() if len(norms) >= 8 and all(0 < n < inf for n in norms)}
+
+
+def _penalty(case: Case) -> list[Finding]:
+    trace = case.first
+    total = trace.ops[trace.loss] if trace is not None and trace.loss is not None else None
+    norms = _norms_left(case)
+    if trace is None or total is None or total.op not in ops(Trait.PLUS) or not norms or len(total.inputs) != 2:
+        return []
+    if sum(left[-1] < LEFT * left[0] for left in norms.values()) < 0.6 * len(norms):
+        return []
+    sides = [(producer(trace, fact), fact) for fact in total.inputs]
+    for k, (made, fact) in enumerate(sides):
+        rest = sides[1 - k][1].stats.get("absmax", 0.0)
+        size = fact.stats.get("absmax", 0.0)
+        if made is None or not of_parameters(trace, made) or size < OUTWEIGHS * rest:
+            continue
+        return [
+            case.finding(
+                f"A penalty of the weights outweighs the rest of the loss ({size:.3g} against {rest:.3g}): weights shrink towards 0",
+                "Weigh it far less (1e-4 is usual), so that it is a small part of the loss.",
+                source=made.source,
+                op=made.op,
+                evidence={"penalty": size, "rest": rest, "weights": len(norms)},
+                confidence=0.88,
+            )
+        ]
+    return []
+
+
+def _shrunk_by_hand(case: Case) -> list[Finding]:
+    """Matrices lose the same share of their norm in each step, many times what the optimizer's step moved them by in the first."""
+    trace = case.first
+    moved = {w.name: w.moved.get("norm", 0.0) for w in trace.weights if w.moved} if trace is not None else {}
+    norms = {name: left for name, left in _norms_left(case).items() if moved.get(name)}
+    optimizers = case.stepping
+    if (
+        not norms
+        or len(optimizers) != 1
+        or any(float(group.get("weight_decay") or 0) for group in optimizers[0].groups)
+    ):
+        return []
+    shares = {name: median(b / a for a, b in pairwise(left[:20]) if a > 0) for name, left in norms.items()}
+    hit = [name for name, kept in shares.items() if kept < KEPT and (1 - kept) * norms[name][0] > 3 * moved[name]]
+    if len(hit) < 0.6 * len(norms):
+        return []
+    name = hit[0]
+    return [
+        case.finding(
+            f"Weights lose {1 - shares[name]:.1%} of their size between steps: what is learnt is gone after a few",
+            "Look for the line that multiplies parameters after each step, and shrink them far less (1e-4 of the learning rate is usual).",
+            site=f"{name}:value",
+            source=optimizers[0].step_line or optimizers[0].made,
+            evidence={
+                "share_kept": round(shares[name], 4),
+                "moved_by_the_step": moved[name] / norms[name][0],
+                "weights": len(hit),
+            },
+            confidence=0.85,
+        )
+    ]
 
 
 def _shrinking(case: Case, decay: float) -> list[tuple[str, float, float]]:

@@ -6,90 +6,43 @@ from __future__ import annotations
 from math import prod
 
 from tensonde.diagnose.analysis.answers import answers
+from tensonde.diagnose.analysis.distances import distances
 from tensonde.diagnose.analysis.flow import PASSING, made_by, parameters_behind, producer
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
+from tensonde.diagnose.told import chosen, where
 from tensonde.model.finding import Finding
 from tensonde.model.ops import RANGES, Trait, ops
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
 _DISTANCES = ops(Trait.DISTANCE)
+NOISE, SHARE = 0.5, 0.2
+"""How far below 0, in deviations of the targets, the lowest must be where a ReLU gives the output, and how many."""
 BEYOND = 0.5
 """Targets this much beyond the range, as a share of its width, are no rounding or noise around it."""
 
 
-@rule("norm-over-one-value", severity="error", phase="forward")
-def one_value(case: Case) -> list[Finding]:
-    """A normalisation over a single value: (x - mean) / std of one number is 0 whatever comes in, so only the layer's
-    bias comes out and nothing before it gets a gradient. As in `single-class-softmax`, the size alone tells."""
-    trace = case.first
-    for op in trace.ops if trace is not None else ():
-        size = _normalised(op)
-        if size != 1 or not op.inputs[0].requires_grad:
-            continue
-        return [
-            case.finding(
-                f"{op.op} over a single value{_in(op)}: 0 whatever comes in, and no gradient before it",
-                "Normalise over more than one value (the features of a sample, not each on its own), or leave it out.",
-                site=f"{op.site}:out",
-                op=op.op,
-                source=_made(case, op) or op.source,
-                evidence={"in.shape": list(op.inputs[0].shape), "values": 1},
-                confidence=0.95,
-            )
-        ]
-    return []
-
-
-def _normalised(op: OpRecord) -> int | None:
-    """Over how many values an op takes mean and variance."""
-    if not op.inputs:
-        return None
-    shape = op.inputs[0].shape
-    if op.op in ("layer_norm", "rms_norm"):
-        given = op.arguments.get("normalized_shape", op.arguments.get("1"))
-        return prod(given) if isinstance(given, list | tuple) and op.op == "layer_norm" else None
-    if op.op == "group_norm" and len(shape) >= 2:
-        groups = op.arguments.get("num_groups", op.arguments.get("1"))
-        return prod(shape[1:]) // groups if isinstance(groups, int) and groups > 0 else None
-    return None
-
-
-def _made(case: Case, op: OpRecord) -> SourceLine | None:
-    fact = case.module(op.module)
-    return fact.made if fact.library else None
-
-
-def _in(op: OpRecord) -> str:
-    return f" in {op.module}" if op.module else ""
-
-
 @rule("output-cannot-reach-targets", severity="error", phase="forward")
 def out_of_reach(case: Case) -> list[Finding]:
-    """A distance (mean squared error and the like) between the output of a bounded activation and targets that lie far
-    outside of its range: a tanh never gives 30, a ReLU never gives -3. The activation saturates, and the loss stays at the
-    gap. Outputs that are scaled afterwards are another matter; so are targets a little beyond the range."""
-    for trace, loss in case.trained_ops():
-        if loss.op not in _DISTANCES or len(loss.inputs) < 2:
-            continue
-        output, target = loss.inputs[0], loss.inputs[1]
-        if not output.requires_grad:
-            output, target = target, output
-        if target.requires_grad or not output.requires_grad:
-            continue
+    """A distance (mean squared error and the like, or one's own difference) between the output of a bounded activation and targets that
+    lie far outside of its range: a tanh never gives 30, a ReLU never gives -3. The activation saturates, and the loss stays at the
+    gap. A ReLU reaches no target below 0, so a fifth of them there is enough. Outputs that are scaled afterwards are another matter; so are
+    targets a little beyond the range."""
+    measured = [(trace, *found) for trace in case.stages for found in distances(trace)]
+    for trace, loss, output, target in measured:
         op = made_by(trace, output)
         gap = _gap(op, target) if op is not None else ""
         if op is None or not gap:
             continue
         return [
             case.finding(
-                f"{op.op}{_in(op)} gives the output, and the targets of {loss.op} go {gap}",
+                f"{op.op}{where(op)} gives the output, and the targets of {loss.op} go {gap}",
                 "Leave the activation off the last layer, or scale: the targets into its range, or its output to theirs.",
                 step=trace.step,
                 site=f"{op.site}:out",
                 op=op.op,
-                source=_made(case, op) or op.source,
+                source=chosen(case, op),
                 evidence={
                     "target.min": target.stats.get("min"),
                     "target.max": target.stats.get("max"),
@@ -107,8 +60,9 @@ def _gap(op: OpRecord, target: TensorFact) -> str:
     if low is None or high is None or low != low or high != high:
         return ""
     name = op.op.rstrip("_")
-    if name == "relu" and target.stats.get("mean", 0.0) < 0 and low < 0:
-        return f"down to {low:.4g} (mean {target.stats['mean']:.4g})"
+    if name == "relu" and low < -NOISE * target.stats.get("std", 0.0):
+        below = target.stats.get("negative", 0.0) / max(target.stats.get("count", 0.0), 1.0)
+        return f"down to {low:.4g} ({below:.0%} of them are below 0)" if below >= SHARE else ""
     if name not in RANGES:
         return ""
     least, most = RANGES[name]

@@ -9,9 +9,9 @@ from tensonde.model.finding import Finding
 
 @rule("hyperparameter-set-to-no-effect", severity="error", phase="optimizer")
 def no_effect(case: Case) -> list[Finding]:
-    """The program changes a hyperparameter in `optimizer.defaults`, or as an attribute of the optimizer (`optimizer.lr`), after
-    the optimizer was made, and all groups still have the value that they were made with. A step reads the groups; defaults are only
-    looked at when a group is added, and an attribute by nobody: the change has no effect.
+    """The program changes a hyperparameter in `optimizer.defaults`, as an attribute of the optimizer (`optimizer.lr`), or under another name in its
+    groups (`group["learning_rate"]`), after the optimizer was made, and all groups still have the value that they were made with. A step
+    reads the groups; defaults are only looked at when a group is added, and the others by nobody: the change has no effect.
 
     Silent when a group was added since, when the groups were changed as well, and when they have the new value."""
     found = []
@@ -20,7 +20,10 @@ def no_effect(case: Case) -> list[Finding]:
         if not unread:
             continue
         name = unread.name
-        spelled = f"optimizer.defaults[{name!r}]" if unread.where == "defaults" else f"optimizer.{name}"
+        entry = unread.where.removeprefix("group ")
+        spelled = {"defaults": f"optimizer.defaults[{name!r}]", "attribute": f"optimizer.{name}"}.get(
+            unread.where, f"group[{entry!r}]"
+        )
         used = sorted(set(unread.used))
         found.append(
             case.finding(
