@@ -88,7 +88,7 @@ def install(folder: Path) -> None:
             continue
         venv.create(home, with_pip=True)
         python = str(home / "bin" / "python")
-        for packages in ((f"torch=={torch.__version__}", "numpy"), peer.packages):
+        for packages in ((f"torch=={torch.__version__.partition('+')[0]}", "numpy"), peer.packages):
             pip = subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], capture_output=True, text=True)
             if pip.returncode:
                 break
