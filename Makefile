@@ -89,7 +89,8 @@ lint: setup
 
 bench: setup
 	$(BIN)/python benchmarks/digest.py
-	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/peers.py $(VENV)/peers
+	$(BIN)/python benchmarks/overhead.py --peers $(VENV)/peers
 	$(BIN)/python benchmarks/short_steps.py
 	$(BIN)/python benchmarks/whole_runs.py
 	$(BIN)/python benchmarks/dump.py

@@ -6,7 +6,7 @@
    dump is the bottleneck; in turns with plain sequential writes of as many bytes, buffered and direct (the faster counts).
    Target: at least 80 % of the raw speed.
 2. Step time: a dumping and a bare training take turns, so that load hits both alike. Target, when the disk keeps up (no
-   waits): at most 1.2 times the bare step.
+   waits): at most 1.1 times the bare step.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def step_time(folder: Path, turns: int, threads: int, at_once: int = 4) -> None:
     for name, found in ratios.items():
         low, middle, high = statistics.quantiles(found, n=4)
         print(f"step time, {name}: {middle:.3f} × bare ({low:.3f}–{high:.3f})")
-    print(f"same loss: {d['loss'] == b['loss']}; target when the disk keeps up ≤ 1.2 × bare")
+    print(f"same loss: {d['loss'] == b['loss']}; target when the disk keeps up ≤ 1.1 × bare")
     print((folder / "steps" / "rank_0" / "dump.json").read_text())
 
 

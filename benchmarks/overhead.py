@@ -12,6 +12,7 @@ and their quartiles. The first row is bare against bare: its distance from 1 is 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -50,6 +51,7 @@ class Side:
         dump: dict[str, Any] | None = None,
         peer: str = "",
         ranks: int = 0,
+        python: str = sys.executable,
     ) -> None:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         if ranks:
@@ -61,31 +63,44 @@ class Side:
             self.run = create_run(folder, None, {"script": "worker.py", "argv": []})
             options = Options(run=str(self.run.absolute()), budget=budget, quiet=True, dump=dump, supervised=True)
             environment = watched_environment(options, environment)
-        self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "worker.py"), model, str(threads)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True,
-        )  # fmt: skip
+        environment["WORKER"] = f"{model} {threads}"
+        self.log = folder / f"{peer or 'side'}.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                peers.command(peer, python, HERE / "worker.py", environment["WORKER"].split(), folder),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log if peer else None, env=environment, text=True,
+            )  # fmt: skip
 
     def turn(self, steps: int) -> dict[str, float]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(f"{steps}\n")
-        self.process.stdin.flush()
-        answer: dict[str, float] = json.loads(self.process.stdout.readline())
-        return answer
+        with contextlib.suppress(BrokenPipeError):  # it has ended: its log says why
+            self.process.stdin.write(f"{steps}\n")
+            self.process.stdin.flush()
+        for line in self.process.stdout:  # what starts the worker may have something to say as well
+            if (start := line.find('{"wall"')) >= 0:
+                answer: dict[str, float] = json.JSONDecoder().raw_decode(line[start:])[0]
+                return answer
+        raise RuntimeError((self.log.read_text().strip().splitlines() or ["it ended without a word"])[-1])
 
     def end(self) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
 
-def duel(model: str, mode: str, turns: int, threads: int, ranks: int = 0) -> dict[str, float]:
-    with tempfile.TemporaryDirectory() as folder:
-        bare = Side(model, -1.0, threads, Path(folder), ranks=ranks)
-        peer = mode if mode in peers.NEEDS else ""
-        watched = Side(model, MODES.get(mode, -1.0), threads, Path(folder), peer=peer, ranks=ranks)
+def duel(
+    model: str, mode: str, turns: int, threads: int, ranks: int = 0, environments: Path | None = None
+) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        peer = mode if mode in peers.PEERS else ""
+        python = (peers.python_of(peer, environments) if peer else None) or sys.executable
+        bare = Side(model, -1.0, threads, Path(folder), ranks=ranks, python=python)
+        watched = Side(model, MODES.get(mode, -1.0), threads, Path(folder), peer=peer, ranks=ranks, python=python)
         steps = STEPS[model]
+        if peer:
+            steps = 1 if peers.PEERS[peer].slow else max(1, steps // 4)
         for side in (bare, watched):
             side.turn(steps * (3 if peer or steps == 1 else SETTLED))
         ratios, cpu = [], []
@@ -113,7 +128,8 @@ def duel(model: str, mode: str, turns: int, threads: int, ranks: int = 0) -> dic
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="mlp,resnet,gpt")
-    parser.add_argument("--modes", default=",".join([*MODES, *peers.installed()]))
+    parser.add_argument("--modes", help="default: all modes, and all peers that are installed")
+    parser.add_argument("--peers", type=Path, help="the folder of `python benchmarks/peers.py`")
     parser.add_argument("--turns", type=int, default=30)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(
@@ -121,16 +137,21 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    known = (*MODES, *peers.NEEDS)
-    if unknown := [mode for mode in options.modes.split(",") if mode not in known]:
+    known = (*MODES, *peers.PEERS)
+    modes = options.modes.split(",") if options.modes else [*MODES, *peers.installed(options.peers)]
+    if unknown := [mode for mode in modes if mode not in known]:
         parser.error(f"no mode is called {unknown[0]!r}: {', '.join(known)}")
     results = []
     print("| mode | model | wall × (quartiles) | cpu × | Tensonde says | target | + peak MB | bytes/step | same loss |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for mode in options.modes.split(","):
+    for mode in modes:
         for model in options.models.split(","):
             turns = options.turns if model == "mlp" else max(8, options.turns // 2)
-            r = duel(model, mode, turns, options.threads, options.ranks)
+            try:
+                r = duel(model, mode, turns, options.threads, options.ranks, options.peers)
+            except RuntimeError as problem:
+                print(f"| {mode} | {model} | failed: {problem} |", flush=True)
+                continue
             results.append({"mode": mode, "model": model, **r})
             target = TARGETS.get((mode, model))
             print(

@@ -1,7 +1,5 @@
 """One side of a duel: a plain training that runs as many steps as it is told on standard input. With `RANKS`, it is that many processes under
-DistributedDataParallel, of which the first tells the others."""
-
-from __future__ import annotations
+DistributedDataParallel, of which the first tells the others. (No `__future__` here: TrainCheck puts its own lines first.)"""
 
 import json
 import os
@@ -15,8 +13,11 @@ import peers
 import torch
 from models import Flow, build, integrated
 
-model, batches = build(sys.argv[1])
-torch.set_num_threads(int(sys.argv[2]))
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # some peers print
+name, threads = sys.argv[1:] or os.environ["WORKER"].split()
+model, batches = build(name)
+torch.set_num_threads(int(threads))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 others: list[subprocess.Popen[str]] = []
 if ranks := int(os.environ.get("RANKS", "0")):
@@ -39,7 +40,7 @@ if ranks := int(os.environ.get("RANKS", "0")):
 if os.environ.get("COMPILED"):
     model = torch.compile(model)
 criterion = torch.nn.CrossEntropyLoss()
-ended_step = peers.watch(os.environ["PEER"], model) if "PEER" in os.environ else None
+ended_step = peers.watch(os.environ["PEER"], model, optimizer, criterion) if "PEER" in os.environ else None
 done = 0
 losses = []
 
@@ -54,7 +55,7 @@ def steps(count: int) -> None:
         optimizer.step()
         losses.append(loss.item())
         if ended_step is not None:
-            ended_step(done)
+            ended_step(done, losses[-1])
         done += 1
 
 
@@ -82,7 +83,7 @@ for line in sys.stdin:
         "loss": losses[-1],
         "steps": done,
     }
-    print(json.dumps(answer), flush=True)
+    print(json.dumps(answer), file=answers, flush=True)
     ended = time.perf_counter_ns()
 for other in others:
     other.communicate()

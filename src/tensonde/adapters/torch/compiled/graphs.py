@@ -28,9 +28,10 @@ from tensonde.adapters.torch.compiled.names import Names, NodeName
 from tensonde.adapters.torch.compiled.region import Region
 from tensonde.adapters.torch.compiled.retrace import Retrace
 from tensonde.adapters.torch.compiled.stepping import Stepping, Walked
+from tensonde.adapters.torch.compiled.telling import telling
 from tensonde.adapters.torch.compiled.uncompiled import Uncompiled
 from tensonde.adapters.torch.compiled.watched import CompiledGraph
-from tensonde.adapters.torch.compiled.watching import Column, Depth, instrument, watchable
+from tensonde.adapters.torch.compiled.watching import Depth, Packing, instrument, watchable
 from tensonde.adapters.torch.debugging.stops import Stops
 from tensonde.adapters.torch.digests.tensors import Digests
 from tensonde.adapters.torch.dumping.dump import Dump
@@ -158,14 +159,14 @@ class Graphs:
             graph = CompiledGraph(
                 self, region, self.count, *self._named(region, gm, backward=backward), backward=backward
             )
-            watched, columns = self._watched(graph, gm)
+            watched, packing = self._watched(graph, gm)
         except Exception as problem:
             self.guard.contain("looking at a compiled graph", problem)
             return compiler(gm, inputs)
-        if columns:
+        if packing.columns:
             try:
                 made = compiler(watched, inputs)
-                graph.columns = columns
+                graph.packing = packing
                 _cut_strides(len(graph.outputs))
             except Exception as problem:
                 self.guard.contain("compiling a watched graph", problem)
@@ -198,14 +199,15 @@ class Graphs:
         plain = copy_of(gm)
         return plain, region.names.of(plain, backward=backward, returned=returned_outputs())
 
-    def _watched(self, graph: CompiledGraph, gm: GraphModule) -> tuple[GraphModule, list[Column]]:
+    def _watched(self, graph: CompiledGraph, gm: GraphModule) -> tuple[GraphModule, Packing]:
         forward = graph.region.forward
         known = forward.nodes if graph.backward and forward is not None else ()
-        wanted = [(node, self.depth(graph, node)) for node in watchable(graph.plain, known)]
-        chosen = {node.name: depth for node, depth in wanted if depth}
-        graph.leaving = {name: k for name, k in graph.exits().items() if chosen.pop(name, None)}
+        nodes, exits = watchable(graph.plain, known), graph.exits()
+        graph.telling = telling(nodes, graph.names, backward=graph.backward, always=exits)
+        chosen = {node.name: depth for node in nodes if (depth := self.depth(graph, node))}
+        graph.leaving = {name: k for name, k in exits.items() if chosen.pop(name, None)}
         if not chosen:
-            return gm, []
+            return gm, Packing([], 0, [])
         watched = copy_of(gm)
         return watched, instrument(
             watched, [(node, chosen[node.name]) for node in watched.graph.nodes if node.name in chosen]
@@ -216,7 +218,7 @@ class Graphs:
         options = self.session.options
         if options.graph == "exact":
             return Depth.NONE
-        if options.graph == "full":
+        if options.graph == "full" and node.name in graph.telling:
             return Depth.RANGE
         name = graph.names[node]
         sites = [Site(-1, name.name, name.role, Kind.OP, type=name.aten, source=name.source)]
@@ -228,7 +230,7 @@ class Graphs:
                 set() < engine.fields(point.id) <= _LARGEST for point in points
             )  # a named condition tells none
             return Depth.LARGEST if enough else Depth.RANGE
-        return Depth.LARGEST if options.graph == "nodes" else Depth.NONE
+        return Depth.LARGEST if options.graph == "nodes" and node.name in graph.telling else Depth.NONE
 
     def _note(self, graph: CompiledGraph, inputs: Sequence[Any], seconds: float) -> None:
         try:

@@ -6,7 +6,7 @@ What the graph computed for Tensonde is taken off its outputs before anybody see
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch.fx import GraphModule, Node
 from tensonde.adapters.torch.compiled.interpret import has_random, repeatable, written_inputs
 from tensonde.adapters.torch.compiled.names import NodeName
 from tensonde.adapters.torch.compiled.region import Region
-from tensonde.adapters.torch.compiled.watching import Column, Depth, base
+from tensonde.adapters.torch.compiled.watching import Column, Depth, Packing, base, is_generated
 from tensonde.adapters.torch.digests.tensors import Digests
 from tensonde.adapters.torch.run.state import RunState
 from tensonde.adapters.torch.tensors import dtype_name, version_of
@@ -64,7 +64,9 @@ class CompiledGraph:
         self.region: Region = region  # type: ignore[assignment]
         self.number, self.plain, self.names = number, plain, names
         self.backward = backward
-        self.columns: list[Column] = []
+        self.packing = Packing([], 0, [])
+        self.telling: frozenset[str] = frozenset()
+        """The nodes that tell of NaN and Inf in all of them."""
         self.leaving: dict[str, int] = {}
         """Watched nodes that are digested as they leave the graph, and which output they are."""
         self.strides: list[tuple[int, ...] | None] = []
@@ -104,6 +106,10 @@ class CompiledGraph:
             if any(str(source.target) == "run_and_save_rng_state" for source in self.nodes[name].all_input_nodes)
         ]
         return {f"rng_state_output_{k}": name for k, name in enumerate(states)}
+
+    @property
+    def columns(self) -> list[Column]:
+        return self.packing.columns
 
     # -- the call --------------------------------------------------------------------------------
 
@@ -160,7 +166,7 @@ class CompiledGraph:
         if self.columns:
             if self._table is None:
                 self._table = Table(self)
-            self._table.fill(given[len(self.outputs)], call)
+            self._table.fill(given[len(self.outputs) :], call)
         if self.leaving:
             if self._exits is None:
                 nodes = [(k, self.nodes[name]) for name, k in self.leaving.items()]
@@ -217,17 +223,18 @@ class CompiledGraph:
         return self._modules.get(node, {})
 
     def exits(self) -> dict[str, int]:
-        """Nodes of a backward graph that are its results, most of them gradients of parameters.
+        """Nodes that are digested when they leave the graph: in a backward graph all results, in a forward graph what no code
+        that the compiler writes makes or reads.
 
-        They are in memory anyhow, most of them made by a library's kernel that nothing can be fused into: one pass of
-        the digest kernel when they leave is cheaper than reductions in the graph, and is known in full.
+        They are in memory anyhow, made by a library's kernel that nothing can be fused into: one pass of the digest kernel
+        when they leave is cheaper than reductions in the graph, and is known in full.
         """
-        if not self.backward:
-            return {}
         found: dict[str, int] = {}
         for k, name in enumerate(self.outputs):
             node = self.nodes[name] if name is not None else None
-            if node is not None and isinstance(node.meta.get("val"), Tensor) and node.meta["val"].device.type == "cpu":
+            if node is None or not isinstance(node.meta.get("val"), Tensor) or node.meta["val"].device.type != "cpu":
+                continue
+            if self.backward or not is_generated(base(node)):
                 found.setdefault(base(node).name, k)
         return found
 
@@ -273,17 +280,16 @@ class Table:
                 columns.append(column)
         values = [graph.nodes[column.node].meta["val"] for column in columns]
         self._sites = sites
+        self._starts = np.array(graph.packing.starts)
         self._first = np.array([column.first for column in columns])
         self._factor = np.array([column.factor for column in columns])
         self._range = np.array([column.depth is Depth.RANGE for column in columns])
         self._dtypes = [DTYPES.index(dtype_name(value)) for value in values]
-        self._double = np.array([value.dtype is torch.float64 for value in values])
         self._counts = np.array([_count(value) for value in values])
         self._immediate = any(site in self._session.immediate for site in sites)
 
-    def fill(self, packed: Tensor, call: int) -> None:
+    def fill(self, packs: Sequence[Tensor], call: int) -> None:
         session, block = self._session, self._session.block
-        bits = packed.detach().cpu().numpy()
         size = len(self._sites)
         if len(block) + size > CAPACITY:
             session.flush()
@@ -292,11 +298,11 @@ class Table:
             block.reserve(site, call)
         rows = session.rows[first : first + size]
         with np.errstate(all="ignore"):
-            last = len(bits) - 1
-            low = self._floats(bits[self._first], ordered=True)
-            high = self._floats(bits[np.minimum(self._first + self._range, last)], ordered=True)
-            square = self._floats(bits[np.minimum(self._first + 2, last)], ordered=False)
-            square = np.where(self._range, square, np.nan)
+            lowest, highest, total = numbers(packs, self._starts)
+            last = len(self._starts) - 1
+            low = np.where(self._range, lowest[self._first], highest[self._first])
+            high = highest[np.minimum(self._first + self._range, last)]
+            square = np.where(self._range, total[np.minimum(self._first + 2, last)], np.nan)
             low, high, square = low * self._factor, high * self._factor, square * self._factor**2
             low, high = np.minimum(low, high), np.maximum(low, high)
             low, high = (np.where(self._range, number, np.abs(number)) for number in (low, high))
@@ -325,20 +331,19 @@ class Table:
         if self._immediate or len(bad):
             session.evaluate()
 
-    def _floats(self, bits: np.ndarray[Any, Any], *, ordered: bool) -> np.ndarray[Any, Any]:
-        """The numbers that have these bits; see `_numbers` in watching.py."""
-        found = from_bits(bits.astype(np.int32), ordered=ordered).astype(np.float64)
-        if self._double.any():
-            found[self._double] = from_bits(bits[self._double], ordered=ordered)
-        return found
 
-
-def from_bits(bits: np.ndarray[Any, Any], *, ordered: bool) -> np.ndarray[Any, Any]:
-    """`ordered`: the magnitudes of negative numbers are turned over."""
-    limits = np.iinfo(bits.dtype)
-    if ordered:
-        bits = np.where(bits < 0, bits ^ limits.max, bits)
-    return bits.view(f"f{limits.bits // 8}")
+def numbers(packs: Sequence[Tensor], starts: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Of each number of `Packing.starts` the smallest, the largest and the sum of its parts."""
+    flat = torch.cat([pack.detach().reshape(-1) for pack in packs]).cpu().numpy()
+    if len(flat) == len(starts):
+        return [flat[starts].astype(np.float64)] * 3
+    order = np.argsort(starts)
+    made = []
+    for reduction in (np.minimum, np.maximum, np.add):
+        found = np.empty(len(starts))
+        found[order] = reduction.reduceat(flat, starts[order])
+        made.append(found)
+    return made
 
 
 def _count(value: Tensor) -> int:

@@ -1,4 +1,4 @@
-"""Digests that a compiled graph computes by itself: reductions of its nodes, packed into one more output.
+"""Digests that a compiled graph computes by itself: reductions of its nodes, packed into a few more outputs.
 
 Which nodes: those that compute floating-point numbers. Views, copies and constants hold nothing new, and what the
 backward graph computes again was watched in the forward.
@@ -6,6 +6,7 @@ backward graph computes again was watched in the forward.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -71,6 +72,13 @@ MOVES = frozenset(
 )
 """Hold the same numbers as their input, as many of them."""
 
+_GENERATED = frozenset(["sum", "mean", "var", "var_mean", "amax", "amin", "prod", "cat", "embedding", "index"])
+"""Ops that a compiler writes code for, beside pointwise ones."""
+_ROW = 64
+"""Shorter rows are not worth a number each."""
+_MOST_AS_THEY_ARE = 1 << 16
+"""Numbers of a tensor that is one per row already."""
+
 
 class Depth(IntEnum):
     """How much is known of a node: nothing, NaN/Inf and the largest magnitude, or min, max and norm."""
@@ -82,13 +90,25 @@ class Depth(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Where the numbers of a node stand in the packed output."""
+    """Which numbers are of a node."""
 
     node: str
     first: int
+    """The first of its numbers, in the order of `Packing.starts`; those of a range are three, one after the other."""
     depth: Depth
     factor: float = 1.0
     """The node is this many times the one whose numbers these are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """What a watched graph gives beside its own outputs."""
+
+    columns: list[Column]
+    outputs: int
+    """How many outputs more."""
+    starts: list[int]
+    """Where each number begins in these outputs, flat and one after the other. A number may come in parts, one for each row."""
 
 
 def watchable(gm: GraphModule, known: Iterable[str] = ()) -> list[Node]:
@@ -117,14 +137,31 @@ def base(node: Node) -> Node:
     return node
 
 
-def instrument(gm: GraphModule, wanted: Sequence[tuple[Node, Depth]]) -> list[Column]:
-    """Adds one output to the graph, with the numbers of these nodes."""
+def is_generated(node: Node) -> bool:
+    """Whether a compiler writes code that makes or reads the values of this node, to which a reduction can be added."""
+    return _has_code(node) or any(
+        is_generated(user) if aten_name(user) in MOVES else _has_code(user)
+        for user in node.users
+        if user.op == "call_function"
+    )
+
+
+def _has_code(node: Node) -> bool:
+    return torch.Tag.pointwise in getattr(node.target, "tags", ()) or aten_name(node) in _GENERATED
+
+
+def instrument(gm: GraphModule, wanted: Sequence[tuple[Node, Depth]]) -> Packing:
+    """Adds outputs to the graph, with the numbers of these nodes.
+
+    Numbers whose sizes differ in the first at most are packed into one output. Reductions keep their dimensions, because
+    the compiler writes a reduction to its place in the pack, but copies a view of one there.
+    """
     graph = gm.graph
     (out,) = (node for node in graph.nodes if node.op == "output")
-    packed_as = torch.int64 if any(node.meta["val"].dtype is torch.float64 for node, _ in wanted) else torch.int32
-    parts: list[Node] = []
+    packs: dict[tuple[Any, ...], list[tuple[int, Node]]] = {}
     columns: list[Column] = []
     known: dict[Node, Column] = {}
+    count = 0
     with graph.inserting_before(out):
         for node, depth in wanted:
             source, factor = multiple(node)
@@ -132,17 +169,25 @@ def instrument(gm: GraphModule, wanted: Sequence[tuple[Node, Depth]]) -> list[Co
             if column is not None and column.depth >= depth:
                 columns.append(Column(node.name, column.first, column.depth, column.factor * factor))
             else:
-                columns.append(Column(node.name, len(parts), depth))
-                parts += [_flat(graph, number, packed_as) for number in _numbers(graph, node, depth)]
+                columns.append(Column(node.name, count, depth))
+                for number in _numbers(graph, node, depth):
+                    value = number.meta["val"]
+                    packs.setdefault((value.dtype, *value.shape[1:]), []).append((count, number))
+                    count += 1
             known[node] = columns[-1]
-        packed = _call(graph, _aten.cat.default, parts)
-    out.args = ((*out.args[0], packed),)
+        packed = [_call(graph, _aten.cat.default, [number for _, number in parts]) for parts in packs.values()]
+    out.args = ((*out.args[0], *packed),)
     strides = out.meta.get("original_output_strides")
     if strides is not None:
-        out.meta["original_output_strides"] = [*strides, (1,)]
+        out.meta["original_output_strides"] = [*strides, *(tuple(one.meta["val"].stride()) for one in packed)]
     graph.lint()
     gm.recompile()
-    return columns
+    starts, at = [0] * count, 0
+    for parts in packs.values():
+        for number, part in parts:
+            starts[number] = at
+            at += part.meta["val"].numel()
+    return Packing(columns, len(packed), starts)
 
 
 def multiple(node: Node) -> tuple[Node, float]:
@@ -164,43 +209,35 @@ def multiple(node: Node) -> tuple[Node, float]:
 
 
 def _numbers(graph: Any, node: Node, depth: Depth) -> list[Node]:
-    """What is known of a node, as bit patterns.
-
-    As integers, magnitudes are in order, with Inf above all numbers and NaN above Inf: one integer maximum finds all
-    three, at a fraction of the cost of a maximum of floats that minds NaN. With the magnitude of negative ones turned
-    over, signed numbers are in order as well.
-    """
+    """What is known of a node: the largest magnitude, which NaN and Inf go through; or minimum, maximum and sum of squares."""
     wide = node
     if node.meta["val"].dtype in (torch.float16, torch.bfloat16):
         wide = _call(graph, torch.ops.prims.convert_element_type.default, node, torch.float32)
-    bits = _bits(graph, wide)
-    magnitude = torch.iinfo(bits.meta["val"].dtype).max
     if depth is Depth.LARGEST:
-        return [_over_all(graph, _aten.amax.default, _call(graph, _aten.bitwise_and.Scalar, bits, magnitude))]
-    sign = _call(graph, _aten.bitwise_right_shift.Tensor_Scalar, bits, magnitude.bit_length())
-    turned = _call(graph, _aten.bitwise_and.Scalar, sign, magnitude)
-    ordered = _call(graph, _aten.bitwise_xor.Tensor, bits, turned)
-    square = _over_all(graph, _aten.sum.default, _call(graph, _aten.mul.Tensor, wide, wide))
+        return [_reduced(graph, _aten.amax.default, _call(graph, _aten.abs.default, wide))]
+    square = _call(graph, _aten.mul.Tensor, wide, wide)
     return [
-        _over_all(graph, _aten.amin.default, ordered),
-        _over_all(graph, _aten.amax.default, ordered),
-        _bits(graph, square),
+        _reduced(graph, _aten.amin.default, wide),
+        _reduced(graph, _aten.amax.default, wide),
+        _reduced(graph, _aten.sum.dim_IntList, square),
     ]
 
 
-def _bits(graph: Any, node: Node) -> Node:
-    as_integer = torch.int64 if node.meta["val"].dtype is torch.float64 else torch.int32
-    return _call(graph, _aten.view.dtype, node, as_integer)
+def _reduced(graph: Any, reduction: Any, node: Node) -> Node:
+    """As many dimensions as before; a number gets one, because only tensors of one dimension or more can be packed.
 
-
-def _over_all(graph: Any, reduction: Any, node: Node) -> Node:
-    return node if node.meta["val"].ndim == 0 else _call(graph, reduction, node)
-
-
-def _flat(graph: Any, number: Node, dtype: torch.dtype) -> Node:
-    if number.meta["val"].dtype is not dtype:
-        number = _call(graph, torch.ops.prims.convert_element_type.default, number, dtype)
-    return _call(graph, _aten.unsqueeze.default, number, 0)
+    Rows are reduced apart, and brought together when they are read: a layer norm goes through rows as well, and only loops over the
+    same dimensions become one kernel. Otherwise the compiler would read everything once more.
+    """
+    shape = node.meta["val"].shape
+    if not shape:
+        return _call(graph, _aten.unsqueeze.default, node, 0)
+    rows = len(shape) > 1 and all(isinstance(size, int) for size in shape)
+    if rows and shape[-1] == 1 and math.prod(shape) <= _MOST_AS_THEY_ARE:
+        return node
+    if rows and shape[-1] >= _ROW:
+        return _call(graph, reduction, node, [len(shape) - 1], True)
+    return _call(graph, reduction, node, list(range(len(shape))), True)
 
 
 def _call(graph: Any, target: Any, *args: Any) -> Node:
