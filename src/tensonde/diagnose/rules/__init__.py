@@ -75,6 +75,7 @@ ORDER = (
     "ranks.parallel",
     "ranks.sums",
     "ranks.drift",
+    "ranks.combining",
     "ranks.reductions",
     "ranks.samples",
     "ranks.results",

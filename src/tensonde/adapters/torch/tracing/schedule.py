@@ -126,6 +126,7 @@ class LiveTrace:
     def end(self) -> None:
         if self.tracer is not None:
             self.tracer.pause()
+            self.tracer.weights.end()
             self.tracer = None
         self._collections.end()
 
