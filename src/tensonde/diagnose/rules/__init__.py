@@ -67,6 +67,7 @@ ORDER = (
     "model.recurrent_states",
     "model.running_statistics",
     "data.targets",
+    "ranks.parting",
     "ranks.stuck",
     "ranks.order",
     "ranks.wrapping",

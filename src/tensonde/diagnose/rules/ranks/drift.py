@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tensonde.diagnose.analysis.courses import Parting, first_parting
 from tensonde.diagnose.analysis.together import leads_to
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.exceptions import raised
 from tensonde.diagnose.rule import world_rule
+from tensonde.diagnose.rules.ranks.parting import told
 from tensonde.diagnose.told import some
 from tensonde.diagnose.world import UNFINISHED, World, differ, same, same_in_step
 from tensonde.model.facts import CollectiveFact, OptimizerFact, ReplicaFact
@@ -70,7 +72,7 @@ def _left_out(world: World, name: str) -> bool:
     alone = any(
         name in collective.gradients for collective in world.first.facts.collectives if collective.group_size == 1
     )
-    beside = bool(world.reduced) or alone or (bool(world.sharded) and name not in world.sharded)
+    beside = bool(world.reduced) or world.exchanging or alone or (bool(world.sharded) and name not in world.sharded)
     return beside and not world.same_inputs
 
 
@@ -269,6 +271,13 @@ def _first_step(world: World, apart: dict[str, list[WeightRecord]]) -> Finding:
         if replica is None:
             reducing = next((c for c in case.facts.collectives if c.gradients or name in c.copies), None)
             own = reducing.line if reducing is not None else None
+            if reducing is None and world.exchanging:
+                given = next((c for c in case.facts.collectives if c.before_step and not c.scalar), None)
+                own = given.line if given is not None else None
+                why, advice = (
+                    f"because what each rank makes of {given.op if given is not None else 'the exchange'} is another gradient",
+                    "Every rank must step with the same gradient: choose elements, buckets and scales by what is the same on all ranks.",
+                )
             if reducing is not None and reducing.first_step > 0:
                 why, advice = (
                     "because their gradients are reduced only after the optimizer's step",
@@ -404,6 +413,12 @@ def _later(world: World) -> Iterator[Finding]:
                 "number that is accumulated, the last batch must count as such, too."
             )
             source = passes
+        elif loaded is None and (parting := _parted_before(world, step)) is not None:
+            why = f": {told(parting)}"
+            advice = "Whatever changes the weights must do so on every rank, with the same values."
+            _, deed = parting.doer
+            by_rank = source_line(deed.line.file, deed.by_rank) if deed.line is not None and deed.by_rank else None
+            source = (by_rank if deed.what == "write" else parting.decided) or source
         yield world.first.finding(
             f"Replicas drift apart: {some(names, 3)} differ between the ranks from step {step} on{why}",
             advice,
@@ -413,6 +428,12 @@ def _later(world: World) -> Iterator[Finding]:
             evidence={"parameters": names[:8]},
             confidence=0.9,
         )
+
+
+def _parted_before(world: World, step: int) -> Parting | None:
+    """What one rank did to its weights, in this step, and another did not."""
+    found = first_parting(world, also=("load", "write"))
+    return found if found is not None and found.step <= step else None
 
 
 def _unreduced(world: World, step: int, names: list[str]) -> SourceLine | None:

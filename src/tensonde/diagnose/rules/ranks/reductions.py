@@ -36,27 +36,50 @@ def not_added(world: World) -> Iterator[Finding]:
             return
 
 
-@world_rule("gradients-reduced-to-one-rank", severity="error", phase="optimizer", explains=("replicas-drift",))
+@world_rule(
+    "gradients-reduced-to-one-rank",
+    severity="error",
+    phase="optimizer",
+    explains=("replicas-drift", "stepped-with-own-gradients"),
+)
 def to_one_rank(world: World) -> Iterator[Finding]:
-    """Gradients are reduced with `dist.reduce`, which gives the sum to one rank only. All ranks begin the first step with equal weights and end it with
-    different ones, and nothing sends gradients or weights back."""
+    """Gradients are reduced with `dist.reduce`, which gives the sum to one rank only, and another rank steps with what it has, or nothing sends gradients or
+    weights back: all ranks begin the first step with equal weights and end it with different ones."""
     case = world.first
     for collective in case.facts.collectives:
         if collective.op != "reduce" or not collective.gradients or collective.group_size != world.size:
             continue
+        elsewhere = {
+            name: owners
+            for name, root in collective.roots.items()
+            if (owners := _owners(world, name)) and root not in owners
+        }
         records = [world.weights[name] for name in collective.gradients if name in world.weights]
         apart = [row for row in records if _equal_then_not(row)]
-        if not apart or any(one.op != "reduce" and _moves_weights(one) for one in case.facts.collectives):
+        back = any(one.op != "reduce" and _moves_weights(one) for one in case.facts.collectives)
+        if not elsewhere and (not apart or back):
             continue
+        name = next(iter(elsewhere), collective.gradients[0])
         yield case.finding(
-            f"Only one rank gets the reduced gradients: the weights of the {world.size} ranks differ after the first step",
-            "Use dist.all_reduce, so that every rank steps with the same gradient; or let one rank step and send its weights to the others (dist.broadcast).",
-            site=f"{collective.gradients[0]}:grad",
+            f"The gradient of {some(list(elsewhere), 3)} is reduced to rank {collective.roots[name]}, and rank {elsewhere[name][0]} steps it"
+            if elsewhere
+            else f"Only one rank gets the reduced gradients: the weights of the {world.size} ranks differ after the first step",
+            "What dist.reduce leaves on other ranks than `dst` is no gradient. Reduce to the rank whose optimizer has the parameter, or use dist.all_reduce."
+            if elsewhere
+            else "Use dist.all_reduce, so that every rank steps with the same gradient; or let one rank step and send its weights to the others (dist.broadcast).",
+            site=f"{name}:grad",
             source=collective.line,
             evidence={"calls": collective.count, "parameters": some(collective.gradients)},
             confidence=0.95,
         )
         return
+
+
+def _owners(world: World, name: str) -> list[int]:
+    """The ranks whose optimizers have a parameter, where not all do."""
+    facts = {case.rank.rank: case.facts.parameters.get(name) for case in world.cases}
+    found = [rank for rank, fact in facts.items() if fact is not None and fact.optimizers]
+    return found if len(found) < len(facts) else []
 
 
 def _equal_then_not(records: list[WeightRecord]) -> bool:
