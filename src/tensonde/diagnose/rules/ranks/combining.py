@@ -8,6 +8,7 @@ from tensonde.diagnose.analysis.mixing import Mix, is_mean, mixes
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.told import some
 from tensonde.diagnose.world import World
+from tensonde.model.facts import CollectiveFact
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 
@@ -94,6 +95,7 @@ def summed(world: World) -> Iterator[Finding]:
     if name is None or world.together or not is_mean(case):
         return
     hooked = any(one.hooked for one in world.replicas)
+    collective = _collective(world, name)
     line = _combining(world, name)
     yield case.finding(
         f"Gradients are added up over {world.size} ranks at {line} and not divided: the step is {world.size} times too large",
@@ -101,7 +103,7 @@ def summed(world: World) -> Iterator[Finding]:
         if hooked
         else f"Divide by the number of ranks after the reduction (`p.grad /= {world.size}`; dist.get_world_size() tells it), or reduce with dist.ReduceOp.AVG.",
         site=f"{name}:grad",
-        source=line,
+        source=(collective.after if collective is not None else None) or line,
         evidence={"times_the_mean": world.size},
         confidence=0.85,
     )
@@ -147,10 +149,14 @@ def _missing(mix: Mix) -> tuple[int, ...]:
 
 def _combining(world: World, name: str) -> SourceLine | None:
     """The line that brings the gradients of this parameter together; of others, where none does; else the step."""
+    one = _collective(world, name)
+    optimizer = next(iter(world.first.stepping), None)
+    return one.line if one is not None else optimizer.step_line if optimizer is not None else None
+
+
+def _collective(world: World, name: str) -> CollectiveFact | None:
     found = world.first.facts.collectives
     own = [one for one in found if name in one.gradients or name in one.copies]
     any_ = [one for one in found if one.gradients or one.copies]
     large = [one for one in found if "reduce" in one.op and not one.scalar and one.first_step == 0]
-    optimizer = next(iter(world.first.stepping), None)
-    line = next((one.line for one in (*own, *any_, *large) if one.line is not None), None)
-    return line or (optimizer.step_line if optimizer is not None else None)
+    return next((one for one in (*own, *any_, *large) if one.line is not None), None)
