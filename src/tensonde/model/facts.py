@@ -988,6 +988,23 @@ class Share(Record, frozen=True):
     line: Line = None
 
 
+class RankCondition(Record, frozen=True):
+    """A line of the first step that computes with gradients, under a condition that reads the rank: from which line to which that reaches."""
+
+    line: Line = None
+    first: int = 0
+    last: int = 0
+
+
+class Hashing(Record, frozen=True):
+    """Python's `hash`, which gives other numbers for strings in every process, unless that is turned off."""
+
+    salt: int = 0
+    """The hash of a fixed string."""
+    lines: list[SourceLine] = []
+    """Lines that take the remainder of a hash."""
+
+
 class BeginningFact(Record, frozen=True):
     """What a rank does by itself, for the comparison with other ranks."""
 
@@ -1000,6 +1017,8 @@ class BeginningFact(Record, frozen=True):
     drawn: list[Drawn] = []
     changed: list[Changed] = []
     shares: list[Share] = []
+    conditions: list[RankCondition] = []
+    hashing: Hashing = msgspec.field(default_factory=Hashing)
     sent: list[str] = []
     """Parameters that were sent to all ranks (`broadcast`) before the first step."""
     rewrite: Line = None

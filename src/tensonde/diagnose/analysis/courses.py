@@ -83,10 +83,10 @@ def _between(first: Case, other: Case, wanted: tuple[str, ...]) -> Parting | Non
 
 def _by_events(first: Case, other: Case) -> Parting | None:
     """One of them was killed before it could write its course: what the ranks train is noted at once."""
-    tables = [{_key(deed): (step, deed) for step, deed in _noted(case)} for case in (first, other)]
+    mine, its = ({_key(deed): (step, deed) for step, deed in _noted(case)} for case in (first, other))
     standings = {one.rank: one.step for one in standings_of([first.rank, other.rank])}
     found = []
-    for case, own, theirs in ((first, *tables), (other, *reversed(tables))):
+    for case, own, theirs in ((first, mine, its), (other, its, mine)):
         peer = other if case is first else first
         for key, (step, deed) in own.items():
             if standings.get(peer.rank.rank, -1) >= step and theirs.get(key, (step + 1,))[0] > step:
