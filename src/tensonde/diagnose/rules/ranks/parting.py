@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tensonde.diagnose.analysis.courses import Parting, first_parting
 from tensonde.diagnose.rule import world_rule
-from tensonde.diagnose.world import World
+from tensonde.diagnose.world import World, same, same_in_step
 from tensonde.model.facts import Deed
 from tensonde.model.finding import Finding
 
@@ -30,7 +30,7 @@ def part_ways(world: World) -> Iterator[Finding]:
     """The ranks hold one model, and in some step one of them goes backward, steps, schedules, freezes, or gives parameters to the optimizer where another one does
     not. What they do is noted with its lines, step by step, and compared: the finding names the first difference, and the condition or loop that decides it.
 
-    A rank that has no more batches than another, or that waits, is `ranks-stuck`.
+    Told where a rank fails or waits, or weights have parted since. A rank that has no more batches than another, or that waits, is `ranks-stuck`.
     """
     known = all(case.facts.course.stretches for case in world.cases)  # else a rank was killed
     if any(one.joined for one in world.replicas) or (
@@ -38,7 +38,7 @@ def part_ways(world: World) -> Iterator[Finding]:
     ):
         return
     parting = first_parting(world)
-    if parting is None:
+    if parting is None or not _hurts(world):
         return
     optimizer = next(iter(world.first.stepping), None)
     closure = optimizer is not None and optimizer.closure and _in_closure(parting)
@@ -56,6 +56,17 @@ def part_ways(world: World) -> Iterator[Finding]:
         },
         confidence=0.9,
     )
+
+
+def _hurts(world: World) -> bool:
+    """A rank has failed or waits, or parameters that all ranks had alike are no longer so. A rank that trains something of its own beside hurts nobody."""
+    if any(one.failed or one.inside is not None or one.signal for one in world.standings):
+        return True
+    for name, records in world.weights.items():
+        last = [rows for _, rows in world.common(f"{name}:value")][-1:]
+        if same([one.before for one in records]) and last and not same_in_step(last[0]):
+            return True
+    return False
 
 
 def told(parting: Parting) -> str:
