@@ -1001,8 +1001,8 @@ class Hashing(Record, frozen=True):
 
     salt: int = 0
     """The hash of a fixed string."""
-    lines: list[SourceLine] = []
-    """Lines that take the remainder of a hash."""
+    line: Line = None
+    """The first that takes the remainder of a hash."""
 
 
 class BeginningFact(Record, frozen=True):
@@ -1025,6 +1025,17 @@ class BeginningFact(Record, frozen=True):
     """The statement that changes gradients between the backward pass and the optimizer's step."""
 
 
+class Around(Record, frozen=True):
+    """A loop or a condition that a line stands in."""
+
+    file: str = ""
+    what: str = ""
+    """`for`, `while` or `if`."""
+    line: int = 0
+    end: int = 0
+    """Its last line."""
+
+
 class Deed(Record, frozen=True):
     """What a rank does to its model at a line."""
 
@@ -1032,8 +1043,8 @@ class Deed(Record, frozen=True):
     """`backward`, `step`, `schedule`, `load`, `freeze` (or its opposite), `group` (parameters are given to an optimizer), or `write`: the program has
     written weights itself since the last step."""
     line: Line = None
-    around: list[dict[str, Any]] = []
-    """The loops and conditions around the line, outermost first."""
+    around: list[Around] = []
+    """Outermost first."""
     by_rank: int = 0
     """The first line in the loops around that only some ranks run, and that does more than print or save."""
 

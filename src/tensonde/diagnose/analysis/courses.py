@@ -10,7 +10,7 @@ import msgspec
 
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.world import World
-from tensonde.model.facts import CourseFact, Deed
+from tensonde.model.facts import Around, CourseFact, Deed
 from tensonde.model.site import SourceLine
 from tensonde.program.lines import source_line
 from tensonde.store.standing import standings_of
@@ -41,14 +41,14 @@ class Parting:
         other = next((one for one in self.deeds if one is not deed), None)
         for block in deed.around:
             if not _covers(block, other):
-                return source_line(block["file"], int(block["line"]))
+                return source_line(block.file, block.line)
         return deed.line
 
 
-def _covers(block: dict[str, object], deed: Deed | None) -> bool:
+def _covers(block: Around, deed: Deed | None) -> bool:
     if deed is None or deed.line is None:
-        return block["what"] != "if"
-    return block["file"] == deed.line.file and int(str(block["line"])) <= deed.line.line <= int(str(block["end"]))
+        return block.what != "if"
+    return block.file == deed.line.file and block.line <= deed.line.line <= block.end
 
 
 def first_parting(world: World, *, also: tuple[str, ...] = ()) -> Parting | None:

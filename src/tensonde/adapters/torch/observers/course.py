@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tensonde.adapters.torch.seams.vanishing import Ref
 from tensonde.program.frames import is_user_file
-from tensonde.program.lines import CodeLine, line_of
+from tensonde.program.lines import CodeLine, display_path, line_of
 from tensonde.program.partings import under_rank
 from tensonde.program.surroundings import surroundings
 
@@ -97,6 +97,11 @@ def _deed(what: str, place: CodeLine | None) -> dict[str, Any]:
     return {
         "what": what,
         "line": line_of(place),
-        "around": [{"file": path, **one} for one in surroundings(path, line)] if known else [],
+        "around": [
+            {"file": display_path(path), **{key: one[key] for key in ("what", "line", "end")}}
+            for one in surroundings(path, line)
+        ]
+        if known
+        else [],
         "by_rank": under_rank(path, line) if known else 0,
     }

@@ -59,13 +59,13 @@ def hashed(world: World) -> Iterator[Finding]:
     if not world.replicas and not world.reduced and not world.sharded and not world.exchanging:
         return
     found = [case.facts.beginning.hashing for case in world.cases]
-    if all(one.lines for one in found) and len({one.salt for one in found}) > 1:
+    if all(one.line is not None for one in found) and len({one.salt for one in found}) > 1:
         yield world.first.finding(
             "hash() gives other numbers for the same string on each rank: Python salts it anew in every process",
             "Use a hash that is the same everywhere, such as `zlib.crc32(word.encode())`, or set PYTHONHASHSEED for all ranks before they start.",
             step=None,
-            source=found[0].lines[0],
-            evidence={"lines": [one.line for one in found[0].lines]},
+            source=found[0].line,
+            evidence={"salts": [one.salt for one in found]},
             confidence=0.7,
         )
 
