@@ -29,6 +29,16 @@ WRITTEN = WRAPPED.replace(
     "    opt.step()",
     "    opt.step()\n    if CONDITION:\n        with torch.no_grad():\n            [p.mul_(0.9) for p in model.parameters()]",
 )
+COUNTED = """
+class Counted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x, count):
+        return self.net(x) * (count / count)
+
+""" + WRAPPED.replace("DDP(net())", "DDP(Counted())").replace("forward(xb)", "forward(xb, torch.tensor(step + 1.0))")
 NAMED = {
     "rank-left-out": (BY_HAND.replace("#REDUCE", f"[dist.broadcast(p.grad, src=0) {EVERY}]"), "dist.broadcast(p.grad"),
     "combined-unevenly": (BY_HAND.replace("#REDUCE", SOME), "dist.all_reduce(p.grad)"),
@@ -54,6 +64,7 @@ LEFT_ALONE = {
     ),
     "accumulated": ACCUMULATED.replace("CLEAR", "pass").replace("#REDUCE", "average(model, world)"),
     "something of its own on rank 0": PROBE,
+    "a number that the ranks have in common": COUNTED,
     "written on all ranks": WRITTEN.replace("CONDITION", "step % 4 == 3"),
 }  # fmt: skip
 
