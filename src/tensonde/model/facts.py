@@ -1045,6 +1045,8 @@ class Deed(Record, frozen=True):
     line: Line = None
     around: list[Around] = []
     """Outermost first."""
+    skips: list[int] = []
+    """Lines before it, in the loops around, that go on with the next turn."""
     by_rank: int = 0
     """The first line in the loops around that only some ranks run, and that does more than print or save."""
 

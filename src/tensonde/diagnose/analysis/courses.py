@@ -32,7 +32,7 @@ class Parting:
         """The rank that does what the other does not: it has come to a line that stands under more conditions."""
         known = [(rank, deed) for rank, deed in zip(self.ranks, self.deeds, strict=True) if deed is not None]
         rare = [one for one in known if one[1].what not in ("backward", "step")]
-        return max(rare or known, key=lambda one: len(one[1].around))
+        return max(rare or known, key=lambda one: (len(one[1].around), one[1].what == "step"))
 
     @property
     def decided(self) -> SourceLine | None:
@@ -42,7 +42,10 @@ class Parting:
         for block in deed.around:
             if not _covers(block, other):
                 return source_line(block.file, block.line)
-        return deed.line
+        between = [
+            line for line in deed.skips if other is not None and other.line is not None and line > other.line.line
+        ]
+        return source_line(deed.line.file, between[0]) if between and deed.line is not None else deed.line
 
 
 def _covers(block: Around, deed: Deed | None) -> bool:
@@ -101,7 +104,9 @@ def _noted(case: Case) -> Iterator[tuple[int, Deed]]:
             with contextlib.suppress(msgspec.ValidationError):
                 yield (
                     event["step"],
-                    msgspec.convert({key: event.get(key) for key in ("what", "line", "around", "by_rank")}, Deed),
+                    msgspec.convert(
+                        {key: event.get(key) for key in ("what", "line", "around", "skips", "by_rank")}, Deed
+                    ),
                 )
 
 

@@ -12,7 +12,7 @@ from tensonde.adapters.torch.seams.vanishing import Ref
 from tensonde.program.frames import is_user_file
 from tensonde.program.lines import CodeLine, display_path, line_of
 from tensonde.program.partings import under_rank
-from tensonde.program.surroundings import surroundings
+from tensonde.program.surroundings import skips, surroundings
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.state import RunState
@@ -103,5 +103,6 @@ def _deed(what: str, place: CodeLine | None) -> dict[str, Any]:
         ]
         if known
         else [],
+        "skips": skips(path, line) if known else [],
         "by_rank": under_rank(path, line) if known else 0,
     }

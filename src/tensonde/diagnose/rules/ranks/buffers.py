@@ -42,15 +42,24 @@ def buffers(world: World) -> Iterator[Finding]:
 
 
 def _changed_by_each(world: World) -> Iterator[Finding]:
-    """A buffer of a module outside of DistributedDataParallel that a class of the program changes by a rank's own batch, and that the loss is made of."""
+    """A buffer of a module outside of DistributedDataParallel that a class of the program changes by a rank's own batch, and that the loss is made of. What has a
+    row for each sample, as a state that is carried on, belongs to the rank."""
     trace = world.first.first
-    if not world.replicas or trace is None or trace.loss is None:
+    if (
+        not (world.replicas or world.reduced or world.exchanging)
+        or world.together
+        or trace is None
+        or trace.loss is None
+    ):
         return
     used = {tensor.name for k in leads_to(trace.ops, trace.loss) for tensor in trace.ops[k].inputs if tensor.name}
     wrapped = tuple(f"{replica.name}." for replica in world.replicas if replica.name)
     for one in world.first.facts.beginning.changed:
         rows = [rows for _, rows in world.common(f"{one.name}:value")]
-        if one.name not in used or one.name.startswith(wrapped or (one.name,)) or not rows:
+        held = world.first.sites.get(f"{one.name}:value")
+        if one.name not in used or not rows or (world.replicas and one.name.startswith(wrapped or (one.name,))):
+            continue
+        if held is None or set(held.shape[:1]) & _samples(world):
             continue
         if _began_alike(world, one.name):
             yield world.first.finding(
@@ -64,6 +73,17 @@ def _changed_by_each(world: World) -> Iterator[Finding]:
                 confidence=0.85,
             )
             return
+
+
+def _samples(world: World) -> set[int]:
+    """How many samples the batches have."""
+    roots = set(world.first.facts.roots)
+    inputs = [
+        one
+        for one in world.first.sites.values()
+        if one.kind is Kind.MODULE and one.role is Role.IN and one.name in roots
+    ]
+    return {one.shape[0] for one in inputs if one.shape}
 
 
 def _began_alike(world: World, name: str) -> bool:
