@@ -34,7 +34,7 @@ def part_ways(world: World) -> Iterator[Finding]:
     """
     known = all(case.facts.course.stretches for case in world.cases)  # else a rank was killed
     if any(one.joined for one in world.replicas) or (
-        known and not (world.replicas or world.reduced or world.exchanging)
+        known and not (world.replicas or world.reduced or world.exchanging or world.sharded)
     ):
         return
     parting = first_parting(world)
@@ -59,8 +59,9 @@ def part_ways(world: World) -> Iterator[Finding]:
 
 
 def _hurts(world: World) -> bool:
-    """A rank has failed or waits, or parameters that all ranks had alike are no longer so. A rank that trains something of its own beside hurts nobody."""
-    if any(one.failed or one.inside is not None or one.signal for one in world.standings):
+    """A rank has failed or waits, or parameters that all ranks had alike are no longer so. Shards that are stepped apart are parts
+    of a model that never was. A rank that trains something of its own beside hurts nobody."""
+    if world.sharded or any(one.failed or one.inside is not None or one.signal for one in world.standings):
         return True
     for name, records in world.weights.items():
         last = [rows for _, rows in world.common(f"{name}:value")][-1:]
