@@ -82,6 +82,20 @@ class World:
         )
 
     @cached_property
+    def exchanging(self) -> bool:
+        """In every step, between the backward pass and the optimizer's step, the program adds something up over all ranks that may be gradients, in
+        whatever form. What is only gathered may as well be for a log."""
+        return any(
+            one.before_step
+            and not one.scalar
+            and one.group_size == self.size
+            and one.first_step == 0
+            and one.steps >= self.first.steps - 1
+            and one.op.startswith(("all_reduce", "reduce_scatter"))
+            for one in self.first.facts.collectives
+        )
+
+    @cached_property
     def averaged(self) -> frozenset[str]:
         """Parameters that the program averages over ranks itself."""
         return frozenset(

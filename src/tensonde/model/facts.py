@@ -897,6 +897,10 @@ class CollectiveFact(Record, frozen=True):
     """Whether it was called in a module's forward or in a backward pass."""
     backward: bool = False
     """Whether this was a backward pass."""
+    before_step: bool = False
+    """Whether it was called between a backward pass and the step of an optimizer."""
+    roots: dict[str, int] = {}
+    """Of gradients that it reduces to one rank: this rank."""
     given: list[int] = []
     """Checksums of what it reduces in a forward or backward pass, of the first calls in the first step; 0 for equal elements."""
     divided: bool = False
@@ -1003,6 +1007,23 @@ class Share(Record, frozen=True):
     line: Line = None
 
 
+class RankCondition(Record, frozen=True):
+    """A line of the first step that computes with gradients, under a condition that reads the rank: from which line to which that reaches."""
+
+    line: Line = None
+    first: int = 0
+    last: int = 0
+
+
+class Hashing(Record, frozen=True):
+    """Python's `hash`, which gives other numbers for strings in every process, unless that is turned off."""
+
+    salt: int = 0
+    """The hash of a fixed string."""
+    line: Line = None
+    """The first that takes the remainder of a hash."""
+
+
 class BeginningFact(Record, frozen=True):
     """What a rank does by itself, for the comparison with other ranks."""
 
@@ -1015,10 +1036,56 @@ class BeginningFact(Record, frozen=True):
     drawn: list[Drawn] = []
     changed: list[Changed] = []
     shares: list[Share] = []
+    conditions: list[RankCondition] = []
+    hashing: Hashing = msgspec.field(default_factory=Hashing)
     sent: list[str] = []
     """Parameters that were sent to all ranks (`broadcast`) before the first step."""
     rewrite: Line = None
     """The statement that changes gradients between the backward pass and the optimizer's step."""
+
+
+class Around(Record, frozen=True):
+    """A loop or a condition that a line stands in."""
+
+    file: str = ""
+    what: str = ""
+    """`for`, `while` or `if`."""
+    line: int = 0
+    end: int = 0
+    """Its last line."""
+
+
+class Deed(Record, frozen=True):
+    """What a rank does to its model at a line."""
+
+    what: str = ""
+    """`backward`, `step`, `schedule`, `load`, `freeze` (or its opposite), `group` (parameters are given to an optimizer), or `write`: the program has
+    written weights itself since the last step."""
+    line: Line = None
+    around: list[Around] = []
+    """Outermost first."""
+    skips: list[int] = []
+    """Lines before it, in the loops around, that go on with the next turn."""
+    by_rank: int = 0
+    """The first line in the loops around that only some ranks run, and that does more than print or save."""
+
+
+class Stretch(Record, frozen=True):
+    """Steps from this one on that are alike: the deeds of each, by their index."""
+
+    step: int = 0
+    did: list[int] = []
+
+
+class CourseFact(Record, frozen=True):
+    """What a rank does, step by step, where there are several."""
+
+    deeds: list[Deed] = []
+    stretches: list[Stretch] = []
+    pending: list[int] = []
+    """Since the last step."""
+    whole: bool = True
+    """False where there was too much of it."""
 
 
 class EvaluatedWeights(Record, frozen=True):
@@ -1325,6 +1392,7 @@ class Facts(Record, frozen=True):
     divided_by_ranks: list[int] = []
     """Lines of the files of the optimizers' backward passes that divide by the number of ranks, as their text says."""
     beginning: BeginningFact = msgspec.field(default_factory=BeginningFact)
+    course: CourseFact = msgspec.field(default_factory=CourseFact)
     hooks: list[HookFact] = []
     memory: MemoryFact | None = None
 

@@ -80,7 +80,10 @@ class WeightRecord:
     """A parameter through the step: digest fields of its value when the step began, of its gradient when the backward
     pass ended (`raw`) and when the optimizer was called (`gradient`; clipped, unscaled), of its value after that, and of what
     the optimizer did to those elements whose gradient is more than rounding (`moved`: an adaptive optimizer makes a full
-    step of a gradient that is nothing else). A field is {} where the moment never came."""
+    step of a gradient that is nothing else). A field is {} where the moment never came.
+
+    `own` is the sketch of what this rank's backward passes gave, before the ranks were brought together: `sketch.0` ... of the sum of all `passes`, and
+    `last.sketch.0` ... of the last where there were several. {} where there is one rank."""
 
     name: str
     shape: tuple[int, ...]
@@ -91,6 +94,7 @@ class WeightRecord:
     gradient: Mapping[str, float] = field(default_factory=dict)
     after: Mapping[str, float] = field(default_factory=dict)
     moved: Mapping[str, float] = field(default_factory=dict)
+    own: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,3 +303,19 @@ def turned_on(path: str) -> Iterator[int]:
             and any(isinstance(target, ast.Attribute) and target.attr == "requires_grad" for target in node.targets)
         ):
             yield node.lineno
+
+
+def remainders_of_hashes(path: str) -> list[int]:
+    """Lines such as `hash(word) % buckets`, with Python's own `hash`."""
+    parts = list(walk(path))
+    if any(isinstance(one, ast.FunctionDef) and one.name == "hash" for one in parts):
+        return []
+    return sorted(
+        {
+            one.lineno
+            for one in parts
+            if isinstance(one, ast.BinOp)
+            and isinstance(one.op, ast.Mod | ast.BitAnd)
+            and any(isinstance(part, ast.Call) and is_name(part.func, "hash") for part in ast.walk(one.left))
+        }
+    )

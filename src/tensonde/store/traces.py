@@ -51,7 +51,7 @@ def _encoded(trace: Trace) -> bytes:
 def _numbers(record: OpRecord | CallRecord | WeightRecord) -> Iterator[Mapping[str, float]]:
     """Every mapping to numbers in a record, of which NaN and infinities are written as text."""
     if isinstance(record, WeightRecord):
-        yield from (record.before, record.raw, record.gradient, record.after, record.moved)
+        yield from (record.before, record.raw, record.gradient, record.after, record.moved, record.own)
         return
     for fact in (*record.inputs, *record.outputs):
         yield fact.stats

@@ -16,12 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from tensonde.adapters.torch.checksum import memory_sum
+from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.observers.shares import shares
 from tensonde.adapters.torch.tensors import values_of
+from tensonde.model.site import SourceLine
+from tensonde.model.trace import Trace
 from tensonde.program.classes import attribute_made, changed_in
 from tensonde.program.drawn import generator_of
 from tensonde.program.frames import is_user_file, user_frames
+from tensonde.program.habits import remainders_of_hashes
 from tensonde.program.lines import CodeLine, Json, line_at, line_of
+from tensonde.program.surroundings import surroundings
 from tensonde.program.syntax import bindings, scope_at
 
 MOST = 32
@@ -46,6 +51,7 @@ class Beginnings:
         self._numberings: dict[str, dict[str, Any]] | None = None
         self._shares: list[dict[str, Any]] = []
         self._drawn: dict[str, dict[str, Any]] = {}
+        self._conditions: dict[SourceLine, dict[str, Any]] = {}
         self._changed: dict[str, dict[str, Any]] = {}
         self._seeds: dict[CodeLine, int] = {}
         self._parted: list[tuple[ReferenceType[Any], int, dict[str, Any]]] = []
@@ -152,6 +158,15 @@ class Beginnings:
         }
         self._changed |= {one["name"]: one for one in _changed(buffers)}
 
+    def traced(self, trace: Trace) -> None:
+        """The first step: which of its lines only some ranks run."""
+        for op in trace.ops:
+            at = op.source
+            if at is not None and at not in self._conditions and any(one.requires_grad for one in op.outputs):
+                blocks = surroundings(at.file, at.line) if len(self._conditions) < MOST_SENT else []
+                found = next((one for one in blocks if one["what"] == "if" and one["parting"]), None)
+                self._conditions[at] = {"first": found["line"], "last": found["end"]} if found is not None else {}
+
     def facts(self, parameters: Iterable[tuple[str, Tensor]], optimizers: list[dict[str, Any]]) -> dict[str, Any]:
         live = list(parameters)
         sent = [name for name, parameter in live if self._sent and self._is_sent(parameter)]
@@ -168,6 +183,12 @@ class Beginnings:
             ],
             "drawn": list(self._drawn.values()),
             "changed": list(self._changed.values()),
+            "conditions": [
+                {"line": {"file": at.file, "line": at.line, "code": at.code}, **known}
+                for at, known in self._conditions.items()
+                if known
+            ][:MOST_KEYS],
+            "hashing": _hashing(),
             "shares": self._shares,
             "sent": sent[:256],
             "saves": [
@@ -181,6 +202,11 @@ class Beginnings:
     def _is_sent(self, parameter: Tensor) -> bool:
         held = values_of(parameter)
         return held is not None and (held.data_ptr(), held.numel(), held.dtype) in self._sent
+
+
+def _hashing() -> dict[str, Any]:
+    lines = [line_at(path, line) for path in sorted(KNOWN.files()) for line in remainders_of_hashes(path)]
+    return {"salt": hash("a fixed string") if lines else 0, "line": lines[0] if lines else None}
 
 
 def _drawn(names: dict[int, str], roots: Iterable[nn.Module]) -> list[dict[str, Any]]:

@@ -64,6 +64,8 @@ class Line:
     """Calls that were never waited for."""
     inside: bool = False
     backward: bool = False
+    before_step: bool = False
+    roots: dict[str, int] = field(default_factory=dict)
     scalar: bool = True
     norms: dict[str, list[float]] = field(default_factory=dict)
     given: list[int] = field(default_factory=list)
@@ -139,6 +141,8 @@ class Collectives:
             line.backward = state.phase is Phase.BACKWARD
             if self._passes and state.phase is Phase.BACKWARD and op.startswith("reduce_scatter"):
                 self._passes[-1] = True
+        elif self._passes:
+            line.before_step = True
         session = state.session
         session.whereabouts.moves += 1
         form = (tensor.dtype, tensor.shape) if tensor is not None else None
@@ -152,7 +156,7 @@ class Collectives:
             line.scalar = line.scalar and tensor.numel() == 1
             if (op == "isend" or kwargs.get("async_op")) and type(tensor) is Tensor and not tensor.is_inference():
                 call.given = Ref(tensor), 0
-            self._note(call, tensor, kwargs)
+            self._note(call, tensor, args, kwargs)
         return call
 
     def _tag(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -253,7 +257,7 @@ class Collectives:
             name, tensor = call.tensor
             call.line.norms[name].append(_norm(tensor))
 
-    def _note(self, call: Call, tensor: Tensor, kwargs: dict[str, Any]) -> None:
+    def _note(self, call: Call, tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         name = self._name(tensor)
         line = call.line
         is_gradient = name.endswith(":grad")
@@ -270,6 +274,10 @@ class Collectives:
         if is_gradient and name in line.gradients and line.carried == self._state.step:
             line.again = True
         (line.gradients if is_gradient else line.parameters)[name] = None
+        if is_gradient and line.op == "reduce":
+            root = kwargs.get("dst", args[1] if len(args) > 1 else None)
+            if isinstance(root, int):
+                line.roots[name] = root
         first = self._state.step == 0 if is_gradient else line.steps == 1
         wanted = first and line.op == "all_reduce" and not kwargs.get("async_op")
         if wanted and name not in line.norms and len(line.norms) < MOST_NORMS:
@@ -362,6 +370,8 @@ class Collectives:
                 "first_step": line.first_step,
                 "inside": line.inside,
                 "backward": line.backward,
+                "before_step": line.before_step,
+                "roots": line.roots,
                 "given": line.given,
                 "divided": _divides(line.place) if line.given else False,
                 "scalar": line.scalar,

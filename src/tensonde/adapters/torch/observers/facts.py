@@ -22,6 +22,7 @@ from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
 from tensonde.adapters.torch.observers.clipping import Clipping
 from tensonde.adapters.torch.observers.collectives import Collectives
 from tensonde.adapters.torch.observers.copies import Copies, loaded_over
+from tensonde.adapters.torch.observers.course import Course
 from tensonde.adapters.torch.observers.evaluated_weights import EvaluatedWeights
 from tensonde.adapters.torch.observers.filters import filtered
 from tensonde.adapters.torch.observers.functions import careless
@@ -116,6 +117,7 @@ class Facts:
         self.inside = Inside(state)
         self.collectives = Collectives(state)
         self.replicas = Replicas(state)
+        self.course = Course(state)
         self.reached: list[str] | None = None
         self.loss_leaves = 0
         self.leaf_loss: dict[str, Any] | None = None
@@ -330,6 +332,8 @@ class Facts:
         self.model_runs()
 
     def finished_step(self, step: int) -> None:
+        if self.state.session.world > 1:
+            self.course.stepped(step - 1)
         READING.step = step
         READING.arrive()
         if self._writes < len(WRITE_AFTER) and step >= WRITE_AFTER[self._writes]:
@@ -431,6 +435,7 @@ class Facts:
             "beginning": BEGINNINGS.facts(self.state.parameters.live(), optimizers)
             if self.state.session.world > 1
             else {},
+            "course": self.course.facts() if self.state.session.world > 1 else {},
             "stages": STAGES.facts(),
             "hooks": HOOKS.facts({key: entry.name for key, entry in self.state.roster.entries.copy().items()}),
         }

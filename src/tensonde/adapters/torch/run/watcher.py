@@ -287,7 +287,9 @@ class Watcher:
                 self.dump.loss(tensor)
         state.set_phase(Phase.BACKWARD)
         if self.session.world > 1 and accumulates:
-            self.facts.replicas.pass_begins(user_place(sys._getframe(1)))
+            place = user_place(sys._getframe(1))
+            self.facts.course.passes(place)
+            self.facts.replicas.pass_begins(place)
             self.facts.collectives.pass_begins()
         return before
 

@@ -22,7 +22,7 @@ from tensonde.adapters.torch import seams
 from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
 from tensonde.adapters.torch.observers.collectives import LOOKED_AT, peer_of
 from tensonde.adapters.torch.observers.stages import STAGES
-from tensonde.adapters.torch.seams.function_mode import noticing, unseen
+from tensonde.adapters.torch.seams.function_mode import Aside, noticing, unseen
 from tensonde.adapters.torch.tensors import tensors_in
 from tensonde.model.moment import Phase
 from tensonde.program.frames import user_place
@@ -67,7 +67,7 @@ def observe_collectives(current: Callable[[], Watcher | None], begun: Callable[[
         original = getattr(module, name, None)
         if original is None:
             continue
-        wrapper = _observing(name, original, begun)
+        wrapper = _observing(name, original, begun, gives_tensors=False)
         for owner in (module, torch.distributed):
             if getattr(owner, name, None) is original:
                 seams.put(owner, name, wrapper, _WHY)
@@ -210,7 +210,11 @@ def _memory(tensor: Any) -> int:
         return int(tensor.untyped_storage().data_ptr()) if type(tensor) is torch.Tensor else 0
 
 
-def _observing(name: str, original: Callable[..., Any], current: Callable[[], Watcher | None]) -> Callable[..., Any]:
+def _observing(
+    name: str, original: Callable[..., Any], current: Callable[[], Watcher | None], *, gives_tensors: bool = True
+) -> Callable[..., Any]:
+    """One that `gives_tensors` is an op like any other, for the tape."""
+
     @functools.wraps(original)
     def observed(*args: Any, **kwargs: Any) -> Any:
         watcher = None if is_dynamo_compiling() else current()
@@ -230,7 +234,11 @@ def _observing(name: str, original: Callable[..., Any], current: Callable[[], Wa
                     call = collectives.begins(name, args, kwargs, sys._getframe(1))
             except Exception as problem:
                 watcher.session.guard.contain("noting a collective", problem)
-            result = original(*args, **kwargs)
+            if gives_tensors or watcher.tracing.tracer is not None:
+                result = original(*args, **kwargs)
+            else:
+                with Aside():
+                    result = original(*args, **kwargs)
         finally:
             collectives.inside = False
         if watcher.tracing.tracer is not None:

@@ -253,6 +253,22 @@ def noticing() -> bool:
     return bool(_length() or _length_dispatch())
 
 
+class Aside:
+    """Around a call of which nothing need be seen but the call itself: torch goes straight through, as without Tensonde. Other modes than ours stay where they are,
+    and ours with them."""
+
+    __slots__ = ("_out",)
+
+    def __enter__(self) -> None:
+        self._out = not _here.inside and _length() == 1 and _at(0) is _presence
+        if self._out:
+            _pop()
+
+    def __exit__(self, *problem: Any) -> None:
+        if self._out:
+            settle()
+
+
 class alone:
     """While Tensonde runs the user's code again: lookers see it, the user's modes do not.
 

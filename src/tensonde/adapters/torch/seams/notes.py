@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import get_ident
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -151,6 +151,7 @@ def _modules(current: Current) -> None:
             return
         filters.noted(self, state, sys._getframe(2), place)
         BEGINNINGS.loaded("weights", place, _step(current))
+        _did("load", sys._getframe(2), self.parameters())
         if place is None or not _own(self, state):
             return
         if place in KNOWN.loaded_itself or len(KNOWN.loaded_itself) < 16:
@@ -172,6 +173,10 @@ def _modules(current: Current) -> None:
         if PATCHES.out and watcher.facts.is_looked_at(self):
             watcher.rest.evaluation_begins()
 
+    def frozen(_: Any, self: nn.Module, *args: Any, **kwargs: Any) -> None:
+        _did("freeze", sys._getframe(2), self.parameters())
+
+    _after(nn.Module, "requires_grad_", frozen, "compare what the ranks train")
     _after(nn.Module, "load_state_dict", loaded, "know which weights were loaded, and which were not")
     _after(nn.Module, "eval", evaluated, "know where evaluations begin")
     _after(nn.modules.transformer, "_get_clones", clones.noted, "know which layers begin as copies")
@@ -190,6 +195,16 @@ def _hooks(current: Current) -> None:
                     latehooks.noted(watcher.compiled, self, args[0] if args else kwargs.get("hook"), _kind, place)
 
         _after(nn.Module, kind, registered, "count hooks, which may pile up")
+
+
+def _did(what: str, frame: FrameType | None, parameters: Iterable[torch.Tensor] | None = None) -> None:
+    """Ranks of one training are compared by what they do. Of `parameters`, one that is trained is enough."""
+    watcher = _session()
+    if watcher is None or watcher.session.world < 2 or watcher.state.thread != get_ident():
+        return
+    names = watcher.state.parameters.names
+    if parameters is None or any(id(one) in names for one in parameters):
+        watcher.facts.course.did(what, user_place(frame))
 
 
 def _own(module: nn.Module, state: Mapping[str, Any]) -> bool:
@@ -271,12 +286,14 @@ def _wrap_step(kind: Any) -> None:
         if not inner:
             values = args or tuple(kwargs.values())
             _quietly("a scheduler's step", lambda: stepped(self, lambda: user_place(caller), values))
+            _did("schedule", caller)
         return original(self, *args, **kwargs)
 
     seams.put(kind, "step", step, "count the steps of schedules")
     _STEPS.add(step)
 
 
+_INIT = torch.optim.Optimizer.__init__.__code__
 _STEPS: set[Callable[..., Any]] = set()
 """Our own, so that none is wrapped twice."""
 
@@ -323,6 +340,12 @@ def _clearing(current: Current) -> None:
         resumes.noted(self, place)
         BEGINNINGS.loaded("optimizer", place, _step(current))
 
+    def grouped(_: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+        frame = sys._getframe(2)
+        if frame.f_code is not _INIT:
+            _did("group", frame)
+
+    _after(torch.optim.Optimizer, "add_param_group", grouped, "compare what the ranks train")
     _after(torch.optim.Optimizer, "load_state_dict", resumed, "know where a training resumes")
     _after(nn.Module, "zero_grad", cleared, "know where gradients are cleared", always=False)
 

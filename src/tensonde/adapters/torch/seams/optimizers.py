@@ -23,6 +23,7 @@ from tensonde.adapters.torch.seams.lifted import PATCHES
 from tensonde.adapters.torch.seams.notes import gradients_cleared, loss_scaled, made
 from tensonde.adapters.torch.wrappers import optimizer_behind
 from tensonde.model.moment import Phase
+from tensonde.program.frames import user_place
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.watcher import Watcher
@@ -136,6 +137,8 @@ def _after(watcher: Watcher, optimizer: Optimizer, args: Any, kwargs: Any) -> No
         watcher.tracing.optimizer_ended()
         watcher.state.optimizer_steps += 1
         watcher.parameters.after(optimizer, has_closure(args, kwargs))
+        if watcher.session.world > 1:
+            watcher.facts.course.steps(user_place(sys._getframe(2)))
         if watcher.state.light:
             watcher.rest.tally(optimizer)
         else:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from tensonde.adapters.torch.observers.beginnings import BEGINNINGS
 from tensonde.adapters.torch.replay.tape import Tape
 from tensonde.adapters.torch.run.record import is_compiled
 from tensonde.adapters.torch.run.state import RunState
@@ -106,6 +107,8 @@ class LiveTrace:
         self.ops = len(trace.ops)
         if step == 0 and _from_before(trace):
             self.stage_begins()
+        if step == 0 and state.session.world > 1:
+            BEGINNINGS.traced(trace)
         seconds = (time.perf_counter_ns() - self._began) * 1e-9
         state.session.note("traced", step=step, reason=trace.reason, ops=len(trace.ops), seconds=round(seconds, 4))
         return trace
@@ -130,6 +133,7 @@ class LiveTrace:
     def end(self) -> None:
         if self.tracer is not None:
             self.tracer.pause()
+            self.tracer.weights.end()
             self.tracer = None
         self._collections.end()
 

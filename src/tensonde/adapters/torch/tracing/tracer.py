@@ -26,6 +26,7 @@ from tensonde.adapters.torch.tracing.arguments import named
 from tensonde.adapters.torch.tracing.gradients import Draft, TracedGradients
 from tensonde.adapters.torch.tracing.measure import Measure, nonfinite
 from tensonde.adapters.torch.tracing.ops import TraceMode
+from tensonde.adapters.torch.tracing.own_gradients import OwnGradients
 from tensonde.adapters.torch.tracing.tensors import TracedTensors, measurable
 from tensonde.adapters.torch.tracing.weights import Weights
 from tensonde.adapters.torch.twins import TwinFeed
@@ -67,7 +68,9 @@ class Tracer:
         self.paused = True
         measure = Measure(sketch=sketch)
         options = state.session.options
-        self.weights = Weights(measure, thorough=options.window != (0, 1), faint=(options.twin or Twin()).faint)
+        own = OwnGradients(state.session.guard) if sketch and state.session.world > 1 else None
+        faint = (options.twin or Twin()).faint
+        self.weights = Weights(measure, thorough=options.window != (0, 1), faint=faint, own=own)
         self.tensors = TracedTensors(state, measure, self.weights, twin)
         self.facts, self._fact = self.tensors.facts, self.tensors.fact
         self.gradients = TracedGradients(measure, state.session.guard)

@@ -13,6 +13,7 @@ from tensonde.adapters.torch.seams.function_mode import unseen
 from tensonde.adapters.torch.seams.vanishing import Ref
 from tensonde.adapters.torch.tensors import dense_of, dtype_name, gradient_of, is_plain, shape_of, values_of
 from tensonde.adapters.torch.tracing.measure import Measure
+from tensonde.adapters.torch.tracing.own_gradients import OwnGradients
 from tensonde.model.trace import WeightRecord
 
 KEPT_BYTES = 1 << 30
@@ -25,8 +26,9 @@ When = Literal["before", "raw", "gradient", "after"]
 class Weights:
     """Belongs to a `Tracer`."""
 
-    def __init__(self, measure: Measure, *, thorough: bool, faint: float) -> None:
-        """`faint`: a gradient of so small a share of the typical one may be rounding alone."""
+    def __init__(self, measure: Measure, *, thorough: bool, faint: float, own: OwnGradients | None = None) -> None:
+        """`faint`: a gradient of so small a share of the typical one may be rounding alone. `own`: where there are other ranks."""
+        self._own = own
         self._faint = faint
         self._measure = measure
         self._thorough = thorough
@@ -61,6 +63,8 @@ class Weights:
                         record[when] = self._measure.again(dense, record.get("raw", {}))
                     else:
                         record[when] = self._measure(dense)
+                    if when == "before" and self._own is not None:
+                        self._own.follow(name, parameter)
                     if when == "before" and is_plain(parameter):
                         self._first[id(parameter)] = Ref(parameter), parameter._version, record[when]
                     if when == "gradient":
@@ -99,4 +103,11 @@ class Weights:
         }
 
     def records(self) -> tuple[WeightRecord, ...]:
-        return tuple(WeightRecord(**record) for record in self._records.values())
+        own = self._own.sums if self._own is not None else {}
+        self.end()
+        return tuple(WeightRecord(**record, own=own.get(name, {})) for name, record in self._records.items())
+
+    def end(self) -> None:
+        """Nothing more will be asked."""
+        if self._own is not None:
+            self._own.finish()

@@ -52,6 +52,24 @@ def numbered(world: World) -> Iterator[Finding]:
                 return
 
 
+@world_rule("hashed-differently", severity="warning", phase="data")
+def hashed(world: World) -> Iterator[Finding]:
+    """The ranks hold a model together, the program takes the remainder of `hash(...)`, as for a bucket of an embedding or for a split, and the ranks hash the
+    same string to different numbers: Python salts the hash of strings anew in every process."""
+    if not world.replicas and not world.reduced and not world.sharded and not world.exchanging:
+        return
+    found = [case.facts.beginning.hashing for case in world.cases]
+    if all(one.line is not None for one in found) and len({one.salt for one in found}) > 1:
+        yield world.first.finding(
+            "hash() gives other numbers for the same string on each rank: Python salts it anew in every process",
+            "Use a hash that is the same everywhere, such as `zlib.crc32(word.encode())`, or set PYTHONHASHSEED for all ranks before they start.",
+            step=None,
+            source=found[0].line,
+            evidence={"salts": [one.salt for one in found]},
+            confidence=0.7,
+        )
+
+
 @world_rule("declared-the-same", severity="error", phase="forward", explains=("replicas-drift",))
 def declared(world: World) -> Iterator[Finding]:
     """A tensor is declared to be the same on all ranks (`Replicate()`, as the input of a tensor-parallel layer is by default), and in the first

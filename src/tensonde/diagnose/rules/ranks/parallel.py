@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from tensonde.diagnose.analysis.together import aligned, leads_to, parted_by_data
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.world import World, differ, same
+from tensonde.model.facts import RankCondition
 from tensonde.model.finding import Finding
 from tensonde.model.site import SourceLine
 from tensonde.model.trace import OpRecord, TensorFact
-from tensonde.program.surroundings import surroundings
 
 _FEW = 8
 """Tensors with fewer elements are metrics, not features."""
@@ -333,25 +332,22 @@ def on_some_ranks(world: World) -> Iterator[Finding]:
         for source, op in sorted(own.items(), key=lambda pair: pair[1].index):
             if source is None or all(source in other for other in lines):
                 continue
-            condition = next(
-                (one for one in surroundings(source.file, source.line) if one["what"] == "if" and one["parting"]), None
-            )
+            condition = next((one for one in case.facts.beginning.conditions if one.line == source), None)
             if condition is not None and not any(
                 _within(condition, source, other) for other in lines if other is not own
             ):
                 yield case.finding(
-                    f"Only rank {case.rank.rank} computes a part of its loss at {source}: the condition at line {condition['line']} depends on the rank",
+                    f"Only rank {case.rank.rank} computes a part of its loss at {source}: the condition at line {condition.first} depends on the rank",
                     "The gradients of all ranks are averaged, so all must compute the same loss. Take the line out of the condition on the rank.",
                     at=op,
-                    evidence={"condition": condition["line"]},
+                    evidence={"condition": condition.first},
                     confidence=0.9,
                 )
                 return
 
 
-def _within(condition: dict[str, Any], source: SourceLine, lines: Iterable[SourceLine | None]) -> bool:
+def _within(condition: RankCondition, source: SourceLine, lines: Iterable[SourceLine | None]) -> bool:
     """Whether other ranks compute at another line of the same condition, as in its `else`."""
     return any(
-        one is not None and one.file == source.file and condition["line"] <= one.line <= condition["end"]
-        for one in lines
+        one is not None and one.file == source.file and condition.first <= one.line <= condition.last for one in lines
     )

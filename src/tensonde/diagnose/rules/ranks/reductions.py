@@ -4,71 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tensonde.diagnose.analysis.mixing import is_mean_op
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.told import some
 from tensonde.diagnose.world import World, differ, same
 from tensonde.model.facts import CollectiveFact
 from tensonde.model.finding import Finding
-from tensonde.model.ops import Trait, ops
-from tensonde.model.trace import OpRecord, WeightRecord
+from tensonde.model.trace import WeightRecord
 
 _CLOSE = 1e-6
 _NO_SUM = ("MAX", "MIN", "PRODUCT", "BAND", "BOR", "BXOR")
-_LOSSES = ops(Trait.LOSS_FROM_ZERO | Trait.ELEMENTWISE_LOSS)
-
-
-@world_rule("gradients-summed-over-ranks", severity="warning", phase="optimizer")
-def summed(world: World) -> Iterator[Finding]:
-    """The program adds up gradients over all ranks, nothing divides them, and each rank's loss is a mean over its own batch.
-
-    In the first step the gradient that goes into the sum is the one of the backward pass, and what comes out is what the
-    optimizer gets. So the update is that of the global batch times the number of ranks.
-    """
-    case = world.first
-    if world.together:
-        return  # each rank has a part of the gradient
-    for collective in case.facts.collectives:
-        if collective.op != "all_reduce" or collective.reduce != "SUM" or collective.group_size != world.size:
-            continue
-        wrong = [name for name, norms in collective.norms.items() if _undivided(world, name, norms)]
-        if wrong and len(wrong) == len(collective.norms) and _is_mean(case):
-            yield case.finding(
-                f"Gradients are added up over {world.size} ranks at {collective.line} and not divided: the step is {world.size} times too large",
-                f"Divide by the number of ranks after the all_reduce and before this line (`p.grad /= {world.size}`), or reduce with "
-                "dist.ReduceOp.AVG.",
-                site=f"{wrong[0]}:grad",
-                source=collective.after or collective.line,
-                evidence=_evidence(collective, wrong),
-                confidence=0.8,
-            )
-
-
-@world_rule("hook-sums-gradients", severity="warning", phase="optimizer")
-def hook_sums(world: World) -> Iterator[Finding]:
-    """A communication hook of DistributedDataParallel adds the gradients up over all ranks, nothing in its function divides, and each rank's loss is a
-    mean over its own batch. The hook replaces the averaging of DistributedDataParallel, so the step is that of the global batch times the number of ranks.
-    """
-    case = world.first
-    optimizer = next(iter(case.stepping), None)
-    replica = next((one for one in world.replicas if one.hooked), None)
-    if replica is None or optimizer is None or not _is_mean(case):
-        return
-    if any(one.inside and not one.backward for one in case.facts.collectives):
-        return  # the forward communicates as well: the ranks may have a part of the gradient each
-    for one in case.facts.collectives:
-        sums = one.op == "all_reduce" and one.reduce == "SUM" and one.group_size == world.size and one.backward
-        hook = one.line is not None and one.line != optimizer.backward_line and one.count >= replica.called
-        if sums and hook and one.given and not one.divided:
-            yield case.finding(
-                f"The communication hook adds gradients up over {world.size} ranks at {one.line} and does not divide: the step is {world.size} times too large",
-                "A hook of `register_comm_hook` replaces the averaging of DistributedDataParallel: divide the bucket by the number of ranks before or "
-                "after the all_reduce.",
-                source=one.line,
-                evidence={"calls": one.count, "buckets": len(replica.buckets)},
-                confidence=0.8,
-            )
-            return
 
 
 @world_rule("gradients-not-added-up", severity="error", phase="optimizer")
@@ -90,27 +36,50 @@ def not_added(world: World) -> Iterator[Finding]:
             return
 
 
-@world_rule("gradients-reduced-to-one-rank", severity="error", phase="optimizer", explains=("replicas-drift",))
+@world_rule(
+    "gradients-reduced-to-one-rank",
+    severity="error",
+    phase="optimizer",
+    explains=("replicas-drift", "stepped-with-own-gradients"),
+)
 def to_one_rank(world: World) -> Iterator[Finding]:
-    """Gradients are reduced with `dist.reduce`, which gives the sum to one rank only. All ranks begin the first step with equal weights and end it with
-    different ones, and nothing sends gradients or weights back."""
+    """Gradients are reduced with `dist.reduce`, which gives the sum to one rank only, and another rank steps with what it has, or nothing sends gradients or
+    weights back: all ranks begin the first step with equal weights and end it with different ones."""
     case = world.first
     for collective in case.facts.collectives:
         if collective.op != "reduce" or not collective.gradients or collective.group_size != world.size:
             continue
+        elsewhere = {
+            name: owners
+            for name, root in collective.roots.items()
+            if (owners := _owners(world, name)) and root not in owners
+        }
         records = [world.weights[name] for name in collective.gradients if name in world.weights]
         apart = [row for row in records if _equal_then_not(row)]
-        if not apart or any(one.op != "reduce" and _moves_weights(one) for one in case.facts.collectives):
+        back = any(one.op != "reduce" and _moves_weights(one) for one in case.facts.collectives)
+        if not elsewhere and (not apart or back):
             continue
+        name = next(iter(elsewhere), collective.gradients[0])
         yield case.finding(
-            f"Only one rank gets the reduced gradients: the weights of the {world.size} ranks differ after the first step",
-            "Use dist.all_reduce, so that every rank steps with the same gradient; or let one rank step and send its weights to the others (dist.broadcast).",
-            site=f"{collective.gradients[0]}:grad",
+            f"The gradient of {some(list(elsewhere), 3)} is reduced to rank {collective.roots[name]}, and rank {elsewhere[name][0]} steps it"
+            if elsewhere
+            else f"Only one rank gets the reduced gradients: the weights of the {world.size} ranks differ after the first step",
+            "What dist.reduce leaves on other ranks than `dst` is no gradient. Reduce to the rank whose optimizer has the parameter, or use dist.all_reduce."
+            if elsewhere
+            else "Use dist.all_reduce, so that every rank steps with the same gradient; or let one rank step and send its weights to the others (dist.broadcast).",
+            site=f"{name}:grad",
             source=collective.line,
             evidence={"calls": collective.count, "parameters": some(collective.gradients)},
             confidence=0.95,
         )
         return
+
+
+def _owners(world: World, name: str) -> list[int]:
+    """The ranks whose optimizers have a parameter, where not all do."""
+    facts = {case.rank.rank: case.facts.parameters.get(name) for case in world.cases}
+    found = [rank for rank, fact in facts.items() if fact is not None and fact.optimizers]
+    return found if len(found) < len(facts) else []
 
 
 def _equal_then_not(records: list[WeightRecord]) -> bool:
@@ -125,57 +94,8 @@ def _evidence(collective: CollectiveFact, wrong: list[str]) -> dict[str, object]
     return {"parameters": some(wrong), "norm_before_and_after": collective.norms[wrong[0]]}
 
 
-def _undivided(world: World, name: str, norms: list[float]) -> bool:
-    """What the backward pass gave goes in, and what comes out goes to the optimizer."""
-    records = world.weights.get(name)
-    if records is None or len(norms) != 2:
-        return False
-    raw, used = records[0].raw.get("norm", -1.0), records[0].gradient.get("norm", -1.0)
-    return _close(raw, norms[0]) and _close(used, norms[1]) and norms[1] > 0
-
-
 def _close(one: float, other: float) -> bool:
     return abs(one - other) <= _CLOSE * max(abs(one), abs(other))
-
-
-def _is_mean(case: Case) -> bool:
-    """The loss of the first step is a mean over the batch, and nothing divides it by the number of ranks."""
-    trace = case.first
-    if trace is None or trace.loss is None:
-        return False
-    return _is_mean_op(trace.ops[trace.loss])
-
-
-def _is_mean_op(op: OpRecord) -> bool:
-    return op.op == "mean" or (op.op in _LOSSES and op.arguments.get("reduction", "mean") in ("mean", None))
-
-
-@world_rule("averaged-twice", severity="warning", phase="optimizer")
-def averaged_twice(world: World) -> Iterator[Finding]:
-    """DistributedDataParallel averages gradients over the ranks. In the first step, what the optimizer gets is this average divided by the number
-    of ranks once more, for every parameter and on all ranks, and the loss is a plain mean over one batch."""
-    case = world.first
-    wrapped = {name for replica in world.replicas for name in replica.parameters}
-    pairs = [
-        (record.raw.get("norm", 0.0), record.gradient.get("norm", 0.0))
-        for name, records in world.weights.items()
-        if name in wrapped
-        for record in records
-    ]
-    whole = [(raw, used) for raw, used in pairs if raw > 0]
-    if not whole or not all(_close(raw, world.size * used) for raw, used in whole):
-        return
-    if case.facts.sequence.backwards > case.facts.steps + 1 or not _is_mean(case) or case.facts.clipping.calls:
-        return  # the mean over micro-batches, or a limit that happens to be met
-    optimizer = next(iter(case.stepping), None)
-    yield case.finding(
-        f"Gradients are divided by the number of ranks ({world.size}) although DistributedDataParallel has averaged them",
-        f"Take the division out: with it, steps are {world.size} times too small.",
-        site=None,
-        source=case.facts.beginning.rewrite or (optimizer.step_line if optimizer is not None else None),
-        evidence={"norm_after_backward": whole[0][0], "norm_used": whole[0][1]},
-        confidence=0.85,
-    )
 
 
 @world_rule("reduction-not-awaited", severity="error", phase="optimizer", explains=("replicas-drift",))
@@ -415,7 +335,7 @@ def loss_divided(world: World) -> Iterator[Finding]:
     op = trace.ops[trace.loss]
     given, made = (tensors[0].stats.get("norm", 0.0) if tensors else 0.0 for tensors in (op.inputs, op.outputs))
     source = trace.ops[op.inputs[0].producer] if op.inputs and op.inputs[0].producer is not None else None
-    if made <= 0 or not _close(given, world.size * made) or source is None or not _is_mean_op(source):
+    if made <= 0 or not _close(given, world.size * made) or source is None or not is_mean_op(source):
         return
     if op.source is None or op.source.line not in world.first.facts.divided_by_ranks:
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from tensonde.diagnose.case import Case
@@ -10,7 +11,7 @@ from tensonde.diagnose.told import some
 from tensonde.diagnose.world import World, same_in_step
 from tensonde.model.facts import LoaderFact
 from tensonde.model.finding import Finding
-from tensonde.model.site import Kind, Role
+from tensonde.model.site import Kind, Role, Site
 
 _FEWEST_STEPS = 16
 """Of a schedule: by fewer, a multiple is a coincidence."""
@@ -20,7 +21,8 @@ _STEPS = 2
 
 @world_rule("same-samples-on-every-rank", severity="warning", phase="data")
 def same_samples(world: World) -> Iterator[Finding]:
-    """The gradients of all ranks are averaged, and in every step that was looked at all ranks got the same batch.
+    """The gradients of all ranks are averaged, and in every step that was looked at all ranks got the same batch: all that the model was given. A number
+    that the ranks have in common, such as how many words count in all of them, is no batch.
 
     The average of equal gradients is the gradient of one rank: the other ranks add nothing.
     """
@@ -29,11 +31,12 @@ def same_samples(world: World) -> Iterator[Finding]:
         return
     roots = set(case.facts.roots)
     for address, site in case.sites.items():
-        if site.kind is not Kind.MODULE or site.role is not Role.IN or site.name not in roots:
+        if site.name not in roots or not _given(site, site.name):
             continue
         steps = list(world.common(address))
         varied = len({tuple(rows[0][0].items())[1:] for _, rows in steps}) > 1
-        if len(steps) >= _STEPS and varied and all(same_in_step(rows) for _, rows in steps):
+        alike = all(_alike(world, one) for one in case.sites.values() if _given(one, site.name))
+        if len(steps) >= _STEPS and varied and alike and math.prod(site.shape) > 1:
             loader = next((loader for loader in case.facts.loaders if loader.steps), None)
             yield case.finding(
                 f"All {world.size} ranks train on the same samples",
@@ -45,6 +48,14 @@ def same_samples(world: World) -> Iterator[Finding]:
                 confidence=0.9,
             )
             return
+
+
+def _given(site: Site, root: str) -> bool:
+    return site.kind is Kind.MODULE and site.role is Role.IN and site.name == root
+
+
+def _alike(world: World, site: Site) -> bool:
+    return all(same_in_step(rows) for _, rows in world.common(site.address))
 
 
 @world_rule("stages-read-different-samples", severity="error", phase="data")

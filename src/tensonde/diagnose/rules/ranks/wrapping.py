@@ -160,6 +160,28 @@ def stage(world: World) -> Iterator[Finding]:
         )
 
 
+@world_rule("stages-step-unequally", severity="error", phase="optimizer")
+def unequal_steps(world: World) -> Iterator[Finding]:
+    """Two ranks are stages of one pipeline, for gradients go back from one to the other, and the optimizer of one makes several steps for each step of the other:
+    its weights change between the micro-batches of one batch."""
+    back = [case for case in world.cases if case.facts.stages.returned]
+    front = [case for case in world.cases if case.facts.stages.used]
+    for case, other in ((a, b) for a in back for b in front if a is not b):
+        steps = {one.rank.rank: sum(optimizer.steps for optimizer in one.stepping) for one in (case, other)}
+        fewest, most = min(steps.values()), max(steps.values())
+        if fewest >= 2 and most % fewest == 0 and most > fewest:
+            often = case if steps[case.rank.rank] == most else other
+            optimizer = next(iter(often.stepping))
+            yield often.finding(
+                f"The stage of rank {often.rank.rank} steps {most // fewest} times for each step of the other: {most} and {fewest} steps",
+                "Step every stage once per batch, after the gradients of all its micro-batches have been added up.",
+                source=optimizer.step_line,
+                evidence={"steps": steps},
+                confidence=0.9,
+            )
+            return
+
+
 @world_rule("gradient-of-another-micro-batch", severity="error", phase="backward")
 def crossed(world: World) -> Iterator[Finding]:
     """A stage of a pipeline goes backward from what it has sent for one micro-batch, with the gradient that the next stage has computed for another.
