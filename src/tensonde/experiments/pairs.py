@@ -26,7 +26,7 @@ NOT, WELL = 3.0, 7.0
 """Deviations: what is no relation, and what certainly is one."""
 LOOKED = 2
 """Steps in which the tables are looked for that rows are taken from."""
-MOST_FIELDS = 2
+MOST_FIELDS, MOST_INPUTS = 2, 4
 MORE = 1.5
 """Times as many rows as when it was last asked."""
 _TAKING = frozenset(("index", "index_select", "slice", "gather"))
@@ -144,17 +144,24 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
 
 
 def parted(step: Step, anatomy: Anatomy) -> SourceLine | None:
-    """Where the ways of inputs and targets part in the program's text."""
+    """Where the ways of inputs and targets part in the program's text, or those of one input and the others."""
     try:
         value, targets = _fields(step, anatomy)
     except NotPossible:
-        return None
-    ones, others = anatomy.ancestors([value.number]), anatomy.ancestors([target.number for target in targets])
-    return step.parting(
-        [value.number, *sorted(ones, reverse=True)],
-        [*(t.number for t in targets), *sorted(others, reverse=True)],
-        whole=all(np.prod(target.shape[1:]) <= 1 for target in targets),
-    )
+        return _inputs_part(step, anatomy)
+    whole = all(np.prod(target.shape[1:]) <= 1 for target in targets)
+    others = [*(t.number for t in targets), *sorted(anatomy.ancestors([t.number for t in targets]), reverse=True)]
+    beside = [v for v in anatomy.inputs if v is not value and v.name and v.shape[:1] == value.shape[:1]]
+    ways = [[v.number, *sorted(anatomy.ancestors([v.number]), reverse=True)] for v in (value, *beside[:MOST_INPUTS])]
+    found = (step.parting(ones, others, whole=whole, sure=sure) for sure in (True, False) for ones in ways)
+    return next((line for line in found if line is not None), None) or _inputs_part(step, anatomy)
+
+
+def _inputs_part(step: Step, anatomy: Anatomy) -> SourceLine | None:
+    """Each input is held against the one before it."""
+    inputs = [v for v in anatomy.inputs if v.name and v.kind in ("float", "int")]
+    found = (step.parting([a.number], [b.number], whole=True) for a, b in pairwise(inputs[:MOST_INPUTS]))
+    return next((line for line in found if line is not None), None)
 
 
 def _line(step: Step, target: Value) -> SourceLine | None:

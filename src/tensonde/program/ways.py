@@ -19,13 +19,19 @@ from tensonde.program.lines import source_line
 from tensonde.program.syntax import called, covers, is_name, parse, scope_at, spelled, statements
 
 _SLICE = re.compile(r"[^,]*:[^,]*")
+_BATCH = re.compile(r"\w+:\w+ \+")
+"""`start:start + size`: rows of one batch."""
 _DEPTH = 40
 _MOST = 600
 """Expressions that are looked at."""
 _ORDERS = frozenset(
-    ("permutation", "randperm", "shuffle", "sort", "sorted", "argsort", "roll", "flip", "fliplr", "flipud", "reversed", "reverse", "rot90", "sample")
+    ("permutation", "permuted", "randperm", "shuffle", "sort", "sorted", "argsort", "roll", "flip", "fliplr", "flipud", "reversed", "reverse", "rot90", "sample",
+     "choice", "choices")
 )  # fmt: skip
-_SHAPES = frozenset(("reshape", "view", "transpose", "permute", "swapaxes", "moveaxis", "movedim", "tile", "repeat"))
+_DRAWN = frozenset(("permutation", "permuted", "randperm", "shuffle", "sample", "choice", "choices"))
+"""Orders that are others each time: the same words on another line give another one."""
+_SHAPES = frozenset(("reshape", "view", "tile", "repeat", "repeat_interleave"))
+_TURNS = frozenset(("transpose", "permute", "swapaxes", "moveaxis", "movedim"))
 _JOINS = frozenset(("stack", "column_stack", "hstack", "vstack", "cat", "concat", "concatenate", "array", "c_"))
 _DOMAINS = frozenset(("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "acos", "asin", "arccos", "arcsin"))
 """Functions that have no value for some numbers."""
@@ -34,7 +40,12 @@ _LOADERS = frozenset(
     ("DataLoader", "Subset", "cycle", "iter", "list", "tuple", "next", "tqdm", "islice", "random_split", "deepcopy")
 )
 """Calls that hand on what their first argument holds."""
-_WEIGHTS = {"shift": 3, "order": 3, "index": 2, "shape": 1}
+_SIZES = frozenset(
+    ("zeros", "ones", "empty", "full", "eye", "arange", "range", "len", "zeros_like", "ones_like", "empty_like", "full_like", "new_zeros", "new_full", "size", "linspace")
+)  # fmt: skip
+"""Calls whose result does not depend on the values that they are given."""
+_COUNTS = frozenset(("arange", "range"))
+_WEIGHTS = {"shift": 3, "order": 3, "index": 2, "shape": 1, "turn": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,8 @@ class Way:
     lines: set[tuple[str, int]] = field(default_factory=set)
     calls: list[tuple[str, int, str]] = field(default_factory=list)
     """Of functions and classes of the file: where, and the name."""
+    counted: bool = False
+    """Numbers that are counted up, `arange(9)`, are a part of it."""
 
 
 def way_of(path: str, line: int, name: str) -> Way:
@@ -71,22 +84,64 @@ def way_of(path: str, line: int, name: str) -> Way:
     return found.way
 
 
-def parting(one: Way, other: Way, *, loose: bool = False, whole: bool = False) -> tuple[str, int] | None:
+def parting(
+    one: Way, other: Way, *, loose: bool = False, whole: bool = False, sure: bool = False
+) -> tuple[str, int] | None:
     """Where one of the two is shifted or put into another order, or, on a line that both pass, has rows chosen, and the other is not; the second way (of targets) first, of which also axes that
-    are exchanged count: those of inputs often are. `loose`: also what is chosen on lines of their own. `whole`: not what stays within a sample."""
+    are exchanged count: those of inputs often are. `loose`: also what is chosen on lines of their own. `whole`: not what stays within a sample. `sure`: only orders and shifts."""
+    if other.counted and all(deed.kind in ("shape", "turn") for deed in other.deeds):
+        return _placed(one, other)
     best: tuple[int, tuple[str, int]] | None = None
     for way, beside, more in ((other, one, 1), (one, other, 0)):
         there = {(deed.kind, deed.text) for deed in beside.deeds}
         for deed in way.deeds:
             if (deed.kind, deed.text) in there or deed.kind not in _WEIGHTS or (whole and deed.inside):
                 continue
+            if sure and deed.kind not in ("order", "shift"):
+                continue
             same_line = deed.kind == "index" and (deed.path, deed.line) in beside.lines
-            if (deed.kind == "index" and not same_line and not loose) or (deed.kind == "shape" and way is one):
+            if (deed.kind == "index" and not same_line and not loose) or (
+                deed.kind in ("shape", "turn") and way is one
+            ):
                 continue
             weight = 2 * _WEIGHTS[deed.kind] + more
+            if deed.kind == "order" and (plain := _left_as_it_was(beside, way)) is not None:
+                deed = plain
             if best is None or weight > best[0]:
                 best = weight, (deed.path, deed.line)
     return best[1] if best is not None else None
+
+
+def _first(text: str) -> str:
+    """Of an index: what it says of the first dimension."""
+    return text.strip("()").split(",")[0]
+
+
+def _placed(one: Way, other: Way) -> tuple[str, int] | None:
+    """Where targets are made by position alone (`arange(5).repeat(6)`), the order of inputs is what it is: what matters is how either is laid out."""
+    found = [d for d in one.deeds if d.kind == "turn"] or [d for d in other.deeds if d.kind in ("shape", "turn")]
+    return (found[0].path, found[0].line) if found else None
+
+
+def _left_as_it_was(way: Way, ordered: Way) -> Deed | None:
+    """Where rows are taken one after the other, on their way to the same batch, that the other way takes by an order which was drawn."""
+    if not any(d.kind == "index" and not _SLICE.fullmatch(_first(d.text)) for d in ordered.deeds):
+        return None
+    there = {(deed.kind, deed.text) for deed in ordered.deeds}
+    plain = [
+        d for d in way.deeds if d.kind == "index" and _BATCH.match(_first(d.text)) and (d.kind, d.text) not in there
+    ]
+    return plain[0] if len(plain) == 1 else None
+
+
+def moved(one: Way, other: Way) -> tuple[str, int] | None:
+    """The last thing on its way that moves the second along, or takes a part of it, as nothing does to the first."""
+    there = {(deed.kind, deed.text) for deed in one.deeds}
+    for deed in other.deeds:
+        part = deed.kind == "index" and any(_SLICE.fullmatch(text) for text in deed.text.strip("()").split(", "))
+        if (part or deed.kind in ("shift", "order")) and (deed.kind, deed.text) not in there:
+            return deed.path, deed.line
+    return None
 
 
 def split(one: Way, other: Way) -> tuple[str, int] | None:
@@ -133,7 +188,13 @@ class Ways:
         self._where[value] = path, line, name
 
     def parting(
-        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+        self,
+        ones: Sequence[int],
+        others: Sequence[int],
+        *,
+        loose: bool = False,
+        whole: bool = False,
+        sure: bool = False,
     ) -> SourceLine | None:
         """The first of each that a variable holds is followed."""
         one = next((self._where[n] for n in ones if n in self._where), None)
@@ -141,7 +202,15 @@ class Ways:
         if one is None or other is None:
             return None
         ways = way_of(*one), way_of(*other)
-        place = parting(*ways, loose=loose, whole=whole) or (split(*ways) if whole else None)
+        place = parting(*ways, loose=loose, whole=whole, sure=sure) or (split(*ways) if whole and not sure else None)
+        return source_line(*place) if place is not None else None
+
+    def moved(self, one: int, other: int) -> SourceLine | None:
+        """The last line that moves one of two along its positions, and not the other: the second first."""
+        if one not in self._where or other not in self._where:
+            return None
+        ways = way_of(*self._where[one]), way_of(*self._where[other])
+        place = moved(*ways) or moved(*ways[::-1])
         return source_line(*place) if place is not None else None
 
     def last(self, value: int, kind: str) -> SourceLine | None:
@@ -239,7 +308,7 @@ class _Follower:
                 for given in call.args[-1:]:
                     self.follow(given, scope, where, depth - 1)
             if called(call) in _ORDERS and (owner == name or any(is_name(given, name) for given in call.args)):
-                self._deed(call, "order", called(call))
+                self._deed(call, "order", _drawn(call))
         return found
 
     def _arguments(self, function: ast.FunctionDef, names: list[str], name: str, where: Where, depth: int) -> None:
@@ -266,7 +335,7 @@ class _Follower:
             case ast.Name(id=name):
                 self.name(name, scope, where, depth, node.lineno)
             case ast.Attribute(attr="T" | "mT", value=value):
-                self._deed(node, "shape", "T", inside=self._in_sample(scope))
+                self._deed(node, "turn" if node.attr == "T" else "shape", node.attr, inside=self._in_sample(scope))
                 self.follow(value, scope, where, depth - 1)
             case ast.Attribute():
                 self._attribute(node, scope, where, depth)
@@ -281,14 +350,19 @@ class _Follower:
             case ast.Subscript(value=value, slice=ast.Constant(value=chosen)):
                 self.follow(value, scope, (chosen, *where), depth - 1)
             case ast.Subscript(value=value, slice=chosen):
-                self._chosen(node, chosen)
+                if isinstance(value, ast.Subscript):  # rows first, then what is in them
+                    self.follow(value, scope, where, depth - 1)
+                self._chosen(node, chosen, scope)
                 self.follow(value, scope, where, depth - 1)
-                for part in ast.walk(
-                    chosen
-                ):  # an index that a comprehension goes through: its order is that of the rows
-                    for given, _ in self._inner.get((id(scope), part.id), ()) if isinstance(part, ast.Name) else ():
-                        if isinstance(given, ast.Call) and called(given) in _ORDERS:
-                            self._deed(given, "order", called(given))
+            case ast.ListComp(generators=[only]) | ast.GeneratorExp(generators=[only]) if (
+                where
+                and isinstance(k := where[0], int)
+                and isinstance(only.iter, ast.Tuple | ast.List)
+                and isinstance(only.target, ast.Name)
+                and k < len(only.iter.elts)
+            ):  # one after the other, the same is done to each
+                self._inner[id(scope), only.target.id] = [(only.iter.elts[k], ())]
+                self.follow(node.elt, scope, where[1:], depth - 1)
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
                 self._bind(scope, node)
                 self.follow(node.elt, scope, where, depth - 1)
@@ -321,8 +395,17 @@ class _Follower:
     def _called(self, node: ast.Call, scope: ast.AST, where: Where, depth: int) -> None:
         name = called(node)
         given = [*node.args, *(k.value for k in node.keywords if k.arg not in (None, "key"))]
+        if name in _SIZES:
+            self.way.counted |= name in _COUNTS
+            return
         if name == "enumerate" and given:
             self.follow(given[0], scope, where[1:], depth - 1)
+        elif name == "map" and len(given) == 2 and isinstance(given[1], ast.Tuple | ast.List):
+            parts = given[1].elts
+            for value in [parts[where[0]]] if where and isinstance(where[0], int) and where[0] < len(parts) else parts:
+                self.follow(value, scope, where[1:], depth - 1)
+        elif name == "zip" and len(given) == 1 and isinstance(given[0], ast.Starred):  # parts of samples
+            self.follow(given[0].value, scope, where, depth - 1)
         elif name == "zip":
             chosen = [given[where[0]]] if where and isinstance(where[0], int) and where[0] < len(given) else given
             for value in chosen:
@@ -336,14 +419,17 @@ class _Follower:
             made = next((m for m in owner.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), owner)
             with self._looking_into(made, node, scope):
                 self._items(owner, where, depth)
-        elif isinstance(function := self._function_named(name), ast.FunctionDef) and name not in _ORDERS | _SHAPES:
+        elif isinstance(function := self._function_named(name), ast.FunctionDef) and (
+            name not in _ORDERS | _SHAPES | _TURNS or _of_own(node)
+        ):
             self.way.calls.append((self.path, node.lineno, name))
             with self._looking_into(function, node, scope):
                 self._results(function, where, depth)
         else:
-            if name in _ORDERS or name in _SHAPES:
+            if name in _ORDERS or name in _SHAPES or name in _TURNS:
                 inside = self._in_sample(scope) or _along_others(node)
-                self._deed(node, "order" if name in _ORDERS else "shape", name, inside=inside)
+                kind, text = ("order", _drawn(node)) if name in _ORDERS else ("shape", name)
+                self._deed(node, "turn" if name in _TURNS and _moves_first(node) else kind, text, inside=inside)
             elif name in _JOINS or name in _DOMAINS:
                 self._deed(node, "join" if name in _JOINS else "domain", name)
             held = [node.func.value] if isinstance(node.func, ast.Attribute) else []
@@ -404,8 +490,9 @@ class _Follower:
             return False
         if scope.name == "__getitem__":
             return True
-        around = [place for node, place in self.file.calls if called(node) == scope.name]
-        return bool(around) and all(self._in_sample(place, depth - 1) for place in around)
+        around = [(node, place) for node, place in self.file.calls if called(node) == scope.name]
+        each = {id(part) for c in self.file.comprehensions if _counted(c) for part in ast.walk(c.elt)}
+        return bool(around) and all(id(node) in each or self._in_sample(place, depth - 1) for node, place in around)
 
     def _class_named(self, name: str) -> ast.ClassDef | None:
         return next((n for n in self.file.classes if n.name == name), None)
@@ -452,18 +539,41 @@ class _Follower:
         around = [n for n in ast.walk(self.file.tree) if isinstance(n, ast.If | ast.IfExp) and covers(n, node.lineno)]
         return any(covers(f, n.lineno) for f in self.file.functions for n in around)
 
-    def _chosen(self, node: ast.Subscript, chosen: ast.expr) -> None:
-        kind = "index"
+    def _chosen(self, node: ast.Subscript, chosen: ast.expr, scope: ast.AST) -> None:
+        """Rows or parts are taken. What only adds dimensions takes all."""
+        kind, text = "index", ast.unparse(chosen)
+        if all(_takes_all(part) for part in (chosen.elts if isinstance(chosen, ast.Tuple) else [chosen])):
+            return
         for part in ast.walk(chosen):
-            if (isinstance(part, ast.Call) and called(part) in _ORDERS) or _backwards(part):
+            if isinstance(part, ast.Call) and called(part) in _ORDERS:
+                kind, text = "order", _drawn(part)
+            elif _backwards(part):
                 kind = "order"
-            elif (
-                not isinstance(chosen, ast.Slice | ast.Tuple)
-                and isinstance(part, ast.BinOp)
-                and isinstance(part.op, ast.Add | ast.Sub)
-            ):
-                kind = "shift"
-        self._deed(node, kind, ast.unparse(chosen))
+        if kind == "index" and not isinstance(chosen, ast.Slice | ast.Tuple) and _moves(chosen):
+            kind = "shift"
+        inside = kind == "order" and (self._in_sample(scope) or _behind_first(chosen))
+        self._deed(node, kind, text, inside=inside)
+        for part in ast.walk(chosen):  # an order that a variable holds, or that a loop goes through
+            for call, looped in self._orders_of(part.id, scope, node.lineno) if isinstance(part, ast.Name) else ():
+                self._deed(call if looped else node, "order", _drawn(call))
+
+    def _orders_of(self, name: str, scope: ast.AST, line: int, depth: int = 3) -> Iterator[tuple[ast.Call, bool]]:
+        """Calls that give the rows which an index goes through; whether a loop or a comprehension does so. Of several statements that bind the name, the last before the line."""
+        held = [(given, True) for given, _ in self._inner.get((id(scope), name), ())]
+        bound: tuple[ast.expr, bool] | None = None
+        for node in statements(scope):
+            if node.lineno > line:
+                continue
+            if isinstance(node, ast.Assign) and any(is_name(target, name) for target in node.targets):
+                bound = node.value, False
+            elif isinstance(node, ast.For) and is_name(node.target, name) and covers(node, line):
+                bound = node.iter, True
+        for value, looped in [*held, bound] if bound is not None else held:
+            given = value.value if isinstance(value, ast.Subscript) else value
+            if isinstance(given, ast.Call) and called(given) in _ORDERS:
+                yield given, looped and given.lineno != line
+            elif isinstance(given, ast.Name) and given.id != name and depth:
+                yield from ((call, False) for call, _ in self._orders_of(given.id, scope, value.lineno, depth - 1))
 
 
 def _along_others(node: ast.Call) -> bool:
@@ -471,6 +581,53 @@ def _along_others(node: ast.Call) -> bool:
     given = next((k.value for k in node.keywords if k.arg in ("dim", "dims", "axis", "axes")), None)
     parts = given.elts if isinstance(given, ast.Tuple | ast.List) else [given]
     return all(isinstance(part, ast.Constant) and isinstance(part.value, int) and part.value > 0 for part in parts)
+
+
+def _drawn(node: ast.Call) -> str:
+    """What was done; a draw is another one on another line."""
+    name = called(node)
+    return f"{name} in line {node.lineno}" if name in _DRAWN else name
+
+
+def _of_own(node: ast.Call) -> bool:
+    """A method that has the name of a library's function: `self.buffer.sample(32)`."""
+    return isinstance(node.func, ast.Attribute) and spelled(node.func.value).startswith("self.")
+
+
+def _counted(node: ast.ListComp | ast.GeneratorExp) -> bool:
+    """`[make() for _ in range(9)]`: so many of a kind."""
+    given = node.generators[0].iter
+    return len(node.generators) == 1 and isinstance(given, ast.Call) and called(given) == "range"
+
+
+def _moves_first(node: ast.Call) -> bool:
+    """By what it says, the first dimension gets another place."""
+    given = node.args[0].elts if node.args and isinstance(node.args[0], ast.Tuple) else node.args
+    places = [part.value for part in given if isinstance(part, ast.Constant)]
+    if called(node) == "permute" or len(places) > 2:
+        return bool(places) and places[0] != 0
+    return not given or 0 in places
+
+
+def _moves(chosen: ast.expr) -> bool:
+    """Something is added to an index, or taken off; where a slice begins and ends is another matter."""
+    if isinstance(chosen, ast.Slice):
+        return False
+    if isinstance(chosen, ast.BinOp) and isinstance(chosen.op, ast.Add | ast.Sub):
+        return True
+    return any(_moves(part) for part in ast.iter_child_nodes(chosen) if isinstance(part, ast.expr))
+
+
+def _takes_all(part: ast.expr) -> bool:
+    """`None`, `...` or `:`."""
+    if isinstance(part, ast.Slice):
+        return part.lower is part.upper is part.step is None
+    return isinstance(part, ast.Constant) and (part.value is None or part.value is ...)
+
+
+def _behind_first(chosen: ast.expr) -> bool:
+    """All rows are taken, and only what is in them is turned round."""
+    return isinstance(chosen, ast.Tuple) and bool(chosen.elts) and _takes_all(chosen.elts[0])
 
 
 def _backwards(part: ast.AST) -> bool:

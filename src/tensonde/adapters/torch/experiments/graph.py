@@ -144,9 +144,18 @@ class StepGraph:
         return None
 
     def parting(
-        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+        self,
+        ones: Sequence[int],
+        others: Sequence[int],
+        *,
+        loose: bool = False,
+        whole: bool = False,
+        sure: bool = False,
     ) -> SourceLine | None:
-        return self.ways.parting(ones, others, loose=loose, whole=whole)
+        return self.ways.parting(ones, others, loose=loose, whole=whole, sure=sure)
+
+    def moved(self, value: int, target: int) -> SourceLine | None:
+        return self.ways.moved(value, target)
 
     def last_deed(self, value: int, kind: str) -> SourceLine | None:
         return self.ways.last(value, kind)

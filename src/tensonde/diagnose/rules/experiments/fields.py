@@ -108,6 +108,52 @@ def shifted(case: Case) -> list[Finding]:
     )  # fmt: skip
 
 
+@rule(
+    "targets-at-other-positions",
+    severity="error",
+    phase="data",
+    unless=("target-too-far-on", "sees-its-target", "targets-in-another-order"),
+)
+def other_positions(case: Case) -> list[Finding]:
+    """What stands at a position of a sequence tells a plain learner nothing of the target there, and what stands a few positions before or after it tells it well, and the program's text
+    shifts or cuts one of the two, and not the other. Where targets are what the model is handed, further on or before, nothing is said."""
+    return [
+        finding
+        for finding in _amiss(
+            case, "lag", "Targets stand at other positions than what they are about: {why}",
+            "Take inputs and targets from the same position on: this line moves one of them along, or cuts it.", "lags", 1,
+        )
+        if finding.source is not None
+    ]  # fmt: skip
+
+
+@rule(
+    "field-of-other-samples",
+    severity="error",
+    phase="data",
+    unless=("target-of-another-sample", "rows-of-other-samples", "targets-in-another-order"),
+)
+def odd_field(case: Case) -> list[Finding]:
+    """Several fields go into the loss beside what models are handed. A plain learner can tell one of them by the inputs of the same rows, and not another; and the program's text
+    shuffles, sorts or shifts that one on its way, and not the first. In the last two steps that were asked, at least."""
+    told = [a for a in answers(case, "odd-field") if a.healthy is not None]
+    last = told[-1] if told else None
+    if last is None or last.part != "odd" or (len(told) > 1 and told[-2].part != "odd"):
+        return []
+    return [
+        case.finding(
+            f"{last.names[0]} is of other samples than the rest of the batch: the inputs tell {last.names[1]} ({last.numbers[last.names[1]]:.0f} standard deviations above chance), and nothing of "
+            f"{last.names[0]} ({last.numbers[last.names[0]]:.1f})",
+            "Take it in the order of the other fields: this line shuffles, sorts or shifts it alone.",
+            step=last.step,
+            site="loss:value",
+            source=last.line,
+            evidence={**last.numbers, "standing": "consistent"},
+            confidence=0.85,
+        )
+    ]
+
+
 @rule("compared-with-another-sample", severity="error", phase="forward", unless=("target-of-another-sample",))
 def another_sample(case: Case) -> list[Finding]:
     """When one sample is exchanged for another, the row of it changes in the outputs, and a different row in what the loss compares them with: a
