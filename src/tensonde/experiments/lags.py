@@ -116,6 +116,8 @@ def _told(gathered: list[tuple[Array, Array]], on: int, kind: str) -> float | No
     parts = [_moved(x, y, on) for x, y in gathered]
     ours = np.concatenate([a.reshape(-1, a.shape[2]) for a, _ in parts])
     theirs = np.concatenate([b.reshape(-1, b.shape[2]) for _, b in parts])
+    later = np.concatenate([np.repeat(np.arange(len(a)) % 2 > 0, a.shape[1]) for a, _ in parts])
+    """Positions of one sample are alike: every other sample is learnt, and the rest are asked about."""
     counts = np.ones(len(ours), dtype=bool)
     if kind == "int":
         kinds, number = np.unique(gathered[0][0][:, -1], return_counts=True)
@@ -126,12 +128,14 @@ def _told(gathered: list[tuple[Array, Array]], on: int, kind: str) -> float | No
     order = np.random.Generator(np.random.PCG64(7)).permutation(np.flatnonzero(counts))[:MOST_ROWS]
     if len(order) < ROWS:
         return None
-    ours, theirs = ours[order], theirs[order]
+    ours, theirs, later = ours[order], theirs[order], later[order]
     if kind == "int":
         ours = np.eye(KINDS)[ours[:, 0].astype(np.int64) % KINDS]
     if theirs.dtype.kind in "iu" and theirs.shape[1] == 1:
         theirs = columns(theirs[:, 0] % KINDS)
-    return learnt(ours, theirs) if np.isfinite(ours).all() else None
+    if min(later.sum(), (~later).sum()) < ROWS // 4 or not np.isfinite(ours).all():
+        return None
+    return learnt(ours[~later], theirs[~later], ours[later], theirs[later])
 
 
 LAGS = Experiment("lags", "Do targets stand at the positions that they are about?", ask, times=3, alone=False)

@@ -4,7 +4,8 @@ Outputs that are still those of a model that has hardly begun may already have s
 them than with outputs that are given to other samples, by far, what comes between is of the wrong sign. So what is made of the outputs on the way to the loss is negated, one value after the other: where
 the loss then is far below that of others' outputs, a sign before this value is wrong.
 
-Healthy: outputs as they are give a lower loss than others', or it makes no difference yet. It is only told of trainings that learn nothing.
+Healthy: outputs as they are give a lower loss than others', or it makes no difference yet. It is asked early, before the training itself makes outputs worse than others', and only told of trainings that
+learn nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from tensonde.experiments.experiment import Answer, Experiment, Memory
 from tensonde.experiments.nothing_learnt import APART, FEWEST_ROWS, SHUFFLES, changed_about, deviations
 from tensonde.experiments.step import NotPossible, Step
 
+EARLY = 32
+"""The last step that is asked."""
 MOST = 8
 """Values that are negated."""
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     anatomy = Anatomy.of(step)
+    if step.number > EARLY:
+        raise NotPossible("the training is under way")
     if anatomy.targets_by_model or anatomy.random_targets:
         raise NotPossible("a model makes the targets of the loss, or nothing does")
     rows = {step.values[n].shape[0] for n in anatomy.outputs if step.values[n].shape}

@@ -18,7 +18,7 @@ from tensonde.model.site import SourceLine
 from tensonde.program.lines import source_line
 from tensonde.program.syntax import called, covers, is_name, parse, scope_at, spelled, statements
 
-_SLICE = re.compile(r"[^,]*:[^,]*")
+_SLICE = re.compile(r"[^,\[\]]*:[^,\[\]]*")
 _BATCH = re.compile(r"\w+:\w+ \+")
 """`start:start + size`: rows of one batch."""
 _DEPTH = 40
@@ -28,8 +28,10 @@ _ORDERS = frozenset(
     ("permutation", "permuted", "randperm", "shuffle", "sort", "sorted", "argsort", "roll", "flip", "fliplr", "flipud", "reversed", "reverse", "rot90", "sample",
      "choice", "choices")
 )  # fmt: skip
-_DRAWN = frozenset(("permutation", "permuted", "randperm", "shuffle", "sample", "choice", "choices"))
-"""Orders that are others each time: the same words on another line give another one."""
+_DRAWN = frozenset(("permutation", "permuted", "randperm", "shuffle", "sample", "choice", "choices", "argsort"))
+"""Orders that are others each time, or of other things: the same words on another line give another one."""
+_VALUES = frozenset(("sample", "choice", "choices"))
+"""Draws that make a value, where one sample is made."""
 _SHAPES = frozenset(("reshape", "view", "tile", "repeat", "repeat_interleave"))
 _TURNS = frozenset(("transpose", "permute", "swapaxes", "moveaxis", "movedim"))
 _JOINS = frozenset(("stack", "column_stack", "hstack", "vstack", "cat", "concat", "concatenate", "array", "c_"))
@@ -293,9 +295,15 @@ class _Follower:
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 for path in _places(target, name):
+                    if not _same_column(target, where):
+                        continue
                     found = True
                     self._line(node)
                     self.follow(node.value, scope, (*path, *where), depth - 1)
+                    if isinstance(target, ast.Subscript) and isinstance(
+                        node.value, ast.Constant
+                    ):  # what counts is where
+                        self.follow(target.slice, scope, (), depth - 1)
         elif isinstance(node, ast.For):
             for path in _places(node.target, name):
                 found = True
@@ -340,7 +348,7 @@ class _Follower:
             case ast.Attribute():
                 self._attribute(node, scope, where, depth)
             case ast.Tuple(elts=parts) | ast.List(elts=parts) if (
-                where and isinstance(k := where[0], int) and k < len(parts)
+                where and isinstance(k := _place(where[0]), int) and k < len(parts)
             ):
                 self.follow(parts[k], scope, where[1:], depth - 1)
             case ast.Dict(keys=keys, values=values) if where:
@@ -350,6 +358,11 @@ class _Follower:
             case ast.Subscript(value=value, slice=ast.Constant(value=chosen)):
                 self.follow(value, scope, (chosen, *where), depth - 1)
             case ast.Subscript(value=value, slice=chosen):
+                if self._is_mapping(value, scope):  # what is looked up in it says which
+                    self.follow(chosen, scope, (), depth - 1)
+                    return
+                column = _column(chosen)
+                where = (column, *where) if column is not None else where
                 if isinstance(value, ast.Subscript):  # rows first, then what is in them
                     self.follow(value, scope, where, depth - 1)
                 self._chosen(node, chosen, scope)
@@ -429,7 +442,8 @@ class _Follower:
             if name in _ORDERS or name in _SHAPES or name in _TURNS:
                 inside = self._in_sample(scope) or _along_others(node)
                 kind, text = ("order", _drawn(node)) if name in _ORDERS else ("shape", name)
-                self._deed(node, "turn" if name in _TURNS and _moves_first(node) else kind, text, inside=inside)
+                if not inside or name not in _VALUES:
+                    self._deed(node, "turn" if name in _TURNS and _moves_first(node) else kind, text, inside=inside)
             elif name in _JOINS or name in _DOMAINS:
                 self._deed(node, "join" if name in _JOINS else "domain", name)
             held = [node.func.value] if isinstance(node.func, ast.Attribute) else []
@@ -507,6 +521,13 @@ class _Follower:
                         found = next((n for n in self.file.functions if n.name == called(value)), None)
         return found
 
+    def _is_mapping(self, value: ast.expr, scope: ast.AST) -> bool:
+        """A dictionary, by the text: what is looked up there is no row."""
+        name = spelled(value)
+        bound = [n for around in (scope, self.file.tree) for n in statements(around) if isinstance(n, ast.Assign)]
+        given = [n.value for n in bound if any(spelled(target) == name for target in n.targets)]
+        return bool(given) and all(isinstance(part, ast.Dict | ast.DictComp) for part in given)
+
     def _comprehensions(self, scope: ast.AST, inside: ast.AST) -> None:
         """Those that something stands in."""
         for node in self.file.comprehensions:
@@ -551,6 +572,8 @@ class _Follower:
                 kind = "order"
         if kind == "index" and not isinstance(chosen, ast.Slice | ast.Tuple) and _moves(chosen):
             kind = "shift"
+        if kind == "index" and _column(chosen) is not None and _takes_all(chosen.elts[0]):  # type: ignore[attr-defined]
+            return
         inside = kind == "order" and (self._in_sample(scope) or _behind_first(chosen))
         self._deed(node, kind, text, inside=inside)
         for part in ast.walk(chosen):  # an order that a variable holds, or that a loop goes through
@@ -587,6 +610,30 @@ def _drawn(node: ast.Call) -> str:
     """What was done; a draw is another one on another line."""
     name = called(node)
     return f"{name} in line {node.lineno}" if name in _DRAWN else name
+
+
+@dataclass(frozen=True)
+class _Column:
+    """On the way back: one column of a table, which may be a list of tuples."""
+
+    number: int
+
+
+def _place(part: object) -> object:
+    return part.number if isinstance(part, _Column) else part
+
+
+def _column(chosen: ast.expr) -> _Column | None:
+    """`[:, 2]`: of all rows, or some."""
+    if isinstance(chosen, ast.Tuple) and len(chosen.elts) == 2 and isinstance(last := chosen.elts[1], ast.Constant):
+        return _Column(last.value) if type(last.value) is int and isinstance(chosen.elts[0], ast.Slice) else None
+    return None
+
+
+def _same_column(target: ast.expr, where: Where) -> bool:
+    """What is written may be what is looked for: `x[:, 1] = ...` is no other column."""
+    written = _column(target.slice) if isinstance(target, ast.Subscript) else None
+    return written is None or not where or not isinstance(where[0], _Column) or where[0] == written
 
 
 def _of_own(node: ast.Call) -> bool:

@@ -36,6 +36,10 @@ LOOKED_UP = 8
 Env = dict[int, Tensor]
 
 
+class _Enough(Exception):
+    """The loss is low enough."""
+
+
 class StepGraph:
     def __init__(self, recorder: Recorder, loss: Ref, number: int, deadline: float, clock: Callable[[], float]) -> None:
         self._nodes, self._tensors = recorder.nodes, recorder.tensors
@@ -458,24 +462,27 @@ class StepGraph:
         apart = {ref: t + torch.randn(t.shape, generator=draw, device="cpu").to(t.device) for ref, t in base.items()}
         found = [
             self._loss_of({}),
-            self._lowest(base),
-            self._lowest(apart),
+            self._lowest(base, enough),
+            self._lowest(apart, enough),
         ]  # where an activation is off, nothing moves
         return min(loss for loss in found if np.isfinite(loss))
 
-    def _lowest(self, start: Env) -> float:
+    def _lowest(self, start: Env, enough: float) -> float:
         free = {ref: tensor.to(torch.float32).clone().requires_grad_() for ref, tensor in start.items()}
-        self._descend(list(free.values()), lambda: {ref: leaf.to(start[ref].dtype) for ref, leaf in free.items()})
+        leaves = list(free.values())
+        self._descend(leaves, lambda: {ref: leaf.to(start[ref].dtype) for ref, leaf in free.items()}, enough)
         return self._loss_of({ref: leaf.detach().to(start[ref].dtype) for ref, leaf in free.items()})
 
     def _loss_of(self, changes: Env) -> float:
         with torch.no_grad():
             return float(self.compute(changes, [self.loss])[self.loss])
 
-    def _descend(self, leaves: list[Tensor], changed: Callable[[], Env]) -> bool:
-        """Moves the leaves until the loss is smallest with what `changed` makes of them; whether numbers stayed within bounds."""
+    def _descend(self, leaves: list[Tensor], changed: Callable[[], Env], enough: float = float("-inf")) -> bool:
+        """Moves the leaves until the loss is smallest with what `changed` makes of them, or below `enough`; whether numbers stayed within bounds."""
         descent = torch.optim.LBFGS.__new__(torch.optim.LBFGS)
         _made_quietly(descent, leaves)
+        factor = 0.0
+        """A mean over many numbers has small slopes, which the descent would take for the end."""
 
         def closure() -> Tensor:
             for leaf in leaves:
@@ -484,12 +491,23 @@ class StepGraph:
                 loss = self.compute(changed(), [self.loss], grad=True)[self.loss]
             if not loss.requires_grad:
                 raise NotPossible("the loss does not lead back to what the model gives")
-            for leaf, gradient in zip(leaves, torch.autograd.grad(loss, leaves, allow_unused=True), strict=True):
-                leaf.grad = gradient if gradient is not None else torch.zeros_like(leaf)
-            return loss
+            if float(loss.detach()) < enough:
+                raise _Enough
+            slopes = torch.autograd.grad(loss, leaves, allow_unused=True)
+            nonlocal factor
+            if not factor:
+                steepest = max(
+                    (float(slope.abs().max()) for slope in slopes if slope is not None and slope.numel()), default=0.0
+                )
+                factor = max(1.0, 1 / steepest) if 0 < steepest < float("inf") else 1.0
+            for leaf, slope in zip(leaves, slopes, strict=True):
+                leaf.grad = slope * factor if slope is not None else torch.zeros_like(leaf)
+            return loss * factor
 
         try:
             _bare_step(torch.optim.LBFGS)(descent, closure)
+        except _Enough:
+            return True
         except RuntimeError:  # numbers beyond what a tensor holds
             return False
         return True

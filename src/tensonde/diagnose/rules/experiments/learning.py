@@ -90,7 +90,7 @@ def nothing_learnt(case: Case) -> list[Finding]:
         return [_next_to_nothing(case, small[-1], end, constant)]
     if last.part == "term":
         return [_outweighed(case, last, end, constant)]
-    turned = [a for a in answers(case, "signs") if a.part == "sign"]
+    turned = [a for a in answers(case, "signs") if a.part == "sign" and a.step < FEWEST]
     if turned:
         return [_wrong_sign(case, turned[0], end, constant)]
     learnt = _one_batch(case)
