@@ -124,7 +124,7 @@ BUGS = {
     ),
     "rewards of other transitions": (
         "field-of-other-samples",
-        VALUES.replace("gained = rewards[index]", "gained = rewards[index][torch.randperm(32)]  # HERE"),
+        VALUES.replace("gained = rewards[index]", "gained = torch.tensor(random.sample(rewards[index].tolist(), 32))  # HERE"),
     ),
     "far is taken for near": ("nothing-learnt", EPISODES.replace("return -apart", "return apart + 0.0  # HERE")),
     "what is wanted in an evaluation has other numbers": (

@@ -41,10 +41,12 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
         a.shape[2:] == x.shape[2:] and b.shape[2:] == y.shape[2:] for a, b in gathered
     ):
         gathered.append((x, y))
-    numbers = {str(k): z for k in range(-FARTHEST, FARTHEST + 1) if (z := _told(gathered, k, value.kind)) is not None}
-    if "0" not in numbers:
+    own = _told(gathered, 0, value.kind)
+    if own is None:
         raise NotPossible("too few positions were seen so far, or all of them are the same")
-    own, best = numbers["0"], max(numbers, key=numbers.__getitem__)
+    beside = [k for k in range(-FARTHEST, FARTHEST + 1) if k] if own < NOT else []
+    numbers = {"0": own, **{str(k): z for k in beside if (z := _told(gathered, k, value.kind)) is not None}}
+    best = max(numbers, key=numbers.__getitem__)
     if best != "0" and own < NOT and numbers[best] > max(WELL, TIMES * own):
         on = int(best)
         yield Answer(

@@ -15,7 +15,7 @@ import numpy as np
 
 from tensonde.experiments.anatomy import Anatomy
 from tensonde.experiments.experiment import Answer, Experiment, Memory
-from tensonde.experiments.pairs import MOST_FIELDS, NOT, WELL, columns, described
+from tensonde.experiments.pairs import MOST_FIELDS, NOT, TAKING, WELL, columns, described
 from tensonde.experiments.relation import MOST_FEATURES, MOST_ROWS, features, learnt
 from tensonde.experiments.step import NotPossible, Step, Value
 
@@ -68,11 +68,12 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
 
 
 def _fields(step: Step, anatomy: Anatomy, rows: int) -> list[Value]:
-    behind = anatomy.before_loss
+    behind = anatomy.ancestors(anatomy.compared)
+    indices = {n for op in step.ops if op.name in TAKING for n in op.inputs[1:]}
     found = [
         v
         for v in step.values
-        if v.number in behind and v.origin == "given" and v.name and not v.into_model and v.shape[:1] == (rows,)
+        if v.number in behind and v.number not in indices and v.origin == "given" and v.name and not v.into_model and v.shape[:1] == (rows,)
         and v.kind in ("int", "float", "bool")
     ]  # fmt: skip
     return found[:MOST]

@@ -29,7 +29,7 @@ LOOKED = 2
 MOST_FIELDS, MOST_INPUTS = 2, 4
 MORE = 1.5
 """Times as many rows as when it was last asked."""
-_TAKING = frozenset(("index", "index_select", "slice", "gather"))
+TAKING = frozenset(("index", "index_select", "slice", "gather"))
 KINDS = 128
 """Of tokens; those beyond are counted with others."""
 SHIFTS = (1, -1, 2, -2)
@@ -48,7 +48,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
 
 def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) -> Answer | None:
     y = described(step.array(target.number))
-    if y is None or len(x) != len(y):
+    if y is None or len(x) != len(y) or _row_numbers(y):
         return None
     groups = memory.setdefault("groups", {})
     group = groups.setdefault((x.shape[1], y.ndim, y.shape[1:], target.name), {"rows": []})
@@ -94,6 +94,11 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
     return answer
 
 
+def _row_numbers(y: Array) -> bool:
+    """Each row is to be told from the others of its batch: no property of a sample."""
+    return y.ndim == 1 and bool((y == np.arange(len(y))).all())
+
+
 def _are_positions(step: Step, value: Value) -> bool:
     """One row that is changed changes what the model says of others: it remembers what came before, and targets may be about that."""
     array = step.array(value.number)
@@ -119,7 +124,7 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
     inputs = sorted((v for v in anatomy.inputs if v.kind == "float"), key=lambda v: -int(np.prod(v.shape)))
     inputs = inputs or [v for v in anatomy.inputs if v.kind == "int" and len(v.shape) >= 2]
     handed = {v.number for v in anatomy.inputs}
-    indices = {n for op in step.ops if op.name in _TAKING for n in op.inputs[1:]}
+    indices = {n for op in step.ops if op.name in TAKING for n in op.inputs[1:]}
     for value in inputs:
         behind = anatomy.ancestors([value.number])
         made_of = anatomy.ancestors(anatomy.compared) - behind
@@ -134,7 +139,7 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
             and (
                 v.origin == "given"
                 or v.name
-                or (v.op is not None and step.ops[v.op].name in _TAKING and _taken(step, v))
+                or (v.op is not None and step.ops[v.op].name in TAKING and _taken(step, v))
             )
             and (v.origin == "given" or not anatomy.ancestors([v.number]) & handed)
         ]
@@ -153,14 +158,18 @@ def parted(step: Step, anatomy: Anatomy) -> SourceLine | None:
     others = [*(t.number for t in targets), *sorted(anatomy.ancestors([t.number for t in targets]), reverse=True)]
     beside = [v for v in anatomy.inputs if v is not value and v.name and v.shape[:1] == value.shape[:1]]
     ways = [[v.number, *sorted(anatomy.ancestors([v.number]), reverse=True)] for v in (value, *beside[:MOST_INPUTS])]
-    found = (step.parting(ones, others, whole=whole, sure=sure) for sure in (True, False) for ones in ways)
-    return next((line for line in found if line is not None), None) or _inputs_part(step, anatomy)
+    for sure in (True, False):
+        found = (step.parting(ones, others, whole=whole, sure=sure) for ones in ways)
+        line = next((line for line in found if line is not None), None) or _inputs_part(step, anatomy, sure)
+        if line is not None:
+            return line
+    return None
 
 
-def _inputs_part(step: Step, anatomy: Anatomy) -> SourceLine | None:
+def _inputs_part(step: Step, anatomy: Anatomy, sure: bool = False) -> SourceLine | None:
     """Each input is held against the one before it."""
     inputs = [v for v in anatomy.inputs if v.name and v.kind in ("float", "int")]
-    found = (step.parting([a.number], [b.number], whole=True) for a, b in pairwise(inputs[:MOST_INPUTS]))
+    found = (step.parting([a.number], [b.number], whole=True, sure=sure) for a, b in pairwise(inputs[:MOST_INPUTS]))
     return next((line for line in found if line is not None), None)
 
 

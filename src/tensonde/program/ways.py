@@ -30,6 +30,7 @@ _ORDERS = frozenset(
 )  # fmt: skip
 _DRAWN = frozenset(("permutation", "permuted", "randperm", "shuffle", "sample", "choice", "choices", "argsort"))
 """Orders that are others each time, or of other things: the same words on another line give another one."""
+_EACH_COLUMN = frozenset(("permuted", "sort"))
 _VALUES = frozenset(("sample", "choice", "choices"))
 """Draws that make a value, where one sample is made."""
 _SHAPES = frozenset(("reshape", "view", "tile", "repeat", "repeat_interleave"))
@@ -92,7 +93,7 @@ def parting(
     """Where one of the two is shifted or put into another order, or, on a line that both pass, has rows chosen, and the other is not; the second way (of targets) first, of which also axes that
     are exchanged count: those of inputs often are. `loose`: also what is chosen on lines of their own. `whole`: not what stays within a sample. `sure`: only orders and shifts."""
     if other.counted and all(deed.kind in ("shape", "turn") for deed in other.deeds):
-        return _placed(one, other)
+        return None if sure else _placed(one, other)
     best: tuple[int, tuple[str, int]] | None = None
     for way, beside, more in ((other, one, 1), (one, other, 0)):
         there = {(deed.kind, deed.text) for deed in beside.deeds}
@@ -442,6 +443,8 @@ class _Follower:
             if name in _ORDERS or name in _SHAPES or name in _TURNS:
                 inside = self._in_sample(scope) or _along_others(node)
                 kind, text = ("order", _drawn(node)) if name in _ORDERS else ("shape", name)
+                if name in _EACH_COLUMN and where and isinstance(where[0], _Column):
+                    text += f", column {where[0].number}"  # each gets an order of its own
                 if not inside or name not in _VALUES:
                     self._deed(node, "turn" if name in _TURNS and _moves_first(node) else kind, text, inside=inside)
             elif name in _JOINS or name in _DOMAINS:

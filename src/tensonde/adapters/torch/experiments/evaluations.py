@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MOST_STEPS, MOST_CALLS, MOST_FUNCTIONS = 24, 16, 48
 """Evaluations that are looked at, calls of a model in each, calls of functions after each of those."""
+MANY_WRITES = 64
+"""Writes into an output (`scores[row, seen] = -1e9`) that count as one call."""
 MOST_LOOKED = 64
 """Steps in which a model was called without gradients: where nothing is ever compared (a policy that acts), it is no evaluation."""
 MOST_ELEMENTS = 1 << 19
@@ -57,7 +59,8 @@ class Evaluations(Looker):
         """By model: how many optimizers there were when it was looked at, and whether one of them trains it."""
         self._step = -1
         self._steps = 0
-        self._calls = self._functions = 0
+        self._calls = 0
+        self._functions: float = 0
         self._made: dict[int, Tensor] = {}
         """By id: outputs, and what was made of them."""
         self._inputs: Tensor | None = None
@@ -128,7 +131,7 @@ class Evaluations(Looker):
         mine = [t for t in given if id(t) in self._made]
         if not mine:
             return
-        self._functions -= 1
+        self._functions -= 1 if isinstance(out, Tensor | tuple) else 1 / MANY_WRITES
         if self._functions < 0:
             self._made = {}
             return
