@@ -124,7 +124,9 @@ BUGS = {
     ),
     "rewards of other transitions": (
         "field-of-other-samples",
-        VALUES.replace("gained = rewards[index]", "gained = torch.tensor(random.sample(rewards[index].tolist(), 32))  # HERE"),
+        VALUES.replace(
+            "gained = rewards[index]", "gained = torch.tensor(random.sample(rewards[index].tolist(), 32))  # HERE"
+        ),
     ),
     "far is taken for near": ("nothing-learnt", EPISODES.replace("return -apart", "return apart + 0.0  # HERE")),
     "what is wanted in an evaluation has other numbers": (
@@ -134,7 +136,31 @@ BUGS = {
         ),
     ),
 }
+FEW = LIKES.replace("torch.arange(240).repeat(12)", "torch.arange(60).repeat(48)").split("    if step % 60")[0]
+ROWS = (
+    """
+model = Net()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(60):
+    index = torch.randint(0, 256, (32,))
+    inputs = x[index]
+    labels = y[index]
+    loss = F.cross_entropy(model(inputs), labels)
+"""
+    + STEP
+)
+BUGS |= {
+    "opposites of what was chosen": (
+        "opposites-of-the-chosen",
+        FEW.replace("other = torch.randint(0, 80, (128,))", "other = (who * 7 + 4 * torch.randint(0, 20, who.shape)) % 80  # HERE"),
+    ),
+    "labels laid out column by column": (
+        "targets-in-another-order", ROWS.replace("labels = y[index]", "labels = y[index].reshape(4, 8).T.reshape(-1)  # HERE")
+    ),
+}  # fmt: skip
 NEAR_MISSES = {
+    "opposites of all things": FEW,
+    "rows as they are": ROWS,
     "tags of their own tokens": TAGS,
     "tokens are to be remembered": ECHO,
     "rewards of their transitions": VALUES,

@@ -20,6 +20,7 @@ from tensonde.experiments.leak import LEAK
 from tensonde.experiments.modes import MODES
 from tensonde.experiments.nothing_learnt import NOTHING_LEARNT
 from tensonde.experiments.odd_field import ODD_FIELD
+from tensonde.experiments.opposites import OPPOSITES
 from tensonde.experiments.own_batch import OWN_BATCH
 from tensonde.experiments.pairs import PAIRS
 from tensonde.experiments.placement import PLACEMENT
@@ -49,6 +50,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     PAIRS,
     LAGS,
     ODD_FIELD,
+    OPPOSITES,
     SAMENESS,
     OWN_BATCH,
     INDEPENDENCE,

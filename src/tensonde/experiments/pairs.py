@@ -1,7 +1,7 @@
 """Do inputs and targets belong together, row by row?
 
 Rows of inputs and of what the loss compares with are gathered from the steps that are asked. A plain learner (`relation.learnt`), which knows nothing of the program's
-model, learns half of them and is asked about the other half; and again with the targets one or two rows earlier or later within each batch, and in reverse order.
+model, learns half of them and is asked about the other half; and again with the targets one or two rows earlier or later within each batch, column by column instead of row by row, and in reverse order.
 Healthy: the targets fit as they are, or no order fits, since not everything can be learnt by a plain learner. Where they do not fit as they are, and fit well in another
 order, they were shifted or turned on their way. Not claimed where the model carries something from one row to the next: rows are positions then, and a target may be about an earlier one.
 
@@ -33,6 +33,8 @@ TAKING = frozenset(("index", "index_select", "slice", "gather"))
 KINDS = 128
 """Of tokens; those beyond are counted with others."""
 SHIFTS = (1, -1, 2, -2)
+LARGEST, MOST_WIDTHS = 256, 6
+"""Of a batch whose rows may have been laid out in another way, and ways that are tried."""
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
@@ -240,6 +242,13 @@ def _orders(gathered: list[tuple[Array, Array]]) -> Iterable[tuple[str, tuple[Ar
         ours = [part[:-shift] if shift > 0 else part[-shift:] for part in parts]
         theirs = [part[shift:] if shift > 0 else part[:shift] for part in parts]
         yield name, (np.concatenate(ours), np.concatenate(theirs))
+    size = len(parts[0]) if parts else 0
+    for width in [w for w in range(2, size // 2 + 1) if not size % w][:MOST_WIDTHS] if size <= LARGEST else ():
+        whole = [part for part in parts if len(part) == size]
+        across = [part.reshape(-1, width).T.reshape(-1) for part in whole]
+        yield f"the targets of a batch fit its inputs when they are laid out in {width} columns and read column by column", (
+            np.concatenate(whole), np.concatenate(across)
+        )  # fmt: skip
     yield "the targets of a batch fit its inputs in reverse order", (
         np.concatenate(parts), np.concatenate([part[::-1] for part in parts])
     )  # fmt: skip

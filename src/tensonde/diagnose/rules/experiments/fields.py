@@ -154,6 +154,16 @@ def odd_field(case: Case) -> list[Finding]:
     ]
 
 
+@rule("opposites-of-the-chosen", severity="error", phase="data", unless=("fields-equal",))
+def opposites(case: Case) -> list[Finding]:
+    """What is drawn as the opposite of what somebody chose (a negative) is, as often as what was chosen itself, something that the same one chose in an earlier step: both are of one kind, and the loss is asked to tell them
+    apart. Seen where both are looked up in one table beside a third field, and pairs have come again by the dozen."""
+    return _amiss(
+        case, "opposites", "Opposites are drawn from what was chosen: {why}",
+        "Draw them from what was not chosen: look at the condition of the loop that draws, or at the mask.", "opposites", 1,
+    )  # fmt: skip
+
+
 @rule("compared-with-another-sample", severity="error", phase="forward", unless=("target-of-another-sample",))
 def another_sample(case: Case) -> list[Finding]:
     """When one sample is exchanged for another, the row of it changes in the outputs, and a different row in what the loss compares them with: a

@@ -48,6 +48,7 @@ SOME = 0.75
         "weight-decay-dominates",
         "learning-rate-zero",
         "loss-held-up",
+        "opposites-of-the-chosen",
     ),
 )
 def nothing_learnt(case: Case) -> list[Finding]:
