@@ -214,6 +214,7 @@ def _among(said: Tensor, target: Tensor) -> tuple[Array, Array] | None:
     """`best == wanted[:, None]`: several classes are said of each row, and one of them is to be right. Many classes are folded into few."""
     if said.is_floating_point() or target.is_floating_point() or said.dtype is torch.bool:
         return None
+    said, target = said[:MOST_ROWS], target[:MOST_ROWS]
     kinds = min(MOST_CLASSES, int(torch.maximum(said.max(), target.max())) + 1)
     rows = np.zeros((len(said), kinds))
     np.put_along_axis(rows, _array(said % kinds), 1.0, 1)

@@ -177,7 +177,11 @@ def held_out_at_odds(case: Case) -> list[Finding]:
 def at_chance(case: Case) -> list[Finding]:
     """The loss falls well below that of the best constant, and in every evaluation of the second half what the model says has nothing to do with what it is compared with, or the contrary: what was learnt is
     learnt by heart, the wrong way round, or of data of another kind. Few rows, and a model that another rule accuses, are not told."""
-    late = [a for a in answers(case, "held-out") if a.step >= case.steps // 2 and "stands" in a.numbers]
+    late = [
+        a
+        for a in case.facts.answers
+        if a.experiment == "held-out" and a.step >= case.steps // 2 and "stands" in a.numbers
+    ]
     asked = [a for a in answers(case, "nothing-learnt") if a.step >= max(10, case.steps // 5)]
     ratios = [a.numbers["loss"] / a.numbers["constant"] for a in asked if a.numbers.get("constant", 0) > 0]
     if len(late) < 2 or not ratios or min(ratios) > LEARNT or case.steps < SETTLED or not ended_by_itself(case):
@@ -185,7 +189,7 @@ def at_chance(case: Case) -> list[Finding]:
     stands = [a.numbers["stands"] for a in late]
     if (
         min(a.numbers["rows"] for a in late) < MANY
-        or max(stands) >= CHANCE
+        or max(stands) >= 2 * CHANCE
         or sum(stands) / sqrt(len(stands)) >= CHANCE
     ):
         return []
