@@ -20,6 +20,8 @@ from tensonde.experiments.step import Array
 from tensonde.model.site import SourceLine
 
 NAME, QUESTION = "held-out", "Is what was learnt still there on other data?"
+ENCODED = "encoded anew"
+"""Nothing is known but that the program numbers words or classes anew for each of its data sets."""
 FEWEST, MANY = 64, 192
 """Rows by which a relation shows; rows by which it shows which side is amiss."""
 
@@ -70,16 +72,17 @@ def answer(
         if stands is None
         else f"outputs and targets of an evaluation agree {stands:.0f} standard deviations above chance"
     )
-    compared = evaluation.compared if healthy else encoded() or evaluation.compared
+    anew = None if healthy else encoded()
+    compared, part = anew or evaluation.compared, ENCODED if anew is not None else ""
     both = [(rows, asked) for rows in trained if (asked := _alike(evaluation, rows.x, rows.y)) is not None]
     if not both:
-        return Answer(healthy, why, numbers, source=compared)
+        return Answer(healthy, why, numbers, source=compared, part=part)
     # What is evaluated is the target that looks most like it: a program may have several.
     rows, (x, y, other, theirs) = min(both, key=lambda pair: _unlike(pair[1][1], pair[1][3]))
     line = rows.line
     told = {"training": learnt(x, y), "evaluation": learnt(other, theirs), "across": learnt(x, y, other, theirs)}
     if any(value is None for value in told.values()):
-        return Answer(healthy, why, numbers, source=compared)
+        return Answer(healthy, why, numbers, source=compared, part=part)
     own, there, across = numbers["training"], numbers["evaluation"], numbers["across"] = [
         v or 0.0 for v in told.values()
     ]
@@ -122,7 +125,7 @@ def answer(
             source=line,
             part="one target",
         )
-    return Answer(healthy, why, numbers, source=compared)
+    return Answer(healthy, why, numbers, source=compared, part=part)
 
 
 def _alike(evaluation: Evaluation, x: Array, y: Array) -> tuple[Array, Array, Array, Array] | None:

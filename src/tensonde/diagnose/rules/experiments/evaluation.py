@@ -194,7 +194,9 @@ def at_chance(case: Case) -> list[Finding]:
     ):
         return []
     against = max(stands) < -CHANCE
-    last, parting = late[-1], where_they_part(case)
+    last = late[-1]
+    anew = next((a.line for a in late if a.part == "encoded anew"), None)
+    parting = None if anew is not None else where_they_part(case)
     return [
         case.finding(
             "What is learnt is of no use in the evaluation: "
@@ -202,12 +204,14 @@ def at_chance(case: Case) -> list[Finding]:
             + f" ({last.numbers['stands']:.1f} standard deviations of shuffled rows, {last.numbers['rows']:.0f} rows), while its loss in training is {min(ratios):.2f} of that of the best constant",
             "Look at the sign of the loss, or of what is compared."
             if against
+            else "Number words and classes once, by the training's data, and use the same numbers, scalers and columns in the evaluation: this line makes them anew for each of the data sets."
+            if anew
             else "Look whether inputs and targets of the training belong together: this line does something to one of them that is not done to the other."
             if parting
             else "Look whether inputs and targets of the training belong together, and whether the evaluation is prepared as the training is: the same vocabulary, classes and columns.",
             step=last.step,
             site="loss:value",
-            source=(asked[-1].line if against else parting) or last.line or asked[-1].line,
+            source=(asked[-1].line if against else anew or parting) or last.line or asked[-1].line,
             evidence={"stands": [round(z, 2) for z in stands], "rows": last.numbers["rows"], "ratio": min(ratios), "standing": "suspected"},
             confidence=0.7,
         )
