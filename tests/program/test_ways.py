@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tensonde.program.ways import Way, last, parting, scaled_apart, split, way_of
+from tensonde.program.parting import last, parting, scaled_apart, split
+from tensonde.program.ways import Way, way_of
 
 SET = """
 class Windows(Dataset):

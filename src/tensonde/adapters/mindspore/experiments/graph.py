@@ -24,7 +24,7 @@ from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, 
 from tensonde.model.site import SourceLine
 from tensonde.program import habits, queries
 from tensonde.program.lines import source_line
-from tensonde.program.ways import Ways
+from tensonde.program.parting import Ways
 
 ROUNDING = 1e-5
 """Changes below this part of the largest value are rounding."""

@@ -24,7 +24,7 @@ from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, 
 from tensonde.model.site import SourceLine
 from tensonde.program import habits, queries
 from tensonde.program.lines import source_line
-from tensonde.program.ways import Ways
+from tensonde.program.parting import Ways
 
 _NORMS = {"native_batch_norm": 5, "cudnn_batch_norm": 5, "_native_batch_norm_legit": 5, "_batch_norm_with_update": None}
 _SINGLE = frozenset((torch.float32, torch.float16, torch.bfloat16))
