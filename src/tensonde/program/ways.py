@@ -12,6 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from tensonde.program.picks import (
+    along_others,
+    backwards,
+    behind_first,
+    counted,
+    moves,
+    moves_first,
+    of_own,
+    takes_all,
+    what_was_done,
+)
 from tensonde.program.syntax import called, covers, is_name, parse, scope_at, spelled, statements
 
 _DEPTH = 40
@@ -21,8 +32,6 @@ _ORDERS = frozenset(
     ("permutation", "permuted", "randperm", "shuffle", "sort", "sorted", "argsort", "roll", "flip", "fliplr", "flipud", "reversed", "reverse", "rot90", "sample",
      "choice", "choices")
 )  # fmt: skip
-_DRAWN = frozenset(("permutation", "permuted", "randperm", "shuffle", "sample", "choice", "choices", "argsort"))
-"""Orders that are others each time, or of other things: the same words on another line give another one."""
 _EACH_COLUMN = frozenset(("permuted", "sort"))
 _VALUES = frozenset(("sample", "choice", "choices"))
 """Draws that make a value, where one sample is made."""
@@ -177,7 +186,7 @@ class _Follower:
                 for given in call.args[-1:]:
                     self.follow(given, scope, where, depth - 1)
             if called(call) in _ORDERS and (owner == name or any(is_name(given, name) for given in call.args)):
-                self._deed(call, "order", _drawn(call))
+                self._deed(call, "order", what_was_done(call))
         return found
 
     def _arguments(self, function: ast.FunctionDef, names: list[str], name: str, where: Where, depth: int) -> None:
@@ -294,19 +303,19 @@ class _Follower:
             with self._looking_into(made, node, scope):
                 self._items(owner, where, depth)
         elif isinstance(function := self._function_named(name), ast.FunctionDef) and (
-            name not in _ORDERS | _SHAPES | _TURNS or _of_own(node)
+            name not in _ORDERS | _SHAPES | _TURNS or of_own(node)
         ):
             self.way.calls.append((self.path, node.lineno, name))
             with self._looking_into(function, node, scope):
                 self._results(function, where, depth)
         else:
             if name in _ORDERS or name in _SHAPES or name in _TURNS:
-                inside = self._in_sample(scope) or _along_others(node)
-                kind, text = ("order", _drawn(node)) if name in _ORDERS else ("shape", name)
+                inside = self._in_sample(scope) or along_others(node)
+                kind, text = ("order", what_was_done(node)) if name in _ORDERS else ("shape", name)
                 if name in _EACH_COLUMN and where and isinstance(where[0], _Column):
                     text += f", column {where[0].number}"  # each gets an order of its own
                 if not inside or name not in _VALUES:
-                    self._deed(node, "turn" if name in _TURNS and _moves_first(node) else kind, text, inside=inside)
+                    self._deed(node, "turn" if name in _TURNS and moves_first(node) else kind, text, inside=inside)
             elif name in _JOINS or name in _DOMAINS:
                 self._deed(node, "join" if name in _JOINS else "domain", name)
             held = [node.func.value] if isinstance(node.func, ast.Attribute) else []
@@ -368,7 +377,7 @@ class _Follower:
         if scope.name == "__getitem__":
             return True
         around = [(node, place) for node, place in self.file.calls if called(node) == scope.name]
-        each = {id(part) for c in self.file.comprehensions if _counted(c) for part in ast.walk(c.elt)}
+        each = {id(part) for c in self.file.comprehensions if counted(c) for part in ast.walk(c.elt)}
         return bool(around) and all(id(node) in each or self._in_sample(place, depth - 1) for node, place in around)
 
     def _class_named(self, name: str) -> ast.ClassDef | None:
@@ -426,22 +435,22 @@ class _Follower:
     def _chosen(self, node: ast.Subscript, chosen: ast.expr, scope: ast.AST) -> None:
         """Rows or parts are taken. What only adds dimensions takes all."""
         kind, text = "index", ast.unparse(chosen)
-        if all(_takes_all(part) for part in (chosen.elts if isinstance(chosen, ast.Tuple) else [chosen])):
+        if all(takes_all(part) for part in (chosen.elts if isinstance(chosen, ast.Tuple) else [chosen])):
             return
         for part in ast.walk(chosen):
             if isinstance(part, ast.Call) and called(part) in _ORDERS:
-                kind, text = "order", _drawn(part)
-            elif _backwards(part):
+                kind, text = "order", what_was_done(part)
+            elif backwards(part):
                 kind = "order"
-        if kind == "index" and not isinstance(chosen, ast.Slice | ast.Tuple) and _moves(chosen):
+        if kind == "index" and not isinstance(chosen, ast.Slice | ast.Tuple) and moves(chosen):
             kind = "shift"
-        if kind == "index" and _column(chosen) is not None and _takes_all(chosen.elts[0]):  # type: ignore[attr-defined]
+        if kind == "index" and _column(chosen) is not None and takes_all(chosen.elts[0]):  # type: ignore[attr-defined]
             return
-        inside = kind == "order" and (self._in_sample(scope) or _behind_first(chosen))
+        inside = kind == "order" and (self._in_sample(scope) or behind_first(chosen))
         self._deed(node, kind, text, inside=inside)
         for part in ast.walk(chosen):  # an order that a variable holds, or that a loop goes through
             for call, looped in self._orders_of(part.id, scope, node.lineno) if isinstance(part, ast.Name) else ():
-                self._deed(call if looped else node, "order", _drawn(call))
+                self._deed(call if looped else node, "order", what_was_done(call))
 
     def _orders_of(self, name: str, scope: ast.AST, line: int, depth: int = 3) -> Iterator[tuple[ast.Call, bool]]:
         """Calls that give the rows which an index goes through; whether a loop or a comprehension does so. Of several statements that bind the name, the last before the line."""
@@ -460,19 +469,6 @@ class _Follower:
                 yield given, looped and given.lineno != line
             elif isinstance(given, ast.Name) and given.id != name and depth:
                 yield from ((call, False) for call, _ in self._orders_of(given.id, scope, value.lineno, depth - 1))
-
-
-def _along_others(node: ast.Call) -> bool:
-    """A call that says along which dimensions, and not along the first."""
-    given = next((k.value for k in node.keywords if k.arg in ("dim", "dims", "axis", "axes")), None)
-    parts = given.elts if isinstance(given, ast.Tuple | ast.List) else [given]
-    return all(isinstance(part, ast.Constant) and isinstance(part.value, int) and part.value > 0 for part in parts)
-
-
-def _drawn(node: ast.Call) -> str:
-    """What was done; a draw is another one on another line."""
-    name = called(node)
-    return f"{name} in line {node.lineno}" if name in _DRAWN else name
 
 
 @dataclass(frozen=True)
@@ -497,51 +493,6 @@ def _same_column(target: ast.expr, where: Where) -> bool:
     """What is written may be what is looked for: `x[:, 1] = ...` is no other column."""
     written = _column(target.slice) if isinstance(target, ast.Subscript) else None
     return written is None or not where or not isinstance(where[0], _Column) or where[0] == written
-
-
-def _of_own(node: ast.Call) -> bool:
-    """A method that has the name of a library's function: `self.buffer.sample(32)`."""
-    return isinstance(node.func, ast.Attribute) and spelled(node.func.value).startswith("self.")
-
-
-def _counted(node: ast.ListComp | ast.GeneratorExp) -> bool:
-    """`[make() for _ in range(9)]`: so many of a kind."""
-    given = node.generators[0].iter
-    return len(node.generators) == 1 and isinstance(given, ast.Call) and called(given) == "range"
-
-
-def _moves_first(node: ast.Call) -> bool:
-    """By what it says, the first dimension gets another place."""
-    given = node.args[0].elts if node.args and isinstance(node.args[0], ast.Tuple) else node.args
-    places = [part.value for part in given if isinstance(part, ast.Constant)]
-    if called(node) == "permute" or len(places) > 2:
-        return bool(places) and places[0] != 0
-    return not given or 0 in places
-
-
-def _moves(chosen: ast.expr) -> bool:
-    """Something is added to an index, or taken off; where a slice begins and ends is another matter."""
-    if isinstance(chosen, ast.Slice):
-        return False
-    if isinstance(chosen, ast.BinOp) and isinstance(chosen.op, ast.Add | ast.Sub):
-        return True
-    return any(_moves(part) for part in ast.iter_child_nodes(chosen) if isinstance(part, ast.expr))
-
-
-def _takes_all(part: ast.expr) -> bool:
-    """`None`, `...` or `:`."""
-    if isinstance(part, ast.Slice):
-        return part.lower is part.upper is part.step is None
-    return isinstance(part, ast.Constant) and (part.value is None or part.value is ...)
-
-
-def _behind_first(chosen: ast.expr) -> bool:
-    """All rows are taken, and only what is in them is turned round."""
-    return isinstance(chosen, ast.Tuple) and bool(chosen.elts) and _takes_all(chosen.elts[0])
-
-
-def _backwards(part: ast.AST) -> bool:
-    return isinstance(part, ast.Slice) and isinstance(part.step, ast.UnaryOp) and isinstance(part.step.op, ast.USub)
 
 
 def _paired(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
