@@ -13,7 +13,15 @@ FEWEST = 150
 """Steps after which a copy should have been renewed."""
 
 
-def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fields", times: int = 2) -> list[Finding]:
+def _amiss(
+    case: Case,
+    part: str,
+    title: str,
+    advice: str,
+    experiment: str = "fields",
+    times: int = 2,
+    standing: str = "confirmed",
+) -> list[Finding]:
     return [
         case.finding(
             title.format(*answer.names, why=answer.why),
@@ -22,7 +30,7 @@ def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fi
             site="loss:value",
             op=answer.op or None,
             source=answer.line,
-            evidence={"values": list(answer.names), **answer.numbers, "standing": "confirmed"},
+            evidence={"values": list(answer.names), **answer.numbers, "standing": standing},
             confidence=0.9,
         )
         for answer in steadily(case, experiment, times=times)
@@ -110,7 +118,7 @@ def shifted(case: Case) -> list[Finding]:
 
 @rule(
     "targets-at-other-positions",
-    severity="error",
+    severity="warning",
     phase="data",
     unless=("target-too-far-on", "sees-its-target", "targets-in-another-order"),
 )
@@ -121,7 +129,7 @@ def other_positions(case: Case) -> list[Finding]:
         finding
         for finding in _amiss(
             case, "lag", "Targets stand at other positions than what they are about: {why}",
-            "Take inputs and targets from the same position on: this line moves one of them along, or cuts it.", "lags", 1,
+            "Take inputs and targets from the same position on: this line moves one of them along, or cuts it.", "lags", 1, "consistent",
         )
         if finding.source is not None
     ]  # fmt: skip
