@@ -2,7 +2,7 @@
 
 Where a model is handed something for each position of a sequence and compared with a target for each position, a plain learner (`relation.learnt`) is asked how well the targets can be told from
 what stands at their own position, and from what stands one, two or three positions before or after. Healthy: from their own best, or from none. Where their own position tells nothing and another one
-tells them well, they were shifted on their way.
+tells them well, and the program's text moves one of the two along, they were shifted on their way.
 
 Not asked where the targets are what the model is handed, at whatever position: to go on with a sequence, or to remember it, is a task.
 """
@@ -47,14 +47,17 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     beside = [k for k in range(-FARTHEST, FARTHEST + 1) if k] if own < NOT else []
     numbers = {"0": own, **{str(k): z for k in beside if (z := _told(gathered, k, value.kind)) is not None}}
     best = max(numbers, key=numbers.__getitem__)
+    line = None
     if best != "0" and own < NOT and numbers[best] > max(WELL, TIMES * own):
+        line = step.moved(value.number, target.number)
+    if line is not None:
         on = int(best)
         yield Answer(
             False,
             f"the target of a position is told by what stands {abs(on)} position{'s' * (abs(on) > 1)} {'after' if on > 0 else 'before'} it, and not by what stands there",
             numbers,
             names=(target.name or "the target", value.name),
-            source=step.moved(value.number, target.number),
+            source=line,
             part="lag",
         )
     else:

@@ -125,14 +125,10 @@ def shifted(case: Case) -> list[Finding]:
 def other_positions(case: Case) -> list[Finding]:
     """What stands at a position of a sequence tells a plain learner nothing of the target there, and what stands a few positions before or after it tells it well, and the program's text
     shifts or cuts one of the two, and not the other. Where targets are what the model is handed, further on or before, nothing is said."""
-    return [
-        finding
-        for finding in _amiss(
-            case, "lag", "Targets stand at other positions than what they are about: {why}",
-            "Take inputs and targets from the same position on: this line moves one of them along, or cuts it.", "lags", 1, "consistent",
-        )
-        if finding.source is not None
-    ]  # fmt: skip
+    return _amiss(
+        case, "lag", "Targets stand at other positions than what they are about: {why}",
+        "Take inputs and targets from the same position on: this line moves one of them along, or cuts it.", "lags", 1, "consistent",
+    )  # fmt: skip
 
 
 @rule(
