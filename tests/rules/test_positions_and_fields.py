@@ -46,11 +46,12 @@ for step in range(60):
 ECHO = TAGS.replace("tags = tokens % 3", "tags = tokens.roll(2, 1)").replace("3)", "9)")
 VALUES = (
     """
+import random
 obs, later = torch.randn(400, 6), torch.randn(400, 6)
-rewards, ends = later[:, 0] - later[:, 1], (later[:, 2] > 1).float()
+rewards, ends = later[:, 0] - later[:, 1], (later[:, 2] > 0).float()
 model, target = nn.Linear(6, 1), nn.Linear(6, 1)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-for step in range(120):
+for step in range(240):
     index = torch.randint(0, 400, (32,))
     now, then, done = obs[index], later[index], ends[index]
     gained = rewards[index]
@@ -76,8 +77,8 @@ class Near(nn.Module):
 
 
 model = Near()
-optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-for step in range(120):
+optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+for step in range(200):
     centres = 2 * torch.randn(5, 8)
     labels = torch.arange(5).repeat_interleave(6)
     shots = centres + 0.3 * torch.randn(5, 8)
@@ -141,7 +142,7 @@ ROWS = (
     """
 model = Net()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-for step in range(60):
+for step in range(200):
     index = torch.randint(0, 256, (32,))
     inputs = x[index]
     labels = y[index]
@@ -155,7 +156,7 @@ BUGS |= {
         FEW.replace("other = torch.randint(0, 80, (128,))", "other = (who * 7 + 4 * torch.randint(0, 20, who.shape)) % 80  # HERE"),
     ),
     "labels laid out column by column": (
-        "targets-in-another-order", ROWS.replace("labels = y[index]", "labels = y[index].reshape(4, 8).T.reshape(-1)  # HERE")
+        "targets-in-another-order", ROWS.replace("labels = y[index]", "labels = torch.from_numpy(y[index].numpy().reshape(4, 8).T.reshape(-1).copy())  # HERE")
     ),
 }  # fmt: skip
 NEAR_MISSES = {

@@ -68,12 +68,13 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
 
 
 def _fields(step: Step, anatomy: Anatomy, rows: int) -> list[Value]:
-    behind = anatomy.ancestors(anatomy.compared)
+    behind = anatomy.before_loss
     indices = {n for op in step.ops if op.name in TAKING for n in op.inputs[1:]}
     found = [
         v
         for v in step.values
-        if v.number in behind and v.number not in indices and v.origin == "given" and v.name and not v.into_model and v.shape[:1] == (rows,)
+        if v.number in behind and v.number not in indices and v.name and not v.into_model and v.shape[:1] == (rows,)
+        and (v.origin == "given" or (v.op is not None and step.ops[v.op].name in TAKING))
         and v.kind in ("int", "float", "bool")
     ]  # fmt: skip
     return found[:MOST]

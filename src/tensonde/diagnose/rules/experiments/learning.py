@@ -71,6 +71,9 @@ def nothing_learnt(case: Case) -> list[Finding]:
     end = mean(losses[-max(4, len(losses) // 8) :])
     batches = micro_batches(case, late)
     constant = batches * mean(best_constant(a) for a in late)
+    turned = [a for a in answers(case, "signs") if a.part == "sign" and a.step < FEWEST]
+    if len(turned) >= 2 and end > NO_BETTER * constant and not any(a.healthy for a in late):
+        return [_wrong_sign(case, turned[0], end, constant)]
     gained = constant - batches * mean(a.numbers["loss"] for a in late)
     by_heart = (_by_heart(told, case.steps) or _nowhere(case, told)) and end > SOME * constant
     # What is learnt after the last step that is asked may well differ from sample to sample.
@@ -91,9 +94,6 @@ def nothing_learnt(case: Case) -> list[Finding]:
         return [_next_to_nothing(case, small[-1], end, constant)]
     if last.part == "term":
         return [_outweighed(case, last, end, constant)]
-    turned = [a for a in answers(case, "signs") if a.part == "sign" and a.step < FEWEST]
-    if turned:
-        return [_wrong_sign(case, turned[0], end, constant)]
     learnt = _one_batch(case)
     parting = where_they_part(case)
     return [
