@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tensonde.program.ways import Way, last, parting, scaled_apart, split, way_of
+from tensonde.program.parting import last, parting, scaled_apart, split
+from tensonde.program.ways import Way, way_of
 
 SET = """
 class Windows(Dataset):
@@ -78,6 +79,23 @@ PARTED = {
     ),
     "rows in another order, one by one": "x = [a[k] for k in rows]\ny = [b[k] for k in sorted(rows)]  # HERE\nuse(x, y)\n",
     "labels that are shuffled": "x, y = load()\nrandom.shuffle(y)  # HERE\nuse(x, y)\n",
+    "a second draw": "order = torch.randperm(9)\nx = a[order]\norder = torch.randperm(9)\ny = b[order]  # HERE\nuse(x, y)\n",
+    "an order that one of both does not get": (
+        "def batches():\n    order = torch.randperm(9)\n    for k in range(0, 9, 3):\n        x = a[order[k:k + 3]]\n"
+        "        y = b[k:k + 3]  # HERE\n        yield x, y\nfor x, y in batches():\n    use(x, y)\n"
+    ),
+    "one column that gets other numbers": "t = load()\nt[:, 1] = numbers[torch.argsort(t[:, 1])]  # HERE\nx, y = t[:, 0], t[:, 1]\nuse(x, y)\n",
+    "parts of samples, by zip": "x, y = zip(*samples)\ny = sorted(y)  # HERE\nuse(x, y)\n",
+    "one after the other in a generator": (
+        "def load():\n    rows = a[torch.randperm(9)]\n    return tuple(scaled(part) for part in (a[1:], rows))  # HERE\nx, y = load()\nuse(x, y)\n"
+    )
+    .replace("rows = a[torch.randperm(9)]", "rows = a[torch.randperm(9)]  # HERE")
+    .replace("rows))  # HERE", "rows))"),
+    "a method that is called sample": (
+        "class Memory:\n    def sample(self, n):\n        rows = random.sample(self.rows, n)\n        return [r[0] for r in rows], random.sample([r[1] for r in rows], n)  # HERE\n\n"
+        "class Agent:\n    def learn(self):\n        x, y = self.memory.sample(9)\n        use(x, y)\n"
+    ),
+    "counted labels, laid out in another way": "x = torch.cat([part[:6] for part in parts])\ny = torch.arange(5).repeat(6)  # HERE\nuse(x, y)\n",
     "only inputs are mixed": "def load():\n    return a[mixed], b  # HERE\nx, y = load()\nuse(x, y)\n",
 }
 
@@ -93,7 +111,15 @@ def test_the_line_is_found_at_which_two_part(tmp_path: Path, name: str) -> None:
     assert place == (str(path), here)
 
 
-@pytest.mark.parametrize("text", [COLLATED, CLOSURE, "x, y = load()\nuse(x, y)\n"])
+ALIKE = [
+    "x, y = load()\nuse(x, y)\n",
+    "order = torch.randperm(9)\nx = a[order]\ny = b[order]\nuse(x, y)\n",
+    "x, y = rows[:, 0], rows[:, 1]\nuse(x, y)\n",
+    "def make():\n    kind = random.choice('ab')\n    return kind, 2\n\n\nsamples = [make() for _ in range(9)]\nx, y = zip(*samples)\nx = x[None, :, ...]\nuse(x, y)\n",
+]
+
+
+@pytest.mark.parametrize("text", [COLLATED, CLOSURE, *ALIKE])
 def test_what_is_treated_alike_does_not_part(tmp_path: Path, text: str) -> None:
     path = tmp_path / "train.py"
     path.write_text(text)

@@ -15,15 +15,19 @@ from tensonde.experiments.experiment import Experiment
 from tensonde.experiments.fields import FIELDS
 from tensonde.experiments.independence import INDEPENDENCE
 from tensonde.experiments.influence import INFLUENCE
+from tensonde.experiments.lags import LAGS
 from tensonde.experiments.leak import LEAK
 from tensonde.experiments.modes import MODES
 from tensonde.experiments.nothing_learnt import NOTHING_LEARNT
+from tensonde.experiments.odd_field import ODD_FIELD
+from tensonde.experiments.opposites import OPPOSITES
 from tensonde.experiments.own_batch import OWN_BATCH
 from tensonde.experiments.pairs import PAIRS
 from tensonde.experiments.placement import PLACEMENT
 from tensonde.experiments.reach import REACH
 from tensonde.experiments.reward import REWARD
 from tensonde.experiments.sameness import SAMENESS
+from tensonde.experiments.signs import SIGNS
 from tensonde.experiments.sizes import SIZES
 from tensonde.experiments.terms import TERMS
 from tensonde.experiments.truth import TRUTH
@@ -38,11 +42,15 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     SIZES,
     PLACEMENT,
     NOTHING_LEARNT,
+    SIGNS,
     LEAK,
     REACH,
     BOOTSTRAP,
     REWARD,
     PAIRS,
+    LAGS,
+    ODD_FIELD,
+    OPPOSITES,
     SAMENESS,
     OWN_BATCH,
     INDEPENDENCE,

@@ -8,7 +8,7 @@ are prepared differently; and if it can, the model that is evaluated is not what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ from tensonde.experiments.step import Array
 from tensonde.model.site import SourceLine
 
 NAME, QUESTION = "held-out", "Is what was learnt still there on other data?"
+ENCODED = "encoded anew"
+"""Nothing is known but that the program numbers words or classes anew for each of its data sets."""
 FEWEST, MANY = 64, 192
 """Rows by which a relation shows; rows by which it shows which side is amiss."""
 
@@ -48,14 +50,20 @@ def relation(evaluation: Evaluation) -> float | None:
         return None
     said, targets = evaluation.said, evaluation.targets
     if targets.ndim == 1:
+        counted = targets >= 0  # others are told to be left out
+        said, targets = said[counted], targets[counted]
+        if len(said) < FEWEST:
+            return None
         most = said.shape[1] if said.ndim == 2 else int(max(said.max(), targets.max())) + 1
         said, targets = (said if said.ndim == 2 else columns(said, most)), columns(targets, most)
     said, targets = said.reshape(len(said), -1), targets.reshape(len(targets), -1)
     return related(said, targets) if said.shape == targets.shape else None
 
 
-def answer(evaluation: Evaluation, trained: Sequence[Rows]) -> Answer:
-    """With rows of the training's inputs and of each of its targets."""
+def answer(
+    evaluation: Evaluation, trained: Sequence[Rows], encoded: Callable[[], SourceLine | None] = lambda: None
+) -> Answer:
+    """With rows of the training's inputs and of each of its targets. `encoded`: the line of the program that numbers words or classes anew for each of its data sets."""
     stands = relation(evaluation)
     numbers = {"rows": float(len(evaluation.said)), **({} if stands is None else {"stands": stands})}
     healthy = None if stands is None or stands < NOT else True
@@ -64,15 +72,17 @@ def answer(evaluation: Evaluation, trained: Sequence[Rows]) -> Answer:
         if stands is None
         else f"outputs and targets of an evaluation agree {stands:.0f} standard deviations above chance"
     )
+    anew = None if healthy else encoded()
+    compared, part = anew or evaluation.compared, ENCODED if anew is not None else ""
     both = [(rows, asked) for rows in trained if (asked := _alike(evaluation, rows.x, rows.y)) is not None]
     if not both:
-        return Answer(healthy, why, numbers)
+        return Answer(healthy, why, numbers, source=compared, part=part)
     # What is evaluated is the target that looks most like it: a program may have several.
     rows, (x, y, other, theirs) = min(both, key=lambda pair: _unlike(pair[1][1], pair[1][3]))
     line = rows.line
     told = {"training": learnt(x, y), "evaluation": learnt(other, theirs), "across": learnt(x, y, other, theirs)}
     if any(value is None for value in told.values()):
-        return Answer(healthy, why, numbers)
+        return Answer(healthy, why, numbers, source=compared, part=part)
     own, there, across = numbers["training"], numbers["evaluation"], numbers["across"] = [
         v or 0.0 for v in told.values()
     ]
@@ -115,7 +125,7 @@ def answer(evaluation: Evaluation, trained: Sequence[Rows]) -> Answer:
             source=line,
             part="one target",
         )
-    return Answer(healthy, why, numbers)
+    return Answer(healthy, why, numbers, source=compared, part=part)
 
 
 def _alike(evaluation: Evaluation, x: Array, y: Array) -> tuple[Array, Array, Array, Array] | None:

@@ -76,7 +76,12 @@ def compared(step: Step, anatomy: Anatomy) -> Iterator[tuple[Op, int, int]]:
                 or known.shape[0] < FEWEST
             ):
                 continue
-            if op.name in CLASSES or known.shape == step.values[output].shape:
+            shape = step.values[output].shape
+            if (
+                op.name in CLASSES
+                or known.shape == shape
+                or (known.shape[-1] == 1 < shape[-1] and known.shape[:-1] == shape[:-1])
+            ):
                 yield op, output, target
 
 
@@ -107,6 +112,10 @@ def _passed_on(step: Step, value: Value, output: int, columns: list[int]) -> boo
         if before.shape != after.shape or before.shape[0] != len(array):
             return False
         changed = _table(before) != _table(after)
+        if changed.shape[-1] > len(columns) and not changed.shape[-1] % len(
+            columns
+        ):  # several numbers are compared with each
+            changed = changed.reshape(len(changed), len(columns), -1).any(-1)
         own = changed[:, k] if changed.shape[-1] == len(columns) else changed.any(axis=1)
         if not own.any():
             return False

@@ -84,11 +84,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
     constant = max(fit.loss, held) if held is not None else fit.loss
     healthy = loss < BETTER * constant or numbers.get("apart", 0.0) > APART
     term = None if healthy else _outweighing(step, anatomy, constant, numbers)
-    if (
-        min(numbers.get("apart", 0.0), numbers.get("within", APART)) < APART
-        and step.number >= LATE
-        and "parting" not in memory
-    ):
+    if step.number >= LATE and "parting" not in memory:
         memory["parting"] = parted(step, anatomy)
         if memory["parting"] is not None:
             yield Answer(None, "inputs and targets part here", source=memory["parting"], part="parting")
@@ -140,6 +136,8 @@ def _within(step: Step, anatomy: Anatomy, outputs: Mapping[int, int], loss: floa
     """Outputs given to other positions of the same sample, where the model is handed something for each position, and is compared with something that differs from
     one to the next."""
     each = rows_each(step, rows)
+    if each == 1:
+        return _along(step, anatomy, outputs, loss)
     if each < FEWEST_ROWS or not any(v.shape[:2] == (rows // each, each) for v in anatomy.inputs):
         return {}
     targets = [step.array(n) for n in anatomy.compared if prod(step.values[n].shape) == rows]
@@ -152,6 +150,40 @@ def _within(step: Step, anatomy: Anatomy, outputs: Mapping[int, int], loss: floa
         order = np.concatenate([k * each + draw.permutation(each) for k in range(rows // each)])
         losses.append(step.loss_with({number: array[order] for number, array in arrays.items()}))
     return {"within": deviations(loss, losses), "positions": float(each)}
+
+
+def _along(step: Step, anatomy: Anatomy, outputs: Mapping[int, int], loss: float) -> dict[str, float]:
+    """The same, where positions have a dimension of their own."""
+    shapes = {step.values[n].shape for n in outputs}
+    shape, features = next(iter(shapes)), next(iter(outputs.values()))
+    if len(shapes) != 1 or len(shape) != 3:
+        return {}
+    axis = 1 if features % 3 == 2 else 2
+    size = shape[axis]
+    beside = [
+        step.array(n)
+        for n in anatomy.compared
+        if step.values[n].shape[:1] == shape[:1] and size in step.values[n].shape[1:]
+    ]
+    handed = any(v.shape[:1] == shape[:1] and size in v.shape[1:] for v in anatomy.inputs)
+    if size < FEWEST_ROWS or shape.count(size) > 1 or not handed or not any(_differ_along(t, size) for t in beside):
+        return {}
+    draw = np.random.Generator(np.random.PCG64(2))
+    arrays = {number: step.array(number) for number in outputs}
+    losses = []
+    for _ in range(SHUFFLES):
+        order = np.argsort(draw.random((shape[0], size)), axis=1)
+        index = np.expand_dims(order, 2 if axis == 1 else 1)
+        losses.append(
+            step.loss_with({number: np.take_along_axis(array, index, axis) for number, array in arrays.items()})
+        )
+    return {"within": deviations(loss, losses), "positions": float(size)}
+
+
+def _differ_along(target: Array, size: int) -> bool:
+    """Most samples of it differ from one position to the next."""
+    moved = np.moveaxis(target, 1 + target.shape[1:].index(size), 1).reshape(len(target), size, -1)
+    return bool((moved != moved[:, :1]).any((1, 2)).mean() > 0.5)
 
 
 def _outweighing(step: Step, anatomy: Anatomy, constant: float, numbers: dict[str, float]) -> Op | None:

@@ -1,7 +1,7 @@
 """Do inputs and targets belong together, row by row?
 
 Rows of inputs and of what the loss compares with are gathered from the steps that are asked. A plain learner (`relation.learnt`), which knows nothing of the program's
-model, learns half of them and is asked about the other half; and again with the targets one or two rows earlier or later within each batch, and in reverse order.
+model, learns half of them and is asked about the other half; and again with the targets one or two rows earlier or later within each batch, column by column instead of row by row, and in reverse order.
 Healthy: the targets fit as they are, or no order fits, since not everything can be learnt by a plain learner. Where they do not fit as they are, and fit well in another
 order, they were shifted or turned on their way. Not claimed where the model carries something from one row to the next: rows are positions then, and a target may be about an earlier one.
 
@@ -26,13 +26,15 @@ NOT, WELL = 3.0, 7.0
 """Deviations: what is no relation, and what certainly is one."""
 LOOKED = 2
 """Steps in which the tables are looked for that rows are taken from."""
-MOST_FIELDS = 2
+MOST_FIELDS, MOST_INPUTS = 2, 4
 MORE = 1.5
 """Times as many rows as when it was last asked."""
-_TAKING = frozenset(("index", "index_select", "slice", "gather"))
+TAKING = frozenset(("index", "index_select", "slice", "gather"))
 KINDS = 128
 """Of tokens; those beyond are counted with others."""
 SHIFTS = (1, -1, 2, -2)
+LARGEST, MOST_WIDTHS = 256, 6
+"""Of a batch whose rows may have been laid out in another way, and ways that are tried."""
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
@@ -48,7 +50,7 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
 
 def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) -> Answer | None:
     y = described(step.array(target.number))
-    if y is None or len(x) != len(y):
+    if y is None or len(x) != len(y) or _row_numbers(y):
         return None
     groups = memory.setdefault("groups", {})
     group = groups.setdefault((x.shape[1], y.ndim, y.shape[1:], target.name), {"rows": []})
@@ -94,6 +96,11 @@ def _asked(step: Step, memory: Memory, value: Value, x: Array, target: Value) ->
     return answer
 
 
+def _row_numbers(y: Array) -> bool:
+    """Each row is to be told from the others of its batch: no property of a sample."""
+    return y.ndim == 1 and bool((y == np.arange(len(y))).all())
+
+
 def _are_positions(step: Step, value: Value) -> bool:
     """One row that is changed changes what the model says of others: it remembers what came before, and targets may be about that."""
     array = step.array(value.number)
@@ -119,7 +126,7 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
     inputs = sorted((v for v in anatomy.inputs if v.kind == "float"), key=lambda v: -int(np.prod(v.shape)))
     inputs = inputs or [v for v in anatomy.inputs if v.kind == "int" and len(v.shape) >= 2]
     handed = {v.number for v in anatomy.inputs}
-    indices = {n for op in step.ops if op.name in _TAKING for n in op.inputs[1:]}
+    indices = {n for op in step.ops if op.name in TAKING for n in op.inputs[1:]}
     for value in inputs:
         behind = anatomy.ancestors([value.number])
         made_of = anatomy.ancestors(anatomy.compared) - behind
@@ -134,7 +141,7 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
             and (
                 v.origin == "given"
                 or v.name
-                or (v.op is not None and step.ops[v.op].name in _TAKING and _taken(step, v))
+                or (v.op is not None and step.ops[v.op].name in TAKING and _taken(step, v))
             )
             and (v.origin == "given" or not anatomy.ancestors([v.number]) & handed)
         ]
@@ -144,17 +151,28 @@ def _fields(step: Step, anatomy: Anatomy) -> tuple[Value, list[Value]]:
 
 
 def parted(step: Step, anatomy: Anatomy) -> SourceLine | None:
-    """Where the ways of inputs and targets part in the program's text."""
+    """Where the ways of inputs and targets part in the program's text, or those of one input and the others."""
     try:
         value, targets = _fields(step, anatomy)
     except NotPossible:
-        return None
-    ones, others = anatomy.ancestors([value.number]), anatomy.ancestors([target.number for target in targets])
-    return step.parting(
-        [value.number, *sorted(ones, reverse=True)],
-        [*(t.number for t in targets), *sorted(others, reverse=True)],
-        whole=all(np.prod(target.shape[1:]) <= 1 for target in targets),
-    )
+        return _inputs_part(step, anatomy)
+    whole = all(np.prod(target.shape[1:]) <= 1 for target in targets)
+    others = [*(t.number for t in targets), *sorted(anatomy.ancestors([t.number for t in targets]), reverse=True)]
+    beside = [v for v in anatomy.inputs if v is not value and v.name and v.shape[:1] == value.shape[:1]]
+    ways = [[v.number, *sorted(anatomy.ancestors([v.number]), reverse=True)] for v in (value, *beside[:MOST_INPUTS])]
+    for sure in (True, False):
+        found = (step.parting(ones, others, whole=whole, sure=sure) for ones in ways)
+        line = next((line for line in found if line is not None), None) or _inputs_part(step, anatomy, sure)
+        if line is not None:
+            return line
+    return None
+
+
+def _inputs_part(step: Step, anatomy: Anatomy, sure: bool = False) -> SourceLine | None:
+    """Each input is held against the one before it."""
+    inputs = [v for v in anatomy.inputs if v.name and v.kind in ("float", "int")]
+    found = (step.parting([a.number], [b.number], whole=True, sure=sure) for a, b in pairwise(inputs[:MOST_INPUTS]))
+    return next((line for line in found if line is not None), None)
 
 
 def _line(step: Step, target: Value) -> SourceLine | None:
@@ -224,6 +242,13 @@ def _orders(gathered: list[tuple[Array, Array]]) -> Iterable[tuple[str, tuple[Ar
         ours = [part[:-shift] if shift > 0 else part[-shift:] for part in parts]
         theirs = [part[shift:] if shift > 0 else part[:shift] for part in parts]
         yield name, (np.concatenate(ours), np.concatenate(theirs))
+    size = len(parts[0]) if parts else 0
+    for width in [w for w in range(2, size // 2 + 1) if not size % w][:MOST_WIDTHS] if size <= LARGEST else ():
+        whole = [part for part in parts if len(part) == size]
+        across = [part.reshape(-1, width).T.reshape(-1) for part in whole]
+        yield f"the targets of a batch fit its inputs when they are laid out in {width} columns and read column by column", (
+            np.concatenate(whole), np.concatenate(across)
+        )  # fmt: skip
     yield "the targets of a batch fit its inputs in reverse order", (
         np.concatenate(parts), np.concatenate([part[::-1] for part in parts])
     )  # fmt: skip

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from tensonde.experiments.anatomy import Anatomy
+from tensonde.experiments.anatomy import RESHAPING, Anatomy
 from tensonde.experiments.experiment import Answer, Experiment, Memory
 from tensonde.experiments.nothing_learnt import FEWEST_ROWS
 from tensonde.experiments.step import NotPossible, Op, Step
@@ -30,6 +30,7 @@ _CLASSES = frozenset(("nll_loss_forward", "nll_loss2d_forward"))
 _DISTANCES = frozenset(("mse_loss", "smooth_l1_loss", "huber_loss"))
 _BINARY = frozenset(("binary_cross_entropy", "binary_cross_entropy_with_logits"))
 _SCALING = frozenset(("mul", "div"))
+_TURNING = frozenset(("t", "transpose", "permute"))
 
 
 def ask(step: Step, memory: Memory) -> Iterable[Answer]:
@@ -52,6 +53,8 @@ def ask(step: Step, memory: Memory) -> Iterable[Answer]:
                 True, f"it could fall to {max(floor, 0.0) / constant:.2f} of the loss of the best constant", numbers
             )
             return
+        if all(op.name in RESHAPING or op.name in _TURNING for op in _way(anatomy, comparison)):
+            raise NotPossible("nothing stands between the model and the comparison: the lowest loss was not found")
         op = _holding_up(step, anatomy, comparison, constant)
     yield Answer(
         False,

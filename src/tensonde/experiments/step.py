@@ -158,11 +158,20 @@ class Step(Protocol):
         """The arrays of the program that the rows of both were taken from, by the same index, in the order in which they are held."""
 
     def parting(
-        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+        self,
+        ones: Sequence[int],
+        others: Sequence[int],
+        *,
+        loose: bool = False,
+        whole: bool = False,
+        sure: bool = False,
     ) -> SourceLine | None:
         """The line of the program's text that does something to one of two values and not to the other, on their way to the step: what shifts, reorders or chooses rows. The first of
         each that a variable holds is followed. It says where to look, and proves nothing. `loose`: also rows or parts that are chosen on
-        lines of their own. `whole`: not what moves things within a sample."""
+        lines of their own. `whole`: not what moves things within a sample. `sure`: only orders and shifts."""
+
+    def moved(self, value: int, target: int) -> SourceLine | None:
+        """The last line of the program's text that moves one of two values along their positions, or cuts it, and not the other."""
 
     def last_deed(self, value: int, kind: Literal["division", "join"]) -> SourceLine | None:
         """The line of the program's text that last divides a value on its way to the step, or puts it together."""

@@ -1,31 +1,42 @@
-"""What a program's text does to a value on its way to a step, and where the ways of two values part.
+"""What a program's text does to a value on its way to a step.
 
 A variable is followed back through assignments, loops, comprehensions, arguments, functions, generators, datasets and what is put into lists, by the text alone: nothing of the
-user's is run. On the way, whatever puts rows into another order, chooses rows or turns axes is noted. `parting` gives the line at which one of two values goes
-through something that the other does not. That is no proof of a mistake. It says where to look when an experiment has shown that the two do not belong together.
+user's is run. On the way, whatever puts rows into another order, chooses rows or turns axes is noted; where two ways part, `parting` says.
 """
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tensonde.model.site import SourceLine
-from tensonde.program.lines import source_line
+from tensonde.program.picks import (
+    along_others,
+    backwards,
+    behind_first,
+    counted,
+    moves,
+    moves_first,
+    of_own,
+    takes_all,
+    what_was_done,
+)
 from tensonde.program.syntax import called, covers, is_name, parse, scope_at, spelled, statements
 
-_SLICE = re.compile(r"[^,]*:[^,]*")
 _DEPTH = 40
 _MOST = 600
 """Expressions that are looked at."""
 _ORDERS = frozenset(
-    ("permutation", "randperm", "shuffle", "sort", "sorted", "argsort", "roll", "flip", "fliplr", "flipud", "reversed", "reverse", "rot90", "sample")
+    ("permutation", "permuted", "randperm", "shuffle", "sort", "sorted", "argsort", "roll", "flip", "fliplr", "flipud", "reversed", "reverse", "rot90", "sample",
+     "choice", "choices")
 )  # fmt: skip
-_SHAPES = frozenset(("reshape", "view", "transpose", "permute", "swapaxes", "moveaxis", "movedim", "tile", "repeat"))
+_EACH_COLUMN = frozenset(("permuted", "sort"))
+_VALUES = frozenset(("sample", "choice", "choices"))
+"""Draws that make a value, where one sample is made."""
+_SHAPES = frozenset(("reshape", "view", "tile", "repeat", "repeat_interleave"))
+_TURNS = frozenset(("transpose", "permute", "swapaxes", "moveaxis", "movedim"))
 _JOINS = frozenset(("stack", "column_stack", "hstack", "vstack", "cat", "concat", "concatenate", "array", "c_"))
 _DOMAINS = frozenset(("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "acos", "asin", "arccos", "arcsin"))
 """Functions that have no value for some numbers."""
@@ -34,7 +45,11 @@ _LOADERS = frozenset(
     ("DataLoader", "Subset", "cycle", "iter", "list", "tuple", "next", "tqdm", "islice", "random_split", "deepcopy")
 )
 """Calls that hand on what their first argument holds."""
-_WEIGHTS = {"shift": 3, "order": 3, "index": 2, "shape": 1}
+_SIZES = frozenset(
+    ("zeros", "ones", "empty", "full", "eye", "arange", "range", "len", "zeros_like", "ones_like", "empty_like", "full_like", "new_zeros", "new_full", "size", "linspace")
+)  # fmt: skip
+"""Calls whose result does not depend on the values that they are given."""
+_COUNTS = frozenset(("arange", "range"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +74,8 @@ class Way:
     lines: set[tuple[str, int]] = field(default_factory=set)
     calls: list[tuple[str, int, str]] = field(default_factory=list)
     """Of functions and classes of the file: where, and the name."""
+    counted: bool = False
+    """Numbers that are counted up, `arange(9)`, are a part of it."""
 
 
 def way_of(path: str, line: int, name: str) -> Way:
@@ -71,83 +88,7 @@ def way_of(path: str, line: int, name: str) -> Way:
     return found.way
 
 
-def parting(one: Way, other: Way, *, loose: bool = False, whole: bool = False) -> tuple[str, int] | None:
-    """Where one of the two is shifted or put into another order, or, on a line that both pass, has rows chosen, and the other is not; the second way (of targets) first, of which also axes that
-    are exchanged count: those of inputs often are. `loose`: also what is chosen on lines of their own. `whole`: not what stays within a sample."""
-    best: tuple[int, tuple[str, int]] | None = None
-    for way, beside, more in ((other, one, 1), (one, other, 0)):
-        there = {(deed.kind, deed.text) for deed in beside.deeds}
-        for deed in way.deeds:
-            if (deed.kind, deed.text) in there or deed.kind not in _WEIGHTS or (whole and deed.inside):
-                continue
-            same_line = deed.kind == "index" and (deed.path, deed.line) in beside.lines
-            if (deed.kind == "index" and not same_line and not loose) or (deed.kind == "shape" and way is one):
-                continue
-            weight = 2 * _WEIGHTS[deed.kind] + more
-            if best is None or weight > best[0]:
-                best = weight, (deed.path, deed.line)
-    return best[1] if best is not None else None
-
-
-def split(one: Way, other: Way) -> tuple[str, int] | None:
-    """Where rows of the second are cut out, and those of the first as often, at other places."""
-    ours, theirs = ([d for d in way.deeds if d.kind == "index" and _SLICE.fullmatch(d.text)] for way in (one, other))
-    both = {d.text for d in ours} & {d.text for d in theirs}
-    return (theirs[0].path, theirs[0].line) if not both and 0 < len(ours) == len(theirs) else None
-
-
-def scaled_apart(one: Way, other: Way) -> tuple[str, int] | None:
-    """Where the second of two ways that lead to the same kind of data may be scaled otherwise than the first: a division that both pass and that a condition decides on, a division of its own, or
-    the call by which it comes to a division that both pass."""
-    ours, theirs = ([d for d in way.deeds if d.kind == "division"] for way in (one, other))
-    both = [d for d in theirs if d in ours]
-    chosen = [d for d in both if d.chosen]
-    own = [d for d in theirs if d.text not in {known.text for known in ours}]
-    names = {name for _, _, name in one.calls}
-    calls = [
-        (path, line)
-        for path, line, name in other.calls
-        if both and name in names and (path, line, name) not in one.calls
-    ]
-    found = [*((d.path, d.line) for d in chosen), *((d.path, d.line) for d in own), *calls]
-    return found[0] if found else None
-
-
-def last(way: Way, kind: str) -> tuple[str, int] | None:
-    """The last deed of a kind on the way: a `division`, where the value was scaled; a `join`, where it was put together; a `domain`, where a function was
-    taken of it that has no value for some numbers."""
-    return next(((deed.path, deed.line) for deed in way.deeds if deed.kind == kind), None)
-
-
 Where = tuple[object, ...]
-
-
-class Ways:
-    """The ways of a step's values, by their numbers, from the variables that hold them."""
-
-    def __init__(self) -> None:
-        self._where: dict[int, tuple[str, int, str]] = {}
-
-    def note(self, value: int, path: str, line: int, name: str) -> None:
-        """At this line of a file, the variable of this name holds the value."""
-        self._where[value] = path, line, name
-
-    def parting(
-        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
-    ) -> SourceLine | None:
-        """The first of each that a variable holds is followed."""
-        one = next((self._where[n] for n in ones if n in self._where), None)
-        other = next((self._where[n] for n in others if n in self._where), None)
-        if one is None or other is None:
-            return None
-        ways = way_of(*one), way_of(*other)
-        place = parting(*ways, loose=loose, whole=whole) or (split(*ways) if whole else None)
-        return source_line(*place) if place is not None else None
-
-    def last(self, value: int, kind: str) -> SourceLine | None:
-        """Where the text last does something of a kind to what the variable holds."""
-        place = last(way_of(*self._where[value]), kind) if value in self._where else None
-        return source_line(*place) if place is not None else None
 
 
 @dataclass(frozen=True)
@@ -224,9 +165,15 @@ class _Follower:
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 for path in _places(target, name):
+                    if not _same_column(target, where):
+                        continue
                     found = True
                     self._line(node)
                     self.follow(node.value, scope, (*path, *where), depth - 1)
+                    if isinstance(target, ast.Subscript) and isinstance(
+                        node.value, ast.Constant
+                    ):  # what counts is where
+                        self.follow(target.slice, scope, (), depth - 1)
         elif isinstance(node, ast.For):
             for path in _places(node.target, name):
                 found = True
@@ -239,7 +186,7 @@ class _Follower:
                 for given in call.args[-1:]:
                     self.follow(given, scope, where, depth - 1)
             if called(call) in _ORDERS and (owner == name or any(is_name(given, name) for given in call.args)):
-                self._deed(call, "order", called(call))
+                self._deed(call, "order", what_was_done(call))
         return found
 
     def _arguments(self, function: ast.FunctionDef, names: list[str], name: str, where: Where, depth: int) -> None:
@@ -266,12 +213,12 @@ class _Follower:
             case ast.Name(id=name):
                 self.name(name, scope, where, depth, node.lineno)
             case ast.Attribute(attr="T" | "mT", value=value):
-                self._deed(node, "shape", "T", inside=self._in_sample(scope))
+                self._deed(node, "turn" if node.attr == "T" else "shape", node.attr, inside=self._in_sample(scope))
                 self.follow(value, scope, where, depth - 1)
             case ast.Attribute():
                 self._attribute(node, scope, where, depth)
             case ast.Tuple(elts=parts) | ast.List(elts=parts) if (
-                where and isinstance(k := where[0], int) and k < len(parts)
+                where and isinstance(k := _place(where[0]), int) and k < len(parts)
             ):
                 self.follow(parts[k], scope, where[1:], depth - 1)
             case ast.Dict(keys=keys, values=values) if where:
@@ -281,14 +228,24 @@ class _Follower:
             case ast.Subscript(value=value, slice=ast.Constant(value=chosen)):
                 self.follow(value, scope, (chosen, *where), depth - 1)
             case ast.Subscript(value=value, slice=chosen):
-                self._chosen(node, chosen)
+                if self._is_mapping(value, scope):  # what is looked up in it says which
+                    self.follow(chosen, scope, (), depth - 1)
+                    return
+                column = _column(chosen)
+                where = (column, *where) if column is not None else where
+                if isinstance(value, ast.Subscript):  # rows first, then what is in them
+                    self.follow(value, scope, where, depth - 1)
+                self._chosen(node, chosen, scope)
                 self.follow(value, scope, where, depth - 1)
-                for part in ast.walk(
-                    chosen
-                ):  # an index that a comprehension goes through: its order is that of the rows
-                    for given, _ in self._inner.get((id(scope), part.id), ()) if isinstance(part, ast.Name) else ():
-                        if isinstance(given, ast.Call) and called(given) in _ORDERS:
-                            self._deed(given, "order", called(given))
+            case ast.ListComp(generators=[only]) | ast.GeneratorExp(generators=[only]) if (
+                where
+                and isinstance(k := where[0], int)
+                and isinstance(only.iter, ast.Tuple | ast.List)
+                and isinstance(only.target, ast.Name)
+                and k < len(only.iter.elts)
+            ):  # one after the other, the same is done to each
+                self._inner[id(scope), only.target.id] = [(only.iter.elts[k], ())]
+                self.follow(node.elt, scope, where[1:], depth - 1)
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
                 self._bind(scope, node)
                 self.follow(node.elt, scope, where, depth - 1)
@@ -321,8 +278,17 @@ class _Follower:
     def _called(self, node: ast.Call, scope: ast.AST, where: Where, depth: int) -> None:
         name = called(node)
         given = [*node.args, *(k.value for k in node.keywords if k.arg not in (None, "key"))]
+        if name in _SIZES:
+            self.way.counted |= name in _COUNTS
+            return
         if name == "enumerate" and given:
             self.follow(given[0], scope, where[1:], depth - 1)
+        elif name == "map" and len(given) == 2 and isinstance(given[1], ast.Tuple | ast.List):
+            parts = given[1].elts
+            for value in [parts[where[0]]] if where and isinstance(where[0], int) and where[0] < len(parts) else parts:
+                self.follow(value, scope, where[1:], depth - 1)
+        elif name == "zip" and len(given) == 1 and isinstance(given[0], ast.Starred):  # parts of samples
+            self.follow(given[0].value, scope, where, depth - 1)
         elif name == "zip":
             chosen = [given[where[0]]] if where and isinstance(where[0], int) and where[0] < len(given) else given
             for value in chosen:
@@ -336,14 +302,20 @@ class _Follower:
             made = next((m for m in owner.body if isinstance(m, ast.FunctionDef) and m.name == "__init__"), owner)
             with self._looking_into(made, node, scope):
                 self._items(owner, where, depth)
-        elif isinstance(function := self._function_named(name), ast.FunctionDef) and name not in _ORDERS | _SHAPES:
+        elif isinstance(function := self._function_named(name), ast.FunctionDef) and (
+            name not in _ORDERS | _SHAPES | _TURNS or of_own(node)
+        ):
             self.way.calls.append((self.path, node.lineno, name))
             with self._looking_into(function, node, scope):
                 self._results(function, where, depth)
         else:
-            if name in _ORDERS or name in _SHAPES:
-                inside = self._in_sample(scope) or _along_others(node)
-                self._deed(node, "order" if name in _ORDERS else "shape", name, inside=inside)
+            if name in _ORDERS or name in _SHAPES or name in _TURNS:
+                inside = self._in_sample(scope) or along_others(node)
+                kind, text = ("order", what_was_done(node)) if name in _ORDERS else ("shape", name)
+                if name in _EACH_COLUMN and where and isinstance(where[0], _Column):
+                    text += f", column {where[0].number}"  # each gets an order of its own
+                if not inside or name not in _VALUES:
+                    self._deed(node, "turn" if name in _TURNS and moves_first(node) else kind, text, inside=inside)
             elif name in _JOINS or name in _DOMAINS:
                 self._deed(node, "join" if name in _JOINS else "domain", name)
             held = [node.func.value] if isinstance(node.func, ast.Attribute) else []
@@ -404,8 +376,9 @@ class _Follower:
             return False
         if scope.name == "__getitem__":
             return True
-        around = [place for node, place in self.file.calls if called(node) == scope.name]
-        return bool(around) and all(self._in_sample(place, depth - 1) for place in around)
+        around = [(node, place) for node, place in self.file.calls if called(node) == scope.name]
+        each = {id(part) for c in self.file.comprehensions if counted(c) for part in ast.walk(c.elt)}
+        return bool(around) and all(id(node) in each or self._in_sample(place, depth - 1) for node, place in around)
 
     def _class_named(self, name: str) -> ast.ClassDef | None:
         return next((n for n in self.file.classes if n.name == name), None)
@@ -419,6 +392,13 @@ class _Follower:
                     if is_name(target, name) and isinstance(value, ast.Call):
                         found = next((n for n in self.file.functions if n.name == called(value)), None)
         return found
+
+    def _is_mapping(self, value: ast.expr, scope: ast.AST) -> bool:
+        """A dictionary, by the text: what is looked up there is no row."""
+        name = spelled(value)
+        bound = [n for around in (scope, self.file.tree) for n in statements(around) if isinstance(n, ast.Assign)]
+        given = [n.value for n in bound if any(spelled(target) == name for target in n.targets)]
+        return bool(given) and all(isinstance(part, ast.Dict | ast.DictComp) for part in given)
 
     def _comprehensions(self, scope: ast.AST, inside: ast.AST) -> None:
         """Those that something stands in."""
@@ -452,29 +432,67 @@ class _Follower:
         around = [n for n in ast.walk(self.file.tree) if isinstance(n, ast.If | ast.IfExp) and covers(n, node.lineno)]
         return any(covers(f, n.lineno) for f in self.file.functions for n in around)
 
-    def _chosen(self, node: ast.Subscript, chosen: ast.expr) -> None:
-        kind = "index"
+    def _chosen(self, node: ast.Subscript, chosen: ast.expr, scope: ast.AST) -> None:
+        """Rows or parts are taken. What only adds dimensions takes all."""
+        kind, text = "index", ast.unparse(chosen)
+        if all(takes_all(part) for part in (chosen.elts if isinstance(chosen, ast.Tuple) else [chosen])):
+            return
         for part in ast.walk(chosen):
-            if (isinstance(part, ast.Call) and called(part) in _ORDERS) or _backwards(part):
+            if isinstance(part, ast.Call) and called(part) in _ORDERS:
+                kind, text = "order", what_was_done(part)
+            elif backwards(part):
                 kind = "order"
-            elif (
-                not isinstance(chosen, ast.Slice | ast.Tuple)
-                and isinstance(part, ast.BinOp)
-                and isinstance(part.op, ast.Add | ast.Sub)
-            ):
-                kind = "shift"
-        self._deed(node, kind, ast.unparse(chosen))
+        if kind == "index" and not isinstance(chosen, ast.Slice | ast.Tuple) and moves(chosen):
+            kind = "shift"
+        if kind == "index" and _column(chosen) is not None and takes_all(chosen.elts[0]):  # type: ignore[attr-defined]
+            return
+        inside = kind == "order" and (self._in_sample(scope) or behind_first(chosen))
+        self._deed(node, kind, text, inside=inside)
+        for part in ast.walk(chosen):  # an order that a variable holds, or that a loop goes through
+            for call, looped in self._orders_of(part.id, scope, node.lineno) if isinstance(part, ast.Name) else ():
+                self._deed(call if looped else node, "order", what_was_done(call))
+
+    def _orders_of(self, name: str, scope: ast.AST, line: int, depth: int = 3) -> Iterator[tuple[ast.Call, bool]]:
+        """Calls that give the rows which an index goes through; whether a loop or a comprehension does so. Of several statements that bind the name, the last before the line."""
+        held = [(given, True) for given, _ in self._inner.get((id(scope), name), ())]
+        bound: tuple[ast.expr, bool] | None = None
+        for node in statements(scope):
+            if node.lineno > line:
+                continue
+            if isinstance(node, ast.Assign) and any(is_name(target, name) for target in node.targets):
+                bound = node.value, False
+            elif isinstance(node, ast.For) and is_name(node.target, name) and covers(node, line):
+                bound = node.iter, True
+        for value, looped in [*held, bound] if bound is not None else held:
+            given = value.value if isinstance(value, ast.Subscript) else value
+            if isinstance(given, ast.Call) and called(given) in _ORDERS:
+                yield given, looped and given.lineno != line
+            elif isinstance(given, ast.Name) and given.id != name and depth:
+                yield from ((call, False) for call, _ in self._orders_of(given.id, scope, value.lineno, depth - 1))
 
 
-def _along_others(node: ast.Call) -> bool:
-    """A call that says along which dimensions, and not along the first."""
-    given = next((k.value for k in node.keywords if k.arg in ("dim", "dims", "axis", "axes")), None)
-    parts = given.elts if isinstance(given, ast.Tuple | ast.List) else [given]
-    return all(isinstance(part, ast.Constant) and isinstance(part.value, int) and part.value > 0 for part in parts)
+@dataclass(frozen=True)
+class _Column:
+    """On the way back: one column of a table, which may be a list of tuples."""
+
+    number: int
 
 
-def _backwards(part: ast.AST) -> bool:
-    return isinstance(part, ast.Slice) and isinstance(part.step, ast.UnaryOp) and isinstance(part.step.op, ast.USub)
+def _place(part: object) -> object:
+    return part.number if isinstance(part, _Column) else part
+
+
+def _column(chosen: ast.expr) -> _Column | None:
+    """`[:, 2]`: of all rows, or some."""
+    if isinstance(chosen, ast.Tuple) and len(chosen.elts) == 2 and isinstance(last := chosen.elts[1], ast.Constant):
+        return _Column(last.value) if type(last.value) is int and isinstance(chosen.elts[0], ast.Slice) else None
+    return None
+
+
+def _same_column(target: ast.expr, where: Where) -> bool:
+    """What is written may be what is looked for: `x[:, 1] = ...` is no other column."""
+    written = _column(target.slice) if isinstance(target, ast.Subscript) else None
+    return written is None or not where or not isinstance(where[0], _Column) or where[0] == written
 
 
 def _paired(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -91,6 +91,8 @@ ORDER = (
     "experiments.fields",
     "experiments.dependence",
     "experiments.learning",
+    "experiments.tasks",
+    "experiments.rates",
 )
 """Every module with rules. The order decides between findings of the same severity and step, and between families of exceptions:
 the first that recognises an event explains it."""

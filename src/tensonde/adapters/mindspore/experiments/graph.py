@@ -24,7 +24,7 @@ from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, 
 from tensonde.model.site import SourceLine
 from tensonde.program import habits, queries
 from tensonde.program.lines import source_line
-from tensonde.program.ways import Ways
+from tensonde.program.parting import Ways
 
 ROUNDING = 1e-5
 """Changes below this part of the largest value are rounding."""
@@ -121,9 +121,18 @@ class StepGraph:
         return any(habits.loads_under_condition(path) for path in KNOWN.files())
 
     def parting(
-        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+        self,
+        ones: Sequence[int],
+        others: Sequence[int],
+        *,
+        loose: bool = False,
+        whole: bool = False,
+        sure: bool = False,
     ) -> SourceLine | None:
-        return self.ways.parting(ones, others, loose=loose, whole=whole)
+        return self.ways.parting(ones, others, loose=loose, whole=whole, sure=sure)
+
+    def moved(self, value: int, target: int) -> SourceLine | None:
+        return self.ways.moved(value, target)
 
     def last_deed(self, value: int, kind: str) -> SourceLine | None:
         return self.ways.last(value, kind)

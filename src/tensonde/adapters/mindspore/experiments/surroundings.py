@@ -20,7 +20,7 @@ from tensonde.program.drawn import is_drawn
 from tensonde.program.frames import user_frames
 from tensonde.program.lines import source_line
 from tensonde.program.origin import binding_before
-from tensonde.program.ways import Ways
+from tensonde.program.parting import Ways
 
 if TYPE_CHECKING:
     from tensonde.adapters.mindspore.run.pynative import PyNative

@@ -21,7 +21,7 @@ from tensonde.adapters.torch.observers.origins import KNOWN
 from tensonde.adapters.torch.seams.function_mode import Looker, look, look_away, unseen
 from tensonde.adapters.torch.tensors import is_plain, tensors_in
 from tensonde.experiments.held_out import Evaluation
-from tensonde.experiments.relation import MOST_ROWS
+from tensonde.experiments.relation import MOST_CLASSES, MOST_ROWS
 from tensonde.experiments.step import Array
 from tensonde.model.site import SourceLine
 from tensonde.program.frames import user_place
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MOST_STEPS, MOST_CALLS, MOST_FUNCTIONS = 24, 16, 48
 """Evaluations that are looked at, calls of a model in each, calls of functions after each of those."""
+MANY_WRITES = 64
+"""Writes into an output (`scores[row, seen] = -1e9`) that count as one call."""
 MOST_LOOKED = 64
 """Steps in which a model was called without gradients: where nothing is ever compared (a policy that acts), it is no evaluation."""
 MOST_ELEMENTS = 1 << 19
@@ -57,7 +59,8 @@ class Evaluations(Looker):
         """By model: how many optimizers there were when it was looked at, and whether one of them trains it."""
         self._step = -1
         self._steps = 0
-        self._calls = self._functions = 0
+        self._calls = 0
+        self._functions: float = 0
         self._made: dict[int, Tensor] = {}
         """By id: outputs, and what was made of them."""
         self._inputs: Tensor | None = None
@@ -128,7 +131,7 @@ class Evaluations(Looker):
         mine = [t for t in given if id(t) in self._made]
         if not mine:
             return
-        self._functions -= 1
+        self._functions -= 1 if isinstance(out, Tensor | tuple) else 1 / MANY_WRITES
         if self._functions < 0:
             self._made = {}
             return
@@ -194,6 +197,8 @@ def _pair(name: str, said: Tensor, target: Tensor) -> tuple[Array, Array] | None
             return None
         scores = said.movedim(1, -1).reshape(-1, said.shape[1]).float().log_softmax(1)
         return _array(scores), _array(target.reshape(-1))
+    if name in _CLASSES and said.ndim == 2 and target.shape == (len(said), 1) and said.shape[1] > 1:
+        return _among(said, target)
     if said.numel() != target.numel() or said.shape[:1] != target.shape[:1]:
         return None
     if name in _CLASSES:
@@ -203,6 +208,17 @@ def _pair(name: str, said: Tensor, target: Tensor) -> tuple[Array, Array] | None
     if not said.is_floating_point():
         return None
     return _array(said.reshape(len(said), -1).float()), _array(target.reshape(len(target), -1).float())
+
+
+def _among(said: Tensor, target: Tensor) -> tuple[Array, Array] | None:
+    """`best == wanted[:, None]`: several classes are said of each row, and one of them is to be right. Many classes are folded into few."""
+    if said.is_floating_point() or target.is_floating_point() or said.dtype is torch.bool:
+        return None
+    said, target = said[:MOST_ROWS], target[:MOST_ROWS]
+    kinds = min(MOST_CLASSES, int(torch.maximum(said.max(), target.max())) + 1)
+    rows = np.zeros((len(said), kinds))
+    np.put_along_axis(rows, _array(said % kinds), 1.0, 1)
+    return rows, _array(target[:, 0] % kinds)
 
 
 def _array(tensor: Tensor) -> Array:

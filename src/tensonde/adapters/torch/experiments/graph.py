@@ -7,8 +7,6 @@ training's tensors are only read. The random numbers of an op are those of then.
 from __future__ import annotations
 
 import contextlib
-import copy
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,19 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tensonde.adapters.torch.experiments import descent, trials
+from tensonde.adapters.torch.experiments.computed import array_of, comparable, effect_of, spread
 from tensonde.adapters.torch.experiments.recorder import Node, Recorder, Ref, refs
 from tensonde.adapters.torch.observers.origins import KNOWN
-from tensonde.adapters.torch.randomness import seed
 from tensonde.adapters.torch.replay.restore.writes import storage_of
 from tensonde.experiments.relation import MOST_ROWS
 from tensonde.experiments.step import Array, Changes, Effect, Fit, NotPossible, Op, OwnFunction, Trial, Value
 from tensonde.model.site import SourceLine
 from tensonde.program import habits, queries
 from tensonde.program.lines import source_line
-from tensonde.program.ways import Ways
+from tensonde.program.parting import Ways
 
-ROUNDING = 1e-5
-"""Changes below this part of the largest value are rounding."""
 _NORMS = {"native_batch_norm": 5, "cudnn_batch_norm": 5, "_native_batch_norm_legit": 5, "_batch_norm_with_update": None}
 _SINGLE = frozenset((torch.float32, torch.float16, torch.bfloat16))
 LOOKED_UP = 8
@@ -38,7 +35,7 @@ Env = dict[int, Tensor]
 
 class StepGraph:
     def __init__(self, recorder: Recorder, loss: Ref, number: int, deadline: float, clock: Callable[[], float]) -> None:
-        self._nodes, self._tensors = recorder.nodes, recorder.tensors
+        self._nodes, self.tensors = recorder.nodes, recorder.tensors
         self._maker = recorder.maker
         self.number, self.loss = number, int(loss)
         self.loss_source: SourceLine | None = None
@@ -59,7 +56,7 @@ class StepGraph:
         self.deadline, self._clock = deadline, clock
         self.holder: Any = None
         """The optimizer that is about to step."""
-        self._storage = [storage_of(tensor) for tensor in self._tensors]
+        self._storage = [storage_of(tensor) for tensor in self.tensors]
         self._writers: dict[int, list[int]] = {}
         for index, node in enumerate(self._nodes):
             for ref in node.writes:
@@ -90,13 +87,13 @@ class StepGraph:
         self.own_backward = any(
             node.outputs
             and not node.grad
-            and any(ref is not None and self._tensors[ref].requires_grad for ref in node.outputs)
+            and any(ref is not None and self.tensors[ref].requires_grad for ref in node.outputs)
             for node in self._nodes
         )
         """A backward pass of the user's own is on the way: gradients of this graph are not those of the training."""
         self._arrays: dict[int, Array] = {}
         self._factors: dict[int, float] = {}
-        self._fresh = False
+        self.fresh = False
         """Random numbers are drawn anew."""
         self._evaluating: set[int] = set()
         """Nodes that are computed as in eval mode."""
@@ -106,7 +103,7 @@ class StepGraph:
         self._outside = [
             (ref, self._storage[ref] in self._writers) for ref, maker in enumerate(self._maker) if maker < 0
         ]
-        self._tensors = [t if maker < 0 else t.detach() for t, maker in zip(self._tensors, self._maker, strict=True)]
+        self.tensors = [t if maker < 0 else t.detach() for t, maker in zip(self.tensors, self._maker, strict=True)]
 
     # -- what others ask -------------------------------------------------------------------------
 
@@ -124,12 +121,12 @@ class StepGraph:
         found = self._arrays.get(value)
         if found is None:
             known = self._storage[value] not in self._writers
-            tensor = self._tensors[value] if known else self.compute({}, [value])[value]
-            found = self._arrays[value] = _array(tensor)
+            tensor = self.tensors[value] if known else self.compute({}, [value])[value]
+            found = self._arrays[value] = array_of(tensor)
         return found
 
     def tables(self, value: int, target: int) -> tuple[Array, Array] | None:
-        x, y = self._tensors[value].detach(), self._tensors[target].detach()
+        x, y = self.tensors[value].detach(), self.tensors[target].detach()
         held = self.held()
         for table in held:
             if table.shape[1:] != x.shape[1:] or table.dtype != x.dtype or len(table) <= len(x):
@@ -140,13 +137,22 @@ class StepGraph:
             for other in held:
                 same = other.shape[1:] == y.shape[1:] and other.dtype == y.dtype and len(other) == len(table)
                 if same and other is not table and torch.equal(other[index], y[: len(index)]):
-                    return _array(table[:MOST_ROWS]), _array(other[:MOST_ROWS])
+                    return array_of(table[:MOST_ROWS]), array_of(other[:MOST_ROWS])
         return None
 
     def parting(
-        self, ones: Sequence[int], others: Sequence[int], *, loose: bool = False, whole: bool = False
+        self,
+        ones: Sequence[int],
+        others: Sequence[int],
+        *,
+        loose: bool = False,
+        whole: bool = False,
+        sure: bool = False,
     ) -> SourceLine | None:
-        return self.ways.parting(ones, others, loose=loose, whole=whole)
+        return self.ways.parting(ones, others, loose=loose, whole=whole, sure=sure)
+
+    def moved(self, value: int, target: int) -> SourceLine | None:
+        return self.ways.moved(value, target)
 
     def last_deed(self, value: int, kind: str) -> SourceLine | None:
         return self.ways.last(value, kind)
@@ -163,7 +169,7 @@ class StepGraph:
         for effect, change, env in zip(found, changes, envs, strict=True):
             for ref in change:
                 if self._maker[ref] < 0:
-                    effect[ref] = _effect(self._tensors[ref].detach(), env[ref])
+                    effect[ref] = effect_of(self.tensors[ref].detach(), env[ref])
         with torch.no_grad():
             for node in self._order([self.loss], whole=True):
                 if before is None:
@@ -176,24 +182,24 @@ class StepGraph:
                         continue
                     was = before[made] if before is not None else base.get(int(made))
                     for effect, env in zip(found, envs, strict=True):
-                        if _comparable(was) and _comparable(env.get(int(made))):
-                            effect[int(made)] = _effect(was, env[made])
+                        if comparable(was) and comparable(env.get(int(made))):
+                            effect[int(made)] = effect_of(was, env[made])
         return found
 
     def _recorded(self, still_norms: bool) -> Sequence[Tensor] | None:
         """All values as they were recorded, where that is what the step gives: nothing was written over since, and no norm is to be computed in another way."""
         if self._writers or (still_norms and any(node.func._opname in _NORMS for node in self._nodes)):
             return None
-        return self._tensors
+        return self.tensors
 
     def array_with(self, value: int, changes: Changes) -> Array:
         with torch.no_grad():
-            return _array(self.compute(self._tensors_of(changes), [value])[value])
+            return array_of(self.compute(self._tensors_of(changes), [value])[value])
 
     def loss_with(self, changes: Changes, *, inside: bool = False) -> float:
         tensors = self._tensors_of(changes)
         if not inside:
-            return self._loss_of(tensors)
+            return self.loss_of(tensors)
         self._in_time()
         env = self._start(tensors)
         with torch.no_grad():
@@ -206,7 +212,7 @@ class StepGraph:
     def _unchanged(self, env: Env, changes: Changes, node: Node, inside: bool) -> Iterator[None]:
         """Where only modules are to see changes, an op outside of them does not."""
         changed = {ref: env[ref] for ref in changes} if inside and not node.module else {}
-        env |= {ref: self._tensors[ref].detach() for ref in changed}
+        env |= {ref: self.tensors[ref].detach() for ref in changed}
         yield
         env |= changed
 
@@ -214,21 +220,12 @@ class StepGraph:
         chosen = range(len(self._nodes)) if norms is None else norms
         self._evaluating = {id(self._nodes[index]) for index in chosen}
         try:
-            return self._loss_of({})
+            return self.loss_of({})
         finally:
             self._evaluating = set()
 
     def fit(self, values: Mapping[int, int], tied: Mapping[int, int] | None = None) -> Fit:
-        start = {ref: self._tensors[ref].detach() for ref in values}
-        leaders = {ref: (tied or {}).get(ref, ref) for ref in values}
-        best = self._fit(values, start, leaders, "mean")
-        own = self._loss_of({})
-        if best is None or own < best.loss < 2 * own:  # else it is clear which of the two is better
-            found = self._fit(values, start, leaders, "zero")
-            best = found if best is None or (found is not None and found.loss < best.loss) else best
-        if best is None:
-            raise NotPossible("no constant makes the loss smallest")
-        return best
+        return descent.fit(self, values, tied)
 
     def ops_between(self, value: int, inputs: Sequence[int]) -> list[Op]:
         places = {id(node): index for index, node in enumerate(self._nodes)}
@@ -241,7 +238,7 @@ class StepGraph:
             if not made.requires_grad:
                 return {}
             found = torch.autograd.grad(made, list(leaves.values()), torch.from_numpy(seed), allow_unused=True)
-        return {ref: _array(gradient) for ref, gradient in zip(leaves, found, strict=True) if gradient is not None}
+        return {ref: array_of(gradient) for ref, gradient in zip(leaves, found, strict=True) if gradient is not None}
 
     def quotient(self, value: int, seed: Array, moved: int, direction: Array, distance: float) -> float:
         start = self.array(moved).astype(np.float64)
@@ -271,65 +268,7 @@ class StepGraph:
     def trial(
         self, steps: int, *, rate: float = 1.0, fresh: bool = False, own: bool = False, decay: bool = True
     ) -> Trial:
-        if self.accumulated:
-            raise NotPossible("gradients of several batches are added up")
-        if fresh:
-            seed(1)
-        self._fresh = fresh
-        try:
-            return self._trial(steps, rate, own, decay)
-        finally:
-            self._fresh = False
-
-    def _trial(self, steps: int, rate: float, own: bool, decay: bool) -> Trial:
-        if self.holder is None:
-            raise NotPossible("there is no optimizer to copy")
-        memo: dict[int, Any] = {}
-        clone = copy.deepcopy(self.holder, memo)
-        for group in clone.param_groups:
-            group["lr"] = group["lr"] * rate
-            if not decay and "weight_decay" in group:
-                group["weight_decay"] = 0.0
-        if own:
-            clone.state.clear()
-        originals = [p for group in self.holder.param_groups for p in group["params"]]
-        places = {id(self._tensors[ref]): ref for ref in range(len(self._tensors))}
-        pairs = [(places.get(id(p)), p, memo[id(p)]) for p in originals if id(p) in memo]
-        env = {ref: copied for ref, _, copied in pairs if ref is not None}
-        if not env:
-            raise NotPossible("the optimizer holds nothing that the step computes with")
-        step = _bare_step(type(clone))
-        losses = []
-        predicted = moved = 0.0
-        cosine = scale = 1.0
-        leaves = [leaf for leaf in env.values() if leaf.requires_grad]
-        if not leaves:
-            raise NotPossible("no parameter of the optimizer wants a gradient")
-        for k in range(steps + 1):
-            with torch.enable_grad():
-                loss = self.compute(env, [self.loss], grad=True)[self.loss]
-            losses.append(float(loss.detach()))
-            if k == steps or not np.isfinite(losses[-1]) or (k > 1 and self.seconds_left() < 0):
-                break
-            if k and not loss.requires_grad:
-                raise NotPossible("the loss does not lead back to a parameter")
-            slopes = torch.autograd.grad(loss, leaves, allow_unused=True) if loss.requires_grad else ()
-            if k == 0 and not own:  # what the training has, clipped and scaled as it is
-                for _, original, copied in pairs:
-                    copied.grad = original.grad.detach().clone() if original.grad is not None else None
-            else:
-                for leaf, gradient in zip(leaves, slopes, strict=False):
-                    leaf.grad = gradient.clone() if gradient is not None else None
-            before = [leaf.detach().clone() for leaf in leaves] if k == 0 else []
-            if k == 0:
-                cosine, scale = _compared([leaf.grad for leaf in leaves], slopes)
-            with torch.no_grad():
-                step(clone)
-            for leaf, was, slope in zip(leaves, before, slopes, strict=False):  # none after the first step
-                change = leaf.detach() - was
-                moved = max(moved, float(change.norm() / was.norm().clamp(min=1e-12)))
-                predicted += float((change * slope).sum()) if slope is not None else 0.0
-        return Trial(tuple(losses), predicted, moved, cosine, scale)
+        return trials.trial(self, steps, rate=rate, fresh=fresh, own=own, decay=decay)
 
     # -- computing -------------------------------------------------------------------------------
 
@@ -348,7 +287,7 @@ class StepGraph:
 
     def _tensors_of(self, changes: Changes) -> Env:
         return {
-            ref: torch.from_numpy(np.ascontiguousarray(array)).to(self._tensors[ref].device, self._tensors[ref].dtype)
+            ref: torch.from_numpy(np.ascontiguousarray(array)).to(self.tensors[ref].device, self.tensors[ref].dtype)
             for ref, array in changes.items()
         }
 
@@ -358,7 +297,7 @@ class StepGraph:
         }
         for ref, written in self._outside:
             if ref not in env:
-                tensor = self._tensors[ref].detach()
+                tensor = self.tensors[ref].detach()
                 if self._exact and tensor.dtype in _SINGLE:
                     tensor = tensor.double()
                 env[ref] = tensor.clone() if written else tensor
@@ -396,7 +335,7 @@ class StepGraph:
     ) -> None:
         if node.writes and self._writes_over(node, changes):
             return
-        if node.random is not None and not self._fresh:
+        if node.random is not None and not self.fresh:
             node.random.put()
         args, kwargs = _filled(node.args, env), _filled(node.kwargs, env)
         still = id(node) in self._evaluating
@@ -425,114 +364,17 @@ class StepGraph:
         written = {self._storage[ref] for ref in node.writes}
         return any(self._maker[ref] >= 0 and self._storage[ref] in written for ref in changes)
 
-    def _fit(self, values: Mapping[int, int], base: Env, leaders: Mapping[int, int], begin: str) -> Fit | None:
-        vectors = {}
-        for ref in dict.fromkeys(leaders.values()):
-            dim, tensor = values[ref], base[ref].to(torch.float32)
-            axes = [d for d in range(tensor.ndim) if d != dim % tensor.ndim]
-            mean = tensor.mean(axes) if axes else tensor
-            vectors[ref] = (mean if begin == "mean" else torch.zeros_like(mean)).clone().requires_grad_()
-        if not self._descend(
-            list(vectors.values()),
-            lambda: {ref: _spread(vectors[leaders[ref]], base[ref], dim) for ref, dim in values.items()},
-        ):
-            return None
-        last = {ref: vectors[leaders[ref]].detach() for ref in values}
-        loss = self._loss_of({ref: _spread(last[ref], base[ref], dim) for ref, dim in values.items()})
-        if not np.isfinite(loss) or any(not bool(torch.isfinite(v).all()) for v in last.values()):
-            return None
-        return Fit(loss, {ref: _array(vector) for ref, vector in last.items()})
-
     def floor(self, values: Sequence[int], enough: float) -> float:
-        base = {ref: self._tensors[ref].detach() for ref in values}
-        draw = torch.Generator().manual_seed(0)
-        apart = {ref: t + torch.randn(t.shape, generator=draw, device="cpu").to(t.device) for ref, t in base.items()}
-        found = [
-            self._loss_of({}),
-            self._lowest(base),
-            self._lowest(apart),
-        ]  # where an activation is off, nothing moves
-        return min(loss for loss in found if np.isfinite(loss))
+        return descent.floor(self, values, enough)
 
-    def _lowest(self, start: Env) -> float:
-        free = {ref: tensor.to(torch.float32).clone().requires_grad_() for ref, tensor in start.items()}
-        self._descend(list(free.values()), lambda: {ref: leaf.to(start[ref].dtype) for ref, leaf in free.items()})
-        return self._loss_of({ref: leaf.detach().to(start[ref].dtype) for ref, leaf in free.items()})
-
-    def _loss_of(self, changes: Env) -> float:
+    def loss_of(self, changes: Env) -> float:
         with torch.no_grad():
             return float(self.compute(changes, [self.loss])[self.loss])
 
-    def _descend(self, leaves: list[Tensor], changed: Callable[[], Env]) -> bool:
-        """Moves the leaves until the loss is smallest with what `changed` makes of them; whether numbers stayed within bounds."""
-        descent = torch.optim.LBFGS.__new__(torch.optim.LBFGS)
-        _made_quietly(descent, leaves)
-
-        def closure() -> Tensor:
-            for leaf in leaves:
-                leaf.grad = None
-            with torch.enable_grad():
-                loss = self.compute(changed(), [self.loss], grad=True)[self.loss]
-            if not loss.requires_grad:
-                raise NotPossible("the loss does not lead back to what the model gives")
-            for leaf, gradient in zip(leaves, torch.autograd.grad(loss, leaves, allow_unused=True), strict=True):
-                leaf.grad = gradient if gradient is not None else torch.zeros_like(leaf)
-            return loss
-
-        try:
-            _bare_step(torch.optim.LBFGS)(descent, closure)
-        except RuntimeError:  # numbers beyond what a tensor holds
-            return False
-        return True
-
     def spread(self, value: int, vector: Array, dim: int) -> Array:
         """A constant along the features of a value, in its shape."""
-        like = self._tensors[value].detach()
-        return _array(_spread(torch.from_numpy(vector).to(like.device), like, dim))
-
-
-def _spread(vector: Tensor, like: Tensor, dim: int) -> Tensor:
-    shape = [1] * like.ndim
-    shape[dim % like.ndim] = -1
-    return vector.view(shape).expand(like.shape).to(like.dtype).clone()
-
-
-def _made_quietly(optimizer: Any, leaves: list[Tensor]) -> None:
-    """An optimizer of ours, which nobody hears of."""
-    group = {
-        "params": leaves,
-        "lr": 1.0,
-        "max_iter": 40,
-        "max_eval": 60,
-        "tolerance_grad": 1e-5,
-        "tolerance_change": 1e-5,
-        "history_size": 10,
-        "line_search_fn": "strong_wolfe",
-    }
-    optimizer.defaults, optimizer.state, optimizer.param_groups = {}, defaultdict(dict), [group]
-    optimizer._params = leaves
-    optimizer._numel_cache = None
-
-
-def _compared(had: Sequence[Tensor | None], made: Sequence[Tensor | None]) -> tuple[float, float]:
-    """The cosine between two sets of gradients, and how many times larger the first are."""
-    product = first = second = 0.0
-    for a, b in zip(had, made, strict=False):
-        if a is not None and b is not None and a.layout is b.layout is torch.strided:
-            product += float((a.double() * b.double()).sum())
-            first += float(a.double().square().sum())
-            second += float(b.double().square().sum())
-    if not first or not second:
-        return 1.0, 1.0
-    return product / (first * second) ** 0.5, (first / second) ** 0.5
-
-
-def _bare_step(kind: type) -> Any:
-    """Its step, without the hooks that see steps of the training."""
-    step = kind.step  # type: ignore[attr-defined]
-    while getattr(step, "hooked", False) and hasattr(step, "__wrapped__"):
-        step = step.__wrapped__
-    return step
+        like = self.tensors[value].detach()
+        return array_of(spread(torch.from_numpy(vector).to(like.device), like, dim))
 
 
 def _filled(value: Any, env: Env) -> Any:
@@ -568,33 +410,6 @@ def _doubled(value: Any) -> Any:
     return torch.float64 if isinstance(value, torch.dtype) and value in _SINGLE else value
 
 
-def _comparable(tensor: Any) -> bool:
-    return isinstance(tensor, Tensor) and tensor.layout is torch.strided
-
-
-def _array(tensor: Tensor) -> Array:
-    plain = tensor.detach()
-    if plain.dtype in (torch.bfloat16, torch.float16):
-        plain = plain.to(torch.float32)
-    return np.array(plain.cpu().numpy())
-
-
-def _effect(before: Tensor, after: Tensor) -> Effect:
-    if before.shape != after.shape:
-        return Effect(True, tuple(np.ones(size, dtype=bool) for size in after.shape))
-    if before.is_floating_point() or before.is_complex():
-        apart = ~((before == after) | (before.isnan() & after.isnan()))
-        if not bool(apart.any()):
-            return Effect(False, tuple(np.zeros(size, dtype=bool) for size in before.shape))
-        scale = float(before.abs().nan_to_num(0, 0, 0).max())
-        apart &= ~((before - after).abs() <= ROUNDING * scale)
-    else:
-        apart = before != after
-        if not bool(apart.any()):
-            return Effect(False, tuple(np.zeros(size, dtype=bool) for size in before.shape))
-    return Effect(True, tuple(_any_but(apart, dim) for dim in range(before.ndim)))
-
-
 def _places(table: Tensor, rows: Tensor) -> Tensor | None:
     """Where a table has the first of these rows, each in one place only."""
     found = []
@@ -604,10 +419,6 @@ def _places(table: Tensor, rows: Tensor) -> Tensor | None:
             return None
         found.append(int(places[0, 0]))
     return torch.tensor(found)
-
-
-def _any_but(mask: Tensor, dim: int) -> Array:
-    return np.array(mask.transpose(0, dim).reshape(mask.shape[dim], -1).any(1).cpu().numpy())
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:

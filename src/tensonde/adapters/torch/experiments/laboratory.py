@@ -41,8 +41,9 @@ from tensonde.experiments.pairs import PAIRS, rows_of
 from tensonde.experiments.step import NotPossible, OwnFunction, Value
 from tensonde.experiments.timetable import RECORDING, SMALLEST, STEPS, TOO_LONG, Timetable
 from tensonde.model.site import SourceLine
+from tensonde.program.encodings import made_for_each
 from tensonde.program.frames import foreign_frames, is_user
-from tensonde.program.lines import from_json
+from tensonde.program.lines import from_json, source_line
 from tensonde.session.garbage import Unhurried
 
 COPIES = 7
@@ -125,7 +126,9 @@ class Laboratory:
         rows = rows_of(self.inquiry.memory(PAIRS))
         for evaluation in sorted(asked, key=lambda e: e.step):
             self._held_out.add((evaluation.step, len(evaluation.said)))
-            self.inquiry.told(held_out.NAME, held_out.QUESTION, evaluation.step, held_out.answer(evaluation, rows))
+            self.inquiry.told(
+                held_out.NAME, held_out.QUESTION, evaluation.step, held_out.answer(evaluation, rows, _encoded)
+            )
         self.times.spent += self._clock() - began
         self._state.session.experiments_seconds = self.times.spent
 
@@ -305,6 +308,12 @@ class _Taken:
     functions: list[OwnFunction] = field(default_factory=list)
     slot: Any = None
     """Of the loss."""
+
+
+def _encoded() -> SourceLine | None:
+    """The line of the program that numbers words or classes anew for each of its data sets."""
+    found = [(path, line) for path in KNOWN.files() if (line := made_for_each(path)) is not None]
+    return source_line(*found[0]) if found else None
 
 
 def _computed_at(graph: StepGraph) -> SourceLine | None:

@@ -24,9 +24,9 @@ from tensonde.program.drawn import is_drawn
 from tensonde.program.frames import is_user, is_user_file
 from tensonde.program.lines import from_json, source_line
 from tensonde.program.origin import binding_before, variable_line
+from tensonde.program.parting import Ways
 from tensonde.program.syntax import bindings, is_name, reads, scope_at, statements
 from tensonde.program.values import evaluate
-from tensonde.program.ways import Ways
 
 if TYPE_CHECKING:
     from tensonde.adapters.torch.run.state import RunState

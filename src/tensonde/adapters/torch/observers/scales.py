@@ -18,7 +18,8 @@ from tensonde.program import queries
 from tensonde.program.frames import is_user, user_place
 from tensonde.program.lines import line_at
 from tensonde.program.origin import variable_line
-from tensonde.program.ways import parting, scaled_apart, way_of
+from tensonde.program.parting import parting, scaled_apart
+from tensonde.program.ways import way_of
 
 Held = tuple[str, int, str]
 

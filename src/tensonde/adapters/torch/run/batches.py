@@ -15,7 +15,8 @@ from tensonde.adapters.torch.tensors import array_of, is_dense
 from tensonde.program.classes import returned_part, written_last
 from tensonde.program.frames import is_user
 from tensonde.program.lines import line_at
-from tensonde.program.ways import last, way_of
+from tensonde.program.parting import last
+from tensonde.program.ways import way_of
 
 MOST = 4096
 """Indices of one batch that are kept."""

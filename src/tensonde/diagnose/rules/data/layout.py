@@ -83,7 +83,7 @@ def batch_first(case: Case) -> list[Finding]:
     labels = {row[0] for row in case.facts.batches.labels}
     trained = [loader for loader in case.facts.loaders if loader.steps]
     batch = next(iter(labels)) if len(labels) == 1 else None
-    if batch is None and trained and not labels:
+    if batch is None and trained and (not labels or trained[0].batch_size in labels):  # the last batch may be smaller
         batch = trained[0].batch_size
     if not batch or batch < 2:
         return []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import prod, sqrt
 from statistics import median
 
 from tensonde.diagnose.analysis.answers import answers, steadily
+from tensonde.diagnose.analysis.learnt import where_they_part
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
 from tensonde.diagnose.told import ended_by_itself
@@ -18,6 +19,8 @@ SETTLED = 100
 """Steps in which something of every target is learnt."""
 LEARNT = 0.75
 """Of the loss of the best constant: what a training that has learnt something is below."""
+MANY, CHANCE = 200, 3.0
+"""Rows of an evaluation by which chance shows; deviations from it."""
 FAR, ALIKE = 30.0, 3.0
 """Times that inputs vary more; how far the factors of features may be apart."""
 
@@ -155,6 +158,64 @@ def held_out_at_odds(case: Case) -> list[Finding]:
             confidence=0.85,
         )
     ]
+
+
+@rule(
+    "evaluated-at-chance",
+    severity="warning",
+    phase="data",
+    unless=(
+        "held-out-at-odds",
+        "evaluated-many-times-larger",
+        "evaluated-on-another-scale",
+        "lost-in-eval-mode",
+        "nothing-learnt",
+        "input-of-other-samples",
+        "targets-in-another-order",
+    ),
+)
+def at_chance(case: Case) -> list[Finding]:
+    """The loss falls well below that of the best constant, and in every evaluation of the second half what the model says has nothing to do with what it is compared with, or the contrary: what was learnt is
+    learnt by heart, the wrong way round, or of data of another kind. Few rows, and a model that another rule accuses, are not told."""
+    late = [
+        a
+        for a in case.facts.answers
+        if a.experiment == "held-out" and a.step >= case.steps // 2 and "stands" in a.numbers
+    ]
+    asked = [a for a in answers(case, "nothing-learnt") if a.step >= max(10, case.steps // 5)]
+    ratios = [a.numbers["loss"] / a.numbers["constant"] for a in asked if a.numbers.get("constant", 0) > 0]
+    if len(late) < 2 or not ratios or min(ratios) > LEARNT or case.steps < SETTLED or not ended_by_itself(case):
+        return []
+    stands = [a.numbers["stands"] for a in late]
+    if (
+        min(a.numbers["rows"] for a in late) < MANY
+        or max(stands) >= 2 * CHANCE
+        or sum(stands) / sqrt(len(stands)) >= CHANCE
+    ):
+        return []
+    against = max(stands) < -CHANCE
+    last = late[-1]
+    anew = next((a.line for a in late if a.part == "encoded anew"), None)
+    parting = None if anew is not None else where_they_part(case)
+    return [
+        case.finding(
+            "What is learnt is of no use in the evaluation: "
+            + ("the model is worse than chance there" if against else "the model is no better than chance there")
+            + f" ({last.numbers['stands']:.1f} standard deviations of shuffled rows, {last.numbers['rows']:.0f} rows), while its loss in training is {min(ratios):.2f} of that of the best constant",
+            "Look at the sign of the loss, or of what is compared."
+            if against
+            else "Number words and classes once, by the training's data, and use the same numbers, scalers and columns in the evaluation: this line makes them anew for each of the data sets."
+            if anew
+            else "Look whether inputs and targets of the training belong together: this line does something to one of them that is not done to the other."
+            if parting
+            else "Look whether inputs and targets of the training belong together, and whether the evaluation is prepared as the training is: the same vocabulary, classes and columns.",
+            step=last.step,
+            site="loss:value",
+            source=(asked[-1].line if against else anew or parting) or last.line or asked[-1].line,
+            evidence={"stands": [round(z, 2) for z in stands], "rows": last.numbers["rows"], "ratio": min(ratios), "standing": "suspected"},
+            confidence=0.7,
+        )
+    ]  # fmt: skip
 
 
 def _many(row: Spread) -> bool:

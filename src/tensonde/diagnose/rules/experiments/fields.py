@@ -13,7 +13,15 @@ FEWEST = 150
 """Steps after which a copy should have been renewed."""
 
 
-def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fields", times: int = 2) -> list[Finding]:
+def _amiss(
+    case: Case,
+    part: str,
+    title: str,
+    advice: str,
+    experiment: str = "fields",
+    times: int = 2,
+    standing: str = "confirmed",
+) -> list[Finding]:
     return [
         case.finding(
             title.format(*answer.names, why=answer.why),
@@ -22,7 +30,7 @@ def _amiss(case: Case, part: str, title: str, advice: str, experiment: str = "fi
             site="loss:value",
             op=answer.op or None,
             source=answer.line,
-            evidence={"values": list(answer.names), **answer.numbers, "standing": "confirmed"},
+            evidence={"values": list(answer.names), **answer.numbers, "standing": standing},
             confidence=0.9,
         )
         for answer in steadily(case, experiment, times=times)
@@ -105,6 +113,58 @@ def shifted(case: Case) -> list[Finding]:
     return _amiss(
         case, "another order", "Inputs and targets do not belong together: {why}",
         "Look where the targets are shifted, rolled or turned on their way, and the inputs are not.", "pairs", 1,
+    )  # fmt: skip
+
+
+@rule(
+    "targets-at-other-positions",
+    severity="warning",
+    phase="data",
+    unless=("target-too-far-on", "sees-its-target", "targets-in-another-order"),
+)
+def other_positions(case: Case) -> list[Finding]:
+    """What stands at a position of a sequence tells a plain learner nothing of the target there, and what stands a few positions before or after it tells it well, and the program's text
+    shifts or cuts one of the two, and not the other. Where targets are what the model is handed, further on or before, nothing is said."""
+    return _amiss(
+        case, "lag", "Targets stand at other positions than what they are about: {why}",
+        "Take inputs and targets from the same position on: this line moves one of them along, or cuts it.", "lags", 1, "consistent",
+    )  # fmt: skip
+
+
+@rule(
+    "field-of-other-samples",
+    severity="error",
+    phase="data",
+    unless=("target-of-another-sample", "rows-of-other-samples", "targets-in-another-order"),
+)
+def odd_field(case: Case) -> list[Finding]:
+    """Several fields go into the loss beside what models are handed. A plain learner can tell one of them by the inputs of the same rows, and not another; and the program's text
+    shuffles, sorts or shifts that one on its way, and not the first. In the last two steps that were asked, at least."""
+    told = [a for a in answers(case, "odd-field") if a.healthy is not None]
+    last = told[-1] if told else None
+    if last is None or last.part != "odd" or (len(told) > 1 and told[-2].part != "odd"):
+        return []
+    return [
+        case.finding(
+            f"{last.names[0]} is of other samples than the rest of the batch: the inputs tell {last.names[1]} ({last.numbers[last.names[1]]:.0f} standard deviations above chance), and nothing of "
+            f"{last.names[0]} ({last.numbers[last.names[0]]:.1f})",
+            "Take it in the order of the other fields: this line shuffles, sorts or shifts it alone.",
+            step=last.step,
+            site="loss:value",
+            source=last.line,
+            evidence={**last.numbers, "standing": "consistent"},
+            confidence=0.85,
+        )
+    ]
+
+
+@rule("opposites-of-the-chosen", severity="error", phase="data", unless=("fields-equal",))
+def opposites(case: Case) -> list[Finding]:
+    """What is drawn as the opposite of what somebody chose (a negative) is, as often as what was chosen itself, something that the same one chose in an earlier step: both are of one kind, and the loss is asked to tell them
+    apart. Seen where both are looked up in one table beside a third field, and pairs have come again by the dozen."""
+    return _amiss(
+        case, "opposites", "Opposites are drawn from what was chosen: {why}",
+        "Draw them from what was not chosen: look at the condition of the loop that draws, or at the mask.", "opposites", 1,
     )  # fmt: skip
 
 

@@ -1,8 +1,10 @@
-"""Weights that run away before the loss shows it."""
+"""Weights that run away before the loss shows it, and losses that have no floor."""
 
 from __future__ import annotations
 
-from statistics import median
+from itertools import pairwise
+from math import isfinite, prod
+from statistics import mean, median
 
 from tensonde.diagnose.analysis.divergence import left_range, optimizer_line
 from tensonde.diagnose.case import Case
@@ -13,6 +15,8 @@ from tensonde.watch.announcing import RUNAWAY, grown
 _LAST = 10
 _ROSE = 1.5
 """Times that the learning rate must have grown in the steps before, to be named."""
+FEWEST, BELOW = 60, 1000.0
+"""Steps; times its first size that a loss without a floor falls below 0."""
 
 
 @rule(
@@ -61,5 +65,37 @@ def runs_away(case: Case) -> list[Finding]:
                 "lr": rates[-1][1] if rates else None,
             },
             confidence=0.85,
+        )
+    ]
+
+
+@rule("loss-without-floor", severity="error", phase="forward", unless=("nan-origin",))
+def no_floor(case: Case) -> list[Finding]:
+    """The loss is below 0, falls faster in its second half than in its first, and ends a thousand times as far below 0 as it was large at first: nothing holds it, as where a sign is wrong, or a minimum is taken for
+    a maximum. Densities and similarities fall below 0 as well, and slow down. Where several optimizers take turns, nothing is said."""
+    losses = [value for _, value in case.series("loss")]
+    if len(losses) < FEWEST or len(case.stepping) != 1 or not all(map(isfinite, losses)):
+        return []
+    part = len(losses) // 4
+    quarters = [mean(losses[k * part : (k + 1) * part]) for k in range(4)]
+    falls = [after - before for before, after in pairwise(quarters)]
+    size = max(1.0, abs(losses[0]))
+    if quarters[3] > -BELOW * size or max(falls) >= 0 or not max(falls[1:]) < falls[0]:
+        return []
+    trace = case.first
+    made = (
+        [op for op in trace.ops if op.outputs and prod(op.outputs[0].shape) == 1 and op.outputs[0].requires_grad]
+        if trace
+        else []
+    )
+    return [
+        case.finding(
+            f"The loss has no floor: it falls from {losses[0]:.3g} to {losses[-1]:.3g}, faster in the second half than before",
+            "Look at the sign of each term, and at what was meant to be a maximum: a loss that is to be made small must have a smallest value.",
+            step=len(losses) - 1,
+            at=made[-1] if made else None,
+            site=None if made else "loss:value",
+            evidence={"first": losses[0], "quarters": quarters},
+            confidence=0.9,
         )
     ]
