@@ -12,7 +12,7 @@ from test_ranks import BY_HAND, PARTS, WRAPPED, alarms
 from launch import Foundry
 from tensonde.diagnose.analysis.mixing import _mix
 from tensonde.program.habits import remainders_of_hashes
-from tensonde.program.partings import under_rank
+from tensonde.program.on_some_ranks import under_rank
 
 EVERY = "for p in model.parameters()"
 SOME = "for k, p in enumerate(model.parameters()):\n        dist.all_reduce(p.grad)\n        if k > 1:\n            p.grad /= world"

@@ -30,7 +30,7 @@ _MINDSPORE = (
         "give the optimizer the same loss_scale",
     ),
     (
-        r"Step the scheduler once per epoch if its numbers count epochs, or once per batch if they count batches",
+        r"Call scheduler\.step\(\) after each optimizer step or each epoch, whichever its numbers count",
         "MindSpore asks a schedule at every step: give its numbers in steps, not in epochs",
     ),
     (

@@ -102,6 +102,10 @@ class Trait(Flag):
     """Computes each position of a sequence by itself."""
     WITHIN_POSITION = auto()
     """Does so in most programs, though it need not."""
+    TAKES_LOGITS = auto()
+    """A loss that applies softmax or sigmoid itself."""
+    JOINS = auto()
+    """Puts several tensors into one."""
     DISTANCE = auto()
     """Is a loss of differences."""
     VALUE_LOSS = auto()
@@ -201,7 +205,7 @@ OPS: dict[str, Trait] = {
     "addcmul": Trait.MIXES,
     "mean": Trait.COMBINES | Trait.SUMS_UP | Trait.WITHIN_POSITION,
     "sum": Trait.COMBINES | Trait.SUMS_UP,
-    "stack": Trait.COMBINES | Trait.WITHIN_POSITION,
+    "stack": Trait.COMBINES | Trait.WITHIN_POSITION | Trait.JOINS,
     "iadd": Trait.SUMS_UP,
     "isub": Trait.SUMS_UP,
     "linear": Trait.SUMS_UP | Trait.AFFINE | Trait.WEIGHTED | Trait.EACH_POSITION,
@@ -292,7 +296,7 @@ OPS: dict[str, Trait] = {
     | Trait.DROPS
     | Trait.TEMPERS
     | Trait.RANDOM,
-    "cat": Trait.WITHIN_POSITION,
+    "cat": Trait.WITHIN_POSITION | Trait.JOINS,
     "sqrt": Trait.WITHIN_POSITION,
     "rsqrt": Trait.WITHIN_POSITION,
     "masked_fill": Trait.WITHIN_POSITION | Trait.FILLS | Trait.INSERTS | Trait.MASKING,
@@ -300,9 +304,9 @@ OPS: dict[str, Trait] = {
     "smooth_l1_loss": Trait.DISTANCE | Trait.VALUE_LOSS | Trait.ELEMENTWISE_LOSS | Trait.LOSS_FROM_ZERO,
     "huber_loss": Trait.DISTANCE | Trait.VALUE_LOSS | Trait.ELEMENTWISE_LOSS | Trait.LOSS_FROM_ZERO,
     "binary_cross_entropy": Trait.VALUE_LOSS | Trait.ELEMENTWISE_LOSS | Trait.LOSS_FROM_ZERO,
-    "binary_cross_entropy_with_logits": Trait.ELEMENTWISE_LOSS | Trait.LOSS_FROM_ZERO,
+    "binary_cross_entropy_with_logits": Trait.ELEMENTWISE_LOSS | Trait.LOSS_FROM_ZERO | Trait.TAKES_LOGITS,
     "poisson_nll_loss": Trait.ELEMENTWISE_LOSS,
-    "cross_entropy": Trait.CLASS_LOSS | Trait.LOSS_FROM_ZERO,
+    "cross_entropy": Trait.CLASS_LOSS | Trait.LOSS_FROM_ZERO | Trait.TAKES_LOGITS,
     "nll_loss": Trait.CLASS_LOSS | Trait.LOSS_FROM_ZERO,
     "multi_margin_loss": Trait.CLASS_LOSS,
     "ctc_loss": Trait.LOSS_FROM_ZERO,

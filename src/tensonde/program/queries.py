@@ -175,13 +175,29 @@ def evaluation_start(path: str, line: int) -> int | None:
 
 
 def apart_from_training(path: str, line: int) -> bool:
-    """Whether every loop that goes backward leaves this line out, and each call of the function that it stands in: it is no part of a step."""
-    loops = [node for node in walk(path) if isinstance(node, ast.For | ast.While)]
+    """Whether the loops that go backward leave this line out: it stands in the same function as one, or in a function that is called there, and
+    nowhere else, by its name. One that is handed on may be called anywhere."""
+    nodes = list(walk(path))
+    loops = [node for node in nodes if isinstance(node, ast.For | ast.While)]
     inner = [loop for loop in loops if _trains(loop) and not any(_trains(part) for part in _loops_in(loop))]
-    inside = [n for n in walk(path) if isinstance(n, ast.FunctionDef) and n.lineno <= line <= (n.end_lineno or 0)]
-    name = max(inside, key=lambda node: node.lineno).name if inside else ""
-    calls = [n.lineno for n in walk(path) if isinstance(n, ast.Call) and spelled(n.func).rpartition(".")[2] == name]
-    return bool(inner) and not any(covers(loop, at) for loop in inner for at in (line, *(calls if name else ())))
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+    def around(at: int) -> ast.AST | None:
+        return max((node for node in functions if covers(node, at)), key=lambda node: node.lineno, default=None)
+
+    def beside(at: int) -> bool:
+        return any(around(loop.lineno) is around(at) for loop in inner) and not any(covers(loop, at) for loop in inner)
+
+    function = around(line)
+    if beside(line):
+        return True
+    if not isinstance(function, ast.FunctionDef) or any(covers(loop, line) for loop in inner):
+        return False
+    calls = [
+        n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == function.name
+    ]
+    named = [n for n in nodes if isinstance(n, ast.Name) and n.id == function.name]
+    return bool(calls) and len(named) == len(calls) and all(beside(call.lineno) for call in calls)
 
 
 def _loops_in(loop: ast.AST) -> list[ast.AST]:

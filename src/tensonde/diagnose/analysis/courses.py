@@ -126,3 +126,24 @@ def _deeds(course: CourseFact, numbers: list[int], wanted: tuple[str, ...]) -> I
 
 def _key(deed: Deed | None) -> tuple[object, ...]:
     return (deed.what, deed.line) if deed is not None else ()
+
+
+_WORDS = {
+    "backward": "goes backward",
+    "step": "steps the optimizer",
+    "schedule": "steps the scheduler",
+    "load": "loads weights",
+    "freeze": "changes which parameters are trained",
+    "group": "gives parameters to the optimizer",
+    "write": "has written weights itself",
+}
+
+
+def told(parting: Parting) -> str:
+    """Of both ranks."""
+    parts = [f"rank {rank} {_said(deed)}" for rank, deed in zip(parting.ranks, parting.deeds, strict=True)]
+    return ", ".join(parts)
+
+
+def _said(deed: Deed | None) -> str:
+    return f"{_WORDS.get(deed.what, deed.what)} at {deed.line}" if deed is not None else "does nothing more"

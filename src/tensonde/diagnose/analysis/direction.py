@@ -12,7 +12,7 @@ _ERRORS = ops(Trait.LOSS_FROM_ZERO)
 """Losses that are best when they are small."""
 _AVERAGES = frozenset(("mean", "sum", "nanmean", "nansum"))
 _RISING = ops(Trait.CLAMPS) | {"log", "log_", "exp", "sqrt"}
-_SUMS = frozenset(("add", "radd", "add_", "iadd", "stack", "cat"))
+_SUMS = ops(Trait.PLUS | Trait.JOINS) | {"iadd"}
 _POWERS = ops(Trait.SQUARES | Trait.MAGNITUDES)
 MOST = 64
 

@@ -6,10 +6,11 @@ from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, produce
 from tensonde.model.ops import Trait, ops
 from tensonde.model.trace import OpRecord, TensorFact, Trace
 
-_SQUASHING = {"softmax": "softmax", "Softmax": "softmax", "sigmoid": "sigmoid", "sigmoid_": "sigmoid"}
-_RECTIFYING = frozenset(("relu", "relu_", "relu6"))
-_TAKES_LOGITS = frozenset(("cross_entropy", "binary_cross_entropy_with_logits"))
-_NORMALISING = frozenset(("softmax", "log_softmax", "Softmax", "LogSoftmax", "logsumexp"))
+_SIGMOID = ops(Trait.SIGMOID)
+_SOFTMAX = {op for op in ops(Trait.SOFTMAX) if op.lower() == "softmax"}
+_RECTIFYING = ops(Trait.ZERO_BELOW)
+_TAKES_LOGITS = ops(Trait.TAKES_LOGITS)
+_NORMALISING = {op for op in ops(Trait.SOFTMAX) if op.lower().endswith("softmax")} | {"logsumexp"}
 _GATES = frozenset(("sigmoid", "logsigmoid"))
 _BETWEEN = PASSING | ops(Trait.NEGATES | Trait.ADDS | Trait.CLAMPS) | {"log", "log_", "pow", "log1p"}
 
@@ -18,7 +19,9 @@ def activation(trace: Trace, op: OpRecord) -> str:
     """`softmax`, `sigmoid` or `relu`, where an op is one; softmax may be written out."""
     if op.op in _RECTIFYING:
         return "relu"
-    return _SQUASHING.get(op.op, "softmax" if own_softmax(trace, op) is not None else "")
+    if op.op in _SIGMOID:
+        return "sigmoid"
+    return "softmax" if op.op in _SOFTMAX or own_softmax(trace, op) is not None else ""
 
 
 def own_softmax(trace: Trace, op: OpRecord) -> int | None:

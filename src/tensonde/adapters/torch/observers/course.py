@@ -11,7 +11,7 @@ from torch import Tensor
 from tensonde.adapters.torch.seams.vanishing import Ref
 from tensonde.program.frames import is_user_file
 from tensonde.program.lines import CodeLine, display_path, line_of
-from tensonde.program.partings import under_rank
+from tensonde.program.on_some_ranks import under_rank
 from tensonde.program.surroundings import skips, surroundings
 
 if TYPE_CHECKING:

@@ -145,7 +145,7 @@ def counted(case: Case) -> list[Finding]:
     return []
 
 
-_LOSSES = ("cross_entropy", "nll_loss")
+_LOSSES = ops(Trait.CLASS_LOSS)
 
 
 def _share(case: Case, op: OpRecord, pad: int) -> float | None:

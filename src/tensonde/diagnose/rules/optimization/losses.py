@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from tensonde.diagnose.analysis.flow import PASSING, consumers, made_by, producer
 from tensonde.diagnose.analysis.products import compared, multiplied
 from tensonde.diagnose.analysis.scores import activation, own_softmax, takes_scores
+from tensonde.diagnose.analysis.single import one_value
 from tensonde.diagnose.analysis.weighing import summed_elsewhere
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.rule import rule
-from tensonde.diagnose.rules.optimization.single import one_value
 from tensonde.diagnose.told import chosen
 from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, ops

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensonde.diagnose.analysis.courses import Parting, first_parting
+from tensonde.diagnose.analysis.courses import Parting, first_parting, told
 from tensonde.diagnose.analysis.replicated import replicated
 from tensonde.diagnose.case import Case
 from tensonde.diagnose.exceptions import raised
 from tensonde.diagnose.rule import world_rule
-from tensonde.diagnose.rules.ranks.parting import told
 from tensonde.diagnose.told import some
 from tensonde.diagnose.world import UNFINISHED, World, differ, same, same_in_step
 from tensonde.model.facts import ReplicaFact

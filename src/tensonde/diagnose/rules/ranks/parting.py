@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensonde.diagnose.analysis.courses import Parting, first_parting
+from tensonde.diagnose.analysis.courses import Parting, first_parting, told
 from tensonde.diagnose.rule import world_rule
 from tensonde.diagnose.world import World, same, same_in_step
-from tensonde.model.facts import Deed
 from tensonde.model.finding import Finding
-
-_WORDS = {
-    "backward": "goes backward",
-    "step": "steps the optimizer",
-    "schedule": "steps the scheduler",
-    "load": "loads weights",
-    "freeze": "changes which parameters are trained",
-    "group": "gives parameters to the optimizer",
-    "write": "has written weights itself",
-}
 
 
 @world_rule(
@@ -68,16 +57,6 @@ def _hurts(world: World) -> bool:
         if same([one.before for one in records]) and last and not same_in_step(last[0]):
             return True
     return False
-
-
-def told(parting: Parting) -> str:
-    """Of both ranks."""
-    parts = [f"rank {rank} {_said(deed)}" for rank, deed in zip(parting.ranks, parting.deeds, strict=True)]
-    return ", ".join(parts)
-
-
-def _said(deed: Deed | None) -> str:
-    return f"{_WORDS.get(deed.what, deed.what)} at {deed.line}" if deed is not None else "does nothing more"
 
 
 def _in_closure(parting: Parting) -> bool:
