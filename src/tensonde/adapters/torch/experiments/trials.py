@@ -79,7 +79,7 @@ def _trial(graph: StepGraph, steps: int, rate: float, own: bool, decay: bool) ->
         for leaf, was, slope in zip(leaves, before, slopes, strict=False):  # none after the first step
             change = leaf.detach() - was
             moved = max(moved, float(change.norm() / was.norm().clamp(min=1e-12)))
-            predicted += float((change * slope).sum()) if slope is not None else 0.0
+            predicted += float((_real(change) * _real(slope)).sum()) if slope is not None else 0.0
     return Trial(tuple(losses), predicted, moved, cosine, scale)
 
 
@@ -88,9 +88,15 @@ def _compared(had: Sequence[Tensor | None], made: Sequence[Tensor | None]) -> tu
     product = first = second = 0.0
     for a, b in zip(had, made, strict=False):
         if a is not None and b is not None and a.layout is b.layout is torch.strided:
-            product += float((a.double() * b.double()).sum())
-            first += float(a.double().square().sum())
-            second += float(b.double().square().sum())
+            one, other = _real(a).double(), _real(b).double()
+            product += float((one * other).sum())
+            first += float(one.square().sum())
+            second += float(other.square().sum())
     if not first or not second:
         return 1.0, 1.0
     return product / (first * second) ** 0.5, (first / second) ** 0.5
+
+
+def _real(tensor: Tensor) -> Tensor:
+    """A complex tensor as pairs: a loss changes with both parts as the gradient says."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
