@@ -175,11 +175,11 @@ def instrument(gm: GraphModule, wanted: Sequence[tuple[Node, Depth]]) -> Packing
                     packs.setdefault((value.dtype, *value.shape[1:]), []).append((count, number))
                     count += 1
             known[node] = columns[-1]
-        packed = [_call(graph, _aten.cat.default, [number for _, number in parts]) for parts in packs.values()]
+        packed = [_flat(graph, _call(graph, _aten.cat.default, [n for _, n in parts])) for parts in packs.values()]
     out.args = ((*out.args[0], *packed),)
     strides = out.meta.get("original_output_strides")
     if strides is not None:
-        out.meta["original_output_strides"] = [*strides, *(tuple(one.meta["val"].stride()) for one in packed)]
+        out.meta["original_output_strides"] = [*strides, *((1,) for _ in packed)]
     graph.lint()
     gm.recompile()
     starts, at = [0] * count, 0
@@ -238,6 +238,12 @@ def _reduced(graph: Any, reduction: Any, node: Node) -> Node:
     if rows and shape[-1] >= _ROW:
         return _call(graph, reduction, node, [len(shape) - 1], True)
     return _call(graph, reduction, node, list(range(len(shape))), True)
+
+
+def _flat(graph: Any, pack: Node) -> Node:
+    """A backend may lay out results of four dimensions as it likes, and expect the backward pass to be given them so."""
+    value = pack.meta["val"]
+    return pack if value.ndim == 1 else _call(graph, _aten.view.default, pack, [value.numel()])
 
 
 def _call(graph: Any, target: Any, *args: Any) -> Node:
