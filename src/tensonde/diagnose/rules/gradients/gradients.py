@@ -256,7 +256,7 @@ def loss_without_graph(case: Case) -> list[Finding]:
     return []
 
 
-@rule("gradients-discarded", severity="error")
+@rule("gradients-discarded", severity="error", explains=("last-pass-only",))
 def discarded(case: Case) -> list[Finding]:
     """Several backward passes run before one optimizer step, and the gradients of all but the last are cleared unused.
 

@@ -29,10 +29,10 @@ def alone(world: World) -> Iterator[Finding]:
         return
     if not all(any(one.steps and one.dealt for one in each.facts.loaders) for each in world.cases):
         return
-    drawn = {name: records for name, records in world.weights.items() if drawn(records[0])}
-    if not all(same([record.before for record in records]) for records in drawn.values()):
+    random = {name: records for name, records in world.weights.items() if drawn(records[0])}
+    if not all(same([record.before for record in records]) for records in random.values()):
         return
-    apart = [name for name, records in drawn.items() if _stays_apart(world, name, records)]
+    apart = [name for name, records in random.items() if _stays_apart(world, name, records)]
     if apart:
         yield case.finding(
             f"Each of the {world.size} ranks trains its own model: nothing combines their gradients, though a sampler splits the data over the ranks",
@@ -48,7 +48,7 @@ def alone(world: World) -> Iterator[Finding]:
     "stepped-with-own-gradients",
     severity="error",
     phase="optimizer",
-    explains=("parameter-not-in-optimizer", "replicas-drift"),
+    explains=("parameter-not-in-optimizer", "replicas-drift", "rank-left-out"),
 )
 def own_gradients(world: World) -> Iterator[Finding]:
     """Each rank's optimizer has a part of the parameters and sends it to the others after its step, so the ranks hold one model; but they have data of their

@@ -21,7 +21,7 @@ _ROUNDED = 5e-3
     "rank-left-out",
     severity="error",
     phase="optimizer",
-    explains=("stepped-with-own-gradients", "parameter-not-in-optimizer"),
+    explains=("parameter-not-in-optimizer",),
 )
 def left_out(world: World) -> Iterator[Finding]:
     """All ranks have a parameter alike, before the first step and after it, and each computes a gradient of its own for it, from data of its own. What the

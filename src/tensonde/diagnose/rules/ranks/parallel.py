@@ -328,6 +328,9 @@ def on_some_ranks(world: World) -> Iterator[Finding]:
         for trace in traces
         if trace is not None and trace.loss is not None
     ]
+    trained = [{one.name for op in own.values() for one in op.inputs if one.name} for own in lines]
+    if not set.intersection(*trained):  # a rank trains something of its own beside
+        return
     for case, own in zip(world.cases, lines, strict=True):
         for source, op in sorted(own.items(), key=lambda pair: pair[1].index):
             if source is None or all(source in other for other in lines):

@@ -86,7 +86,9 @@ def _equally_many(world: World) -> bool | None:
     return all(one == each[0] for one in each) if any(each) else None
 
 
-@world_rule("uneven-batches", severity="error", phase="data", explains=("ranks-stuck", "exception", "crash"))
+@world_rule(
+    "uneven-batches", severity="error", phase="data", explains=("ranks-stuck", "ranks-part-ways", "exception", "crash")
+)
 def uneven(world: World) -> Iterator[Finding]:
     """One rank has left a loop over data that another one is still in, and waits for it in vain: the ranks have different numbers
     of batches."""
