@@ -1192,6 +1192,17 @@ NEAR_MISSES: dict[str, str] = {
         model = Bandit()
         train(model, torch.optim.SGD(model.parameters(), lr=0.001), target=t, loss=lambda out, t: F.mse_loss(out, t[:, 0]))
     """,
+    "forces of an energy, to which the last bias adds nothing": """
+        class Forces(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
+            def forward(self, x):
+                x = x.requires_grad_(True)
+                return torch.autograd.grad(self.net(x).sum(), x, create_graph=True)[0]
+        model = Forces()
+        train(model, torch.optim.Adam(model.parameters(), lr=0.01), target=2 * x, loss=F.mse_loss)
+    """,
     "a norm of another library, whose momentum weighs the old statistics": """
         class BatchNormalization(nn.Module):
             def __init__(self, width):

@@ -70,6 +70,7 @@ class Patches:
     def __init__(self) -> None:
         self._modules: list[Swap | Patch] = []
         self._losses: list[Swap | Patch] = []
+        self._swaps: list[Swap] = []
         self.out = False
         """Tensonde rests, or only glances at the loss, the gradients and the parameters of this step."""
         self.asleep = False
@@ -83,6 +84,8 @@ class Patches:
         seams.note(*patch.seam)
         patch.put()
         (self._losses if losses else self._modules).append(patch)
+        if isinstance(patch, Swap):
+            self._swaps.append(patch)
 
     def lift(self, *, losses: bool) -> None:
         """Takes them out: all, or all but those of losses."""
@@ -104,17 +107,17 @@ class Patches:
                 patch.put()
 
     def aside(self) -> None:
-        """Takes out what sees modules, until `back`: a root runs, and nothing is wanted of the modules in it."""
+        """Gives methods their own code back, until `back`: a root runs, and nothing is wanted of the modules in it."""
         self._aside = True
-        for patch in self._modules:
-            patch.lift()
+        for swap in self._swaps:
+            swap.lift()
 
     def back(self) -> None:
         if self._aside:
             self._aside = False
             if not self.out:
-                for patch in self._modules:
-                    patch.put()
+                for swap in self._swaps:
+                    swap.put()
 
 
 PATCHES = Patches()

@@ -19,9 +19,14 @@ def _without_gradient(case: Case) -> list[str]:
     """Parameters in an optimizer that was stepped, used in the forward pass, that never had a gradient."""
     stepped = {k for k, o in enumerate(case.facts.optimizers) if o.looked_at >= 2 and o.had_gradients}
     reached = set(case.facts.reached)
+    alive = {case.facts.parameters[name].owner for name in reached if name in case.facts.parameters}
     found = []
     for name, fact in case.facts.parameters.items():
         if not fact.requires_grad or not stepped.intersection(fact.optimizers) or name in reached:
+            continue
+        if (
+            fact.library and fact.owner in alive
+        ):  # no cut: where a loss is of derivatives, a bias may have no part in it
             continue
         if _used(case, name, fact) and not gradient_rows(case, name):
             found.append(name)
@@ -45,7 +50,8 @@ def no_gradient(case: Case) -> list[Finding]:
     The cut is named where the first step showed one that has these parameters behind it: `detach()`, `.data`, a
     block without gradients, reentrant checkpointing of inputs that need none, or an op that gives indices or truth
     values on the way to the loss (`argmax`, a comparison), which have no gradient; or what they give is not used by anything.
-    Parts that were not called at all (experts without tokens) are not meant. A part of a library's model whose output
+    Parts that were not called at all (experts without tokens) are not meant, nor a bias of a layer that learns: a loss of
+    derivatives (forces from an energy) does not depend on the last one. A part of a library's model whose output
     nobody uses (BERT's pooler, with a loss on the last hidden state) is no mistake of the program: it is information.
     """
     names = _without_gradient(case)
