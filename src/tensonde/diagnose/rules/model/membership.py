@@ -14,6 +14,9 @@ from tensonde.model.finding import Finding
 from tensonde.model.ops import Trait, modules
 from tensonde.model.site import SourceLine
 
+ROUNDING = 1e-4
+"""Gradients that are smaller than this part of the largest are not told from 0 with certainty."""
+
 
 def _left_out(case: Case) -> dict[str, ParameterFact]:
     """Parameters that want and get gradients, that nothing changes, and that are in no optimizer.
@@ -36,17 +39,21 @@ def _passed_by(case: Case) -> dict[str, ParameterFact]:
         return {}
     still: dict[str, ParameterFact] = {}
     moving = 0
+    usual: dict[str, float] = {}
     for name, fact in case.facts.parameters.items():
         norms = {
             (row["norm"], row["absmax"], row["mean"])
             for row in case.digests(f"{name}:value", ("norm", "absmax", "mean"))
         }
         rows = gradient_rows(case, name)
-        alive = len(rows) >= 10 and sum(row["absmax"] > 0 for row in rows) >= 0.5 * len(rows)
+        if len(rows) >= 10:
+            usual[name] = sorted(row["absmax"] for row in rows)[len(rows) // 2]
         moving += len(norms) > 5
-        if alive and len(norms) == 1 and fact.requires_grad and fact.owner:
+        if len(norms) == 1 and fact.requires_grad and fact.owner:
             still[name] = fact
-    return still if moving else {}
+    # What is but rounding, as the gradient of a bias before batch norm, moves nothing.
+    least = ROUNDING * max(usual.values(), default=0.0)
+    return {name: fact for name, fact in still.items() if usual.get(name, 0.0) > least} if moving else {}
 
 
 def _unasked(case: Case) -> dict[str, ParameterFact]:
