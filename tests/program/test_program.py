@@ -101,6 +101,8 @@ def count(loader, world):
     return hits / seen
 def mean(loss, world):
     return loss / world
+def bucket(word):
+    return hash(word) % 8
 """
 
 ANSWERS: dict[tuple[str, tuple[Any, ...]], Any] = {
@@ -121,6 +123,7 @@ ANSWERS: dict[tuple[str, tuple[Any, ...]], Any] = {
     ("queries.backward_name", (32,)): "loss",
     ("queries.freezes", ()): [24],
     ("queries.data_assignment", ("head", "weight")): 21,
+    ("queries.apart_from_training", (36,)): True,
     ("queries.accumulations", (29, 34)): [("total", 31)],
     ("habits.hyperparameter_set", ("defaults", "lr")): [26],
     ("habits.multiplied", (22,)): 22,
@@ -130,6 +133,7 @@ ANSWERS: dict[tuple[str, tuple[Any, ...]], Any] = {
     ("habits.rates_set", ()): [(35, 0.01)],
     ("habits.mirrored_alone", ()): [(45, "x")],
     ("habits.turned_on", ()): [51],
+    ("habits.remainders_of_hashes", ()): [65],
     ("divisions.undivided_mean", (53,)): True,
     ("divisions.by_own_count", (60,)): 61,
     ("divisions.divides_around", (60,)): True,

@@ -328,7 +328,11 @@ def on_some_ranks(world: World) -> Iterator[Finding]:
         for trace in traces
         if trace is not None and trace.loss is not None
     ]
-    trained = [{one.name for op in own.values() for one in op.inputs if one.name} for own in lines]
+    trained = [
+        {one.name for k in leads_to(trace.ops, trace.loss) for one in trace.ops[k].inputs if one.name}
+        for trace in traces
+        if trace is not None and trace.loss is not None
+    ]
     if not set.intersection(*trained):  # a rank trains something of its own beside
         return
     for case, own in zip(world.cases, lines, strict=True):
