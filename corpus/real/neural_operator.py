@@ -1,6 +1,6 @@
 """A Fourier neural operator: complex weights, of which gradients are complex, too."""
 
-# needs: neuralop
+# needs: neuraloperator
 import torch
 from fingerprint import report
 from neuralop.models import FNO
