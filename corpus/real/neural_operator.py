@@ -21,4 +21,4 @@ for _ in range(6):
         optimizer.step()
     schedule.step()
     print(f"{loss.item():.6f}")
-report(net)
+report(dict(net.named_parameters()))
