@@ -123,7 +123,7 @@ ANSWERS: dict[tuple[str, tuple[Any, ...]], Any] = {
     ("queries.backward_name", (32,)): "loss",
     ("queries.freezes", ()): [24],
     ("queries.data_assignment", ("head", "weight")): 21,
-    ("queries.apart_from_training", (36,)): True,
+    ("queries.apart_from_training", (39,)): True,
     ("queries.accumulations", (29, 34)): [("total", 31)],
     ("habits.hyperparameter_set", ("defaults", "lr")): [26],
     ("habits.multiplied", (22,)): 22,

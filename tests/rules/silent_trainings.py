@@ -1192,6 +1192,24 @@ NEAR_MISSES: dict[str, str] = {
         model = Bandit()
         train(model, torch.optim.SGD(model.parameters(), lr=0.001), target=t, loss=lambda out, t: F.mse_loss(out, t[:, 0]))
     """,
+    "rollouts of a policy with dropout, which the loop beside them learns from": """
+        net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Dropout(0.05), nn.Linear(16, 2))
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.003)
+        def rollout():
+            with torch.no_grad():
+                s = torch.randn(64, 8)
+                d = torch.distributions.Categorical(logits=net(s))
+                a = d.sample()
+                return s, a, d.log_prob(a), (a == (s[:, 0] > 0)).float() - 0.5
+        for _ in range(20):
+            s, a, before, gain = rollout()
+            for _ in range(2):
+                ratio = (torch.distributions.Categorical(logits=net(s)).log_prob(a) - before).exp()
+                loss = -torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """,
     "forces of an energy, to which the last bias adds nothing": """
         class Forces(nn.Module):
             def __init__(self):

@@ -176,7 +176,8 @@ def evaluation_start(path: str, line: int) -> int | None:
 
 def apart_from_training(path: str, line: int) -> bool:
     """Whether the loops that go backward leave this line out: it stands in the same function as one, or in a function that is called there, and
-    nowhere else, by its name. One that is handed on may be called anywhere."""
+    nowhere else, by its name. One that is handed on may be called anywhere. What such a loop reads is data that are made for it, as a rollout is.
+    """
     nodes = list(walk(path))
     loops = [node for node in nodes if isinstance(node, ast.For | ast.While)]
     inner = [loop for loop in loops if _trains(loop) and not any(_trains(part) for part in _loops_in(loop))]
@@ -185,8 +186,18 @@ def apart_from_training(path: str, line: int) -> bool:
     def around(at: int) -> ast.AST | None:
         return max((node for node in functions if covers(node, at)), key=lambda node: node.lineno, default=None)
 
+    read = {n.id for loop in inner for n in ast.walk(loop) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
     def beside(at: int) -> bool:
-        return any(around(loop.lineno) is around(at) for loop in inner) and not any(covers(loop, at) for loop in inner)
+        made = {
+            name.id
+            for node in nodes
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and covers(node, at)
+            for name in ast.walk(node)
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+        }
+        together = any(around(loop.lineno) is around(at) for loop in inner)
+        return together and not made & read and not any(covers(loop, at) for loop in inner)
 
     function = around(line)
     if beside(line):
