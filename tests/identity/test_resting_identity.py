@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 from launch import Foundry
@@ -50,7 +51,7 @@ leave(losses, {"front": front, "back": back}, [first, second])
 
 def test_a_training_that_rests_is_bit_identical(foundry: Foundry, tmp_path: Path) -> None:
     script = SCRIPT.replace("SCRIPTS", repr(str(Path(__file__).parent / "scripts")))
-    places = {name: tmp_path / name for name in ("bare", "rests")}
+    places = {name: tmp_path / name for name in ("bare", "rests", "glances")}
     for place in places.values():
         place.mkdir()
     bare = foundry.bare(script, places["bare"])
@@ -66,3 +67,15 @@ def test_a_training_that_rests_is_bit_identical(foundry: Foundry, tmp_path: Path
     assert [entry["steps"] for entry in facts["schedulers"]] == [2000]
     assert sum(entry["passes"] for entry in facts["loaders"]) == 20
     assert [finding for finding in diagnose(ran.recording) if finding.severity != "info"] == []
+    glanced = foundry.watched(script, places["glances"], budget=0.0)
+    assert (glanced.code, glanced.out, glanced.result) == (bare.code, bare.out, bare.result)
+    assert (glanced.session["failures"], glanced.session["steps"]) == ({}, 2000)
+    levels = glanced.session["overhead"]["levels"]
+    assert (levels["rest"], levels["full"]) == (0, 0)
+    assert levels["glance"] > 1000
+    facts = json.loads((glanced.rank.folder / "facts.json").read_text())
+    assert sorted(entry["steps"] for entry in facts["optimizers"]) == [2000, 2000]
+    seen = Counter(glanced.rank.digests()["site"].to_pylist())
+    looked_at = {site.address: seen[id] for id, site in glanced.rank.sites.items() if seen[id]}
+    assert len(looked_at) == 13  # the loss, and six parameters with their gradients
+    assert set(looked_at.values()) == {2000}  # every step is at least glanced at

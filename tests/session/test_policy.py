@@ -53,6 +53,20 @@ def test_off_is_everything_at_every_step() -> None:
     assert {level: n for level, n in policy.taken.items() if n} == {Level.FULL: 50}
 
 
+def test_zero_glances_at_most_short_steps_once_their_start_was_seen() -> None:
+    costs = {**COSTS, Level.GLANCE: 0.02e6, Level.SENTINEL: 1e6}
+    short, long, watched, held = Policy(0), Policy(0), Policy(0), Policy(0)
+    for policy, bare in ((short, 10e6), (long, 100e6), (watched, 10e6), (held, 10e6)):
+        policy.may_rest = policy is not held
+        policy.has_watched = policy is watched
+        simulate(policy, costs, bare=bare, steps=PATIENCE)
+        assert policy.taken[Level.GLANCE] == 0
+        simulate(policy, costs, bare=bare, steps=640)
+    assert (short.taken[Level.REST], short.taken[Level.FULL]) == (0, 0)
+    assert short.taken[Level.GLANCE] == pytest.approx(640 * 62 / 64, abs=4)
+    assert long.taken[Level.GLANCE] == watched.taken[Level.GLANCE] == held.taken[Level.GLANCE] == 0
+
+
 def test_zero_is_the_sentinel_and_what_is_watched_by_name() -> None:
     policy = Policy(0)
     simulate(policy, COSTS, steps=50)

@@ -9,7 +9,7 @@ Costs are measured by comparison with bare steps (`measured.py`), from stretches
 step 500 on, two steps or so in 64, and where steps are short some fifty in a row per thousand. Until then they are estimated from what was timed. Where even the sentinel costs more than the
 budget, the training *rests*: most of its steps are bare. A *glance* (loss, gradients and parameters, and nothing else in the
 training's way) comes every 2, 4, … 256 steps, and a full look with the step after it when what the last one cost has been
-paid back. See docs/adr/0008.
+paid back. With `--budget 0` every step is at least glanced at. See docs/adr/0008.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ GLANCE_EVERY = 256
 """Steps at most between two looks at the parameters."""
 ALIGNED = 16
 """A full look falls on a multiple of this, as what is noted about batches and modes does."""
+NOTED_EVERY = 64
+"""With `--budget 0`, where steps are short: of two of these, more is noted than loss, gradients and parameters."""
+NOTICED = 0.05
+"""The share of a step from which on the sentinel is not cheap."""
 POLL_NS = 250_000_000
 """The longest rest before Tensonde looks for requests. A pause is noticed in every step."""
 COLD = 3
@@ -200,7 +204,10 @@ class Policy:
         if self.budget is None:
             return Level.FULL
         if self.budget == 0:
-            return Level.WATCHED if self.has_watched else Level.SENTINEL
+            if self.has_watched:
+                return Level.WATCHED
+            glances = self.may_rest and self._costly() and self.steps % NOTED_EVERY > 1
+            return Level.GLANCE if glances else Level.SENTINEL
         if self._due:
             self._due = False
             return Level.FULL
@@ -230,6 +237,10 @@ class Policy:
         if self.counted < FEW or (self.counted < PATIENCE and self.bare_ns + self.cost_ns < LONG_NS):
             return False
         return self._since_reference >= REFERENCE_EVERY[self._stretches >= 8]
+
+    def _costly(self) -> bool:
+        """The sentinel takes more of these steps than a user should notice, and their start has been seen whole."""
+        return self.counted >= PATIENCE and self._expected[Level.SENTINEL] > NOTICED * self.bare_ns / self.counted
 
     def _certain(self) -> bool:
         """What was timed alone is so much more than the budget that nothing need be measured."""
