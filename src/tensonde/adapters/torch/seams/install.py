@@ -211,7 +211,9 @@ def _observe(watcher: Watcher, self: nn.Module, args: tuple[Any, ...], kwargs: d
         call = charged(watcher.session, "dumping inputs", dump.entering, entry, args, kwargs)
     state.stack.append(entry)
     state.inside_idle = state.idle and watcher.tracing.tracer is None
-    if state.inside_idle and not KNOWN.compiled:  # what is compiled may be guarded by the code that would be exchanged
+    # What is compiled may be guarded by the code that would be exchanged.
+    aside = state.inside_idle and not KNOWN.compiled
+    if aside:
         PATCHES.aside()
     quiet = dump is not None and dump.hidden_from(self)
     try:
@@ -224,7 +226,8 @@ def _observe(watcher: Watcher, self: nn.Module, args: tuple[Any, ...], kwargs: d
         if quiet and dump is not None and dump.ops is not None:
             dump.ops.resume()
         state.inside_idle = False
-        PATCHES.back()
+        if aside:
+            PATCHES.back()
         state.stack.pop()
         if not state.stack:
             watcher.root_left()

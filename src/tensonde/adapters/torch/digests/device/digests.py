@@ -99,11 +99,8 @@ class DeviceDigests:
         self._room = Room()
         self._without = 0
         """Steps that go without digests, for want of memory."""
-
-    @property
-    def used(self) -> bool:
-        """Whether anything of this training is on a device."""
-        return bool(self._lanes) or self._without > 0
+        self.used = False
+        """Whether anything of this training is on a device. An attribute: every call of a module asks."""
 
     @property
     def pending(self) -> bool:
@@ -153,6 +150,7 @@ class DeviceDigests:
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = Lane(device, wide=wide)
+            self.used = True
         return lane
 
     def mark(self) -> None:
