@@ -47,6 +47,7 @@ def _header(facts: dict[str, Any]) -> Table:
         "exit": _exit(facts["exit"]),
         "overhead": _overhead(facts["overhead"]),
         "coverage": _coverage(facts),
+        "kept": thinned_note(facts["thinned"]),
     }
     for name, value in entries.items():
         if value:
@@ -83,7 +84,7 @@ def _coverage(facts: dict[str, Any]) -> str:
         return _pairs(entry)
     parameters = entry.get("parameters")
     said = ", ".join(part for part in (modules_line(entry), f"{parameters} parameters" if parameters else "") if part)
-    return "\n".join([said, *coverage_notes(facts), thinned_note(facts["thinned"])]).strip()
+    return "\n".join([said, *coverage_notes(facts)]).strip()
 
 
 def _pairs(entry: Any) -> str:
