@@ -36,19 +36,30 @@ def parse(path: str) -> ast.Module | None:
         return None
 
 
-def walk(path: str) -> Iterator[ast.AST]:
+def walk(path: str) -> tuple[ast.AST, ...]:
     """Every node of a file; none where it cannot be read."""
     tree = parse(path)
-    return ast.walk(tree) if tree is not None else iter(())
+    return _nodes(tree) if tree is not None else ()
 
 
 def scope_at(path: str, line: int) -> Scope | None:
     """The innermost function (or the file itself) that the line stands in."""
     best: Scope | None = parse(path)
-    for node in walk(path):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
+    for node in _functions(best) if best is not None else ():
+        if node.lineno <= line <= (node.end_lineno or 0):
             best = node
     return best
+
+
+# Kept: for one step that experiments ask, a file is walked hundreds of times.
+@lru_cache(maxsize=64)
+def _nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
+
+
+@lru_cache(maxsize=64)
+def _functions(tree: ast.Module) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...]:
+    return tuple(node for node in _nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def function_of(code: CodeType) -> ast.FunctionDef | None:
