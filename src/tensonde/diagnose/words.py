@@ -99,7 +99,10 @@ _MINDSPORE = (
     (r"give the loader a collate_fn that does", "give batch() a per_batch_map that does"),
     (r"filter them in a collate_fn", "filter them with the data set's filter()"),
     (r"torch\.finfo\(dtype\)\.min", "a large negative number (-1e4 in float16)"),
-    (r"torch\.empty and torch\.Tensor\(n\) give memory as it was", "ops.empty and numpy.empty give memory as it was"),
+    (
+        r"torch\.empty, torch\.Tensor\(n\) and to_empty\(\) give memory as it was",
+        "ops.empty and numpy.empty give memory as it was",
+    ),
     (r"torch\.utils\.checkpoint around", "recompute() of"),
     (r"(torch\.amp\.)?GradScaler", "amp.DynamicLossScaler"),
     # Names.

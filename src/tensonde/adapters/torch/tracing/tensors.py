@@ -21,7 +21,9 @@ from tensonde.model.trace import TensorFact
 class Known(Keyed[Tensor]):
     """A tensor of this trace: its number, the op that gave it, and its digest while its version is the same."""
 
-    __slots__ = ("number", "producer", "stats", "version")
+    __slots__ = ("lent", "number", "producer", "stats", "version")
+    lent: str
+    """The parameter that it stands in for, if it was met as one."""
     number: int
     producer: int | None
     stats: dict[str, float]
@@ -45,7 +47,7 @@ class TracedTensors:
         known = self._known.get(key)
         if known is None:
             known = Known(tensor, self._dead)
-            known.key, known.number, known.producer, known.version = key, self._numbers, producer, -1
+            known.key, known.number, known.producer, known.version, known.lent = key, self._numbers, producer, -1, ""
             self._numbers += 1
             self._known[key] = known
             outside = producer is None and not self._state.stack
@@ -58,12 +60,15 @@ class TracedTensors:
             known.version = version
             seen = None if anew else self._weights.known(tensor, version)
             known.stats = self._measure(tensor) if seen is None else seen
+        name = self._name(key)
+        if not name:
+            name = known.lent = known.lent or self._stands_in_for(key)
         return TensorFact(
             known.number,
             shape_of(tensor),
             dtype_name(tensor),
             tensor.requires_grad,
-            self._name(key),
+            name,
             known.producer,
             known.stats,
         )
@@ -86,13 +91,22 @@ class TracedTensors:
             self._modules_known = len(self._state.roster.entries)
             for entry in list(self._state.roster.entries.values()):
                 module = entry.ref()
-                prefix = (
-                    parameters.prefix_of(entry.name) if entry.name in self._state.roster.roots else f"{entry.name}."
-                )
                 for attribute, held in (module._buffers if module is not None else {}).items():
                     if held is not None:
-                        self._buffers.setdefault(id(held), prefix + attribute)
+                        self._buffers.setdefault(id(held), self._prefix(entry.name) + attribute)
         return self._buffers.get(key, "")
+
+    def _stands_in_for(self, key: int) -> str:
+        """The parameter of the running module whose place a tensor has: FSDP's gathered weights, those that `functional_call` is given."""
+        entry = self._state.stack[-1] if self._state.stack else None
+        module = entry.ref() if entry is not None else None
+        for attribute, held in (module._parameters if module is not None else {}).items():
+            if entry is not None and held is not None and id(held) == key:
+                return f"{self._prefix(entry.name)}{attribute}"
+        return ""
+
+    def _prefix(self, module: str) -> str:
+        return self._state.parameters.prefix_of(module) if module in self._state.roster.roots else f"{module}."
 
     def spoilt(self) -> list[tuple[int, Tensor]]:
         """Tensors from outside of the trace, no parameters or buffers, that hold NaN or Inf, with their numbers."""
@@ -103,7 +117,7 @@ class TracedTensors:
         return [
             (one.number, tensor)
             for one, tensor in found
-            if tensor is not None and nonfinite(one.stats) and not self._name(one.key)
+            if tensor is not None and nonfinite(one.stats) and not one.lent and not self._name(one.key)
         ]
 
     def producer(self, tensor: Tensor) -> int | None:

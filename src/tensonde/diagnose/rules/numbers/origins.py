@@ -41,6 +41,8 @@ from tensonde.store.bundles import LEAP, TAKEN_OUT
 
 LATER = 20
 """Good steps after a bad one that was left out, from which on it is taken for known."""
+ENORMOUS = 1e9
+"""No initialisation makes weights as large; memory that was never written may."""
 
 
 @rule("nan-origin", severity="error", explains=("exception", "nonfinite", "watchpoint", "value-not-finite"))
@@ -121,7 +123,7 @@ def _in_trace(case: Case, trace: Trace, *, survived: bool) -> list[Finding]:
         return _with_divergence(case, trace, cause, _backward(case, trace, op, cause))
     if origin.outside is not None:
         if origin.outside.name and trace.reason == "first":
-            return [_weight(case, trace, origin, origin.outside)]
+            return [_weight(case, trace, origin.op, origin.outside)]
         if origin.outside.name:
             return []  # a weight or buffer: it went bad before this step
         return [_data(case, trace, origin, origin.outside)]
@@ -133,6 +135,9 @@ def _in_trace(case: Case, trace: Trace, *, survived: bool) -> list[Finding]:
     if (cause.sure and not cause.growth) or diverged(case, trace.step) is not None:
         return _with_divergence(case, trace, cause, finding)
     larger = amplifier(trace, origin.op) if cause.growth else None
+    enormous = _enormous_weight(larger or origin.op) if cause.growth and trace.reason == "first" else None
+    if enormous is not None:
+        return [_weight(case, trace, larger or origin.op, enormous), replace(finding, caused_by=0)]
     explosion = exploded(case, trace, larger if cause.growth else origin.op)
     found = [_explosion(case, explosion)] if explosion is not None else []
     found += [_amplified(case, trace, larger, origin.op)] if larger is not None else []
@@ -371,12 +376,19 @@ def _is_maker(event: Mapping[str, Any], trace: Trace, fact: TensorFact) -> bool:
     return told and event.get("tensor") == fact.id
 
 
-def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding:
+def _enormous_weight(op: OpRecord) -> TensorFact | None:
+    """The largest parameter that an op was given, if no initialisation makes one as large."""
+    weights = [fact for fact in op.inputs if fact.name and fact.producer is None]
+    most = max(weights, key=lambda fact: fact.stats.get("absmax", 0.0), default=None)
+    return most if most is not None and most.stats.get("absmax", 0.0) > ENORMOUS else None
+
+
+def _weight(case: Case, trace: Trace, op: OpRecord, fact: TensorFact) -> Finding:
     """A parameter or buffer was bad before it was first used."""
-    op = origin.op
+    held = _gives(fact.stats) if bad(fact.stats) else f"values up to {fact.stats['absmax']:.3g}"
     return case.finding(
-        f"{fact.name} holds {_gives(fact.stats)} from the start",
-        "Initialise it: torch.empty and torch.Tensor(n) give memory as it was; a loaded checkpoint may be bad, too.",
+        f"{fact.name} holds {held} from the start",
+        "Initialise it: torch.empty, torch.Tensor(n) and to_empty() give memory as it was. A loaded checkpoint may be bad, too.",
         rule="nan-in-weights",
         step=trace.step,
         phase="forward",
