@@ -13,8 +13,9 @@ _AGAIN = "found by running the root's forward again after the exception"
 
 @family("everything-frozen")
 def everything_frozen(event: Event) -> Cause | None:
-    """The loss does not require a gradient because no parameter does. The line that switches them off is in the
-    user's files; where it filters by name, the finding says how many names the filter matches."""
+    """The loss does not require a gradient because no parameter does. The line that freezes them is in the program's
+    own files; if it filters by name, the finding says how many names match the filter.
+    """
     facts = event.get("gradient")
     if not facts or not facts.get("parameters") or facts.get("trainable"):
         return None
@@ -37,8 +38,9 @@ def everything_frozen(event: Event) -> Cause | None:
 
 @family("input-without-gradient")
 def input_without_gradient(event: Event) -> Cause | None:
-    """`torch.autograd.grad` is asked for the gradient of a tensor that does not require one, as in a gradient penalty on
-    an interpolation: it must require a gradient before anything is computed from it."""
+    """`torch.autograd.grad` is asked for the gradient of a tensor that does not require one, as in a gradient penalty
+    on an interpolation. The tensor must require a gradient before anything is computed from it.
+    """
     facts = event.get("gradient")
     if not facts or not facts.get("asked_for"):
         return None
@@ -54,9 +56,10 @@ def input_without_gradient(event: Event) -> Cause | None:
 
 @family("loss-without-gradient")
 def loss_without_gradient(event: Event) -> Cause | None:
-    """There are trainable parameters, but the loss is not connected with them: computed under no_grad, or detached on
-    the way (by `.item()`, `.detach()`, `.data`, an argmax, a new tensor). The finding names the last place where a
-    gradient was still required."""
+    """There are trainable parameters, but the loss is not connected to them: it is computed under no_grad, or
+    detached on the way (by `.item()`, `.detach()`, `.data`, an argmax, a new tensor). The finding names the last
+    place where a gradient was still required.
+    """
     facts = event.get("gradient")
     if not facts or not facts.get("trainable"):
         return None
@@ -89,8 +92,10 @@ def loss_without_gradient(event: Event) -> Cause | None:
 
 @family("own-gradient-wrong")
 def own_gradient_wrong(event: Event) -> Cause | None:
-    """The backward of an autograd.Function returns gradients of another number or shape than its forward has inputs. It has
-    returned when the engine notices, so the traceback ends at `backward()`; the graph still knows the class."""
+    """The backward of an autograd.Function returns the wrong number or the wrong shapes of gradients for the inputs
+    of its forward. By the time the engine notices, it has returned, so the traceback ends at `backward()`; the graph
+    still knows the class.
+    """
     found = event.get("own_gradient")
     if not found:
         return None
@@ -118,10 +123,11 @@ def own_gradient_wrong(event: Event) -> Cause | None:
 
 @family("inplace-modification")
 def inplace_modification(event: Event) -> Cause | None:
-    """A value that the backward pass needs was overwritten after the forward pass had saved it. Version counters
-    tell: the forward runs once more with each op's saved values looked at after it, which names the op that needs the
-    value and the op that overwrites it. A parameter that an optimizer stepped on between forward and backward is the
-    same error; so is an in-place statement of the loop."""
+    """A value that the backward pass needs was overwritten after the forward pass had saved it. To find it, Tensonde
+    reruns the forward and checks the version counters of each op's saved values: this names the op that needs the
+    value and the op that overwrites it. It is the same error if an optimizer steps a parameter between forward and
+    backward, or if a statement of the loop works in place.
+    """
     facts = event.get("modified")
     if facts is None:
         return None
@@ -183,9 +189,11 @@ def inplace_modification(event: Event) -> Cause | None:
 
 @family("graph-used-twice")
 def graph_used_twice(event: Event) -> Cause | None:
-    """The backward pass reached a part of the graph that an earlier one has freed. Four ways lead there: two losses
-    that share a part of the graph, a state that an iteration takes over from the one before, something computed once
-    before the loop, a tensor that a module keeps. Which of them it is, the graph and the names in the loop tell."""
+    """The backward pass reached a part of the graph that an earlier one has freed. There are four ways to get there:
+    two losses that share a part of the graph, a state that an iteration takes over from the previous one, something
+    computed once before the loop, and a tensor that a module keeps. The graph and the names in the loop show which
+    one it is.
+    """
     facts = event.get("twice")
     if facts is None:
         return None
@@ -241,8 +249,9 @@ def graph_used_twice(event: Event) -> Cause | None:
 
 @family("loss-not-scalar")
 def loss_not_scalar(event: Event) -> Cause | None:
-    """backward() without arguments needs a single value; a loss with `reduction="none"`, or one that was never
-    averaged, has many."""
+    """backward() without arguments needs a single value. A loss with `reduction="none"`, or one that was never
+    averaged, has many.
+    """
     facts = event.get("reduction")
     if facts is None:
         return None
@@ -258,7 +267,7 @@ def loss_not_scalar(event: Event) -> Cause | None:
 
 @family("backward-dtype")
 def backward_dtype(event: Event) -> Cause | None:
-    """A loss of a float output and a whole-number target raises only in the backward pass: it needs a float target."""
+    """A loss of a float output and an integer target raises only in the backward pass: it needs a float target."""
     if event.get("class") != "backward op" or not re.search(
         r"Found dtype (Long|Int|Double|Half) but expected", message(event)
     ):
@@ -275,8 +284,9 @@ def backward_dtype(event: Event) -> Cause | None:
 
 @family("backward-op")
 def backward_op(event: Event) -> Cause | None:
-    """Any other error out of the backward pass: the forward line that made the op, found by running the forward once
-    more and looking for the node that the message names, or the `apply` of the user's own autograd.Function."""
+    """Any other error in the backward pass. The finding names the forward line that made the op, found by rerunning
+    the forward and looking for the node that the message names, or the `apply` of your own autograd.Function.
+    """
     facts = event.get("forward_line")
     if not facts or not facts.get("line"):
         return None
@@ -296,8 +306,9 @@ def backward_op(event: Event) -> Cause | None:
 
 @family("inplace-on-leaf")
 def inplace_on_leaf(event: Event) -> Cause | None:
-    """A parameter was written to in place while gradients are recorded: initialisation and manual updates belong
-    under no_grad."""
+    """A parameter was changed in place while gradients are recorded. Initialization and manual updates belong under
+    no_grad.
+    """
     if not re.search(r"leaf Variable that requires grad .*in-place", message(event)):
         return None
     return Cause(
@@ -310,9 +321,10 @@ def inplace_on_leaf(event: Event) -> Cause | None:
 @family("scaler-order")
 def scaler_order(event: Event) -> Cause | None:
     """A gradient scaler's calls are out of order: unscale_ twice between updates, step without a scaled backward or
-    twice without an update, an optimizer that is stepped past its scaler.
+    twice without an update, or an optimizer stepped without going through its scaler.
 
-    What was scaled and who stepped until then is known, so the call that must change is named, not the one that raised.
+    Tensonde knows what was scaled and who stepped until then, so it names the call that must change, not the one that
+    raised.
     """
     text = message(event)
     scaling = event.get("scaling") or {}
@@ -357,10 +369,11 @@ def scaler_order(event: Event) -> Cause | None:
 
 @family("checkpoint-recompute")
 def checkpoint_recompute(event: Event) -> Cause | None:
-    """Activation checkpointing computes a forward again in the backward pass, and it came out otherwise: it depends
-    on something that has changed meanwhile, such as a mode, a random number outside of torch or the autocast
-    state. Where the checkpointed code asks for something that it sets itself (a cache, a counter), or draws from
-    Python's or numpy's random numbers to decide, the finding names the line that decides."""
+    """Activation checkpointing recomputes a forward in the backward pass, and the result is different: the forward
+    depends on something that has changed meanwhile, such as a mode, a random number outside torch or the autocast
+    state. If the checkpointed code tests something that it sets itself (a cache, a counter), or uses Python's or
+    numpy's random numbers to decide, the finding names the line that decides.
+    """
     if not re.search(
         r"torch\.utils\.checkpoint: .*(different number of tensors|different metadata)", message(event), re.DOTALL
     ):

@@ -20,10 +20,11 @@ _ADVICE = {
 
 @rule("crash", severity="error")
 def crashed(case: Case) -> Iterator[Finding]:
-    """The process ended by SIGSEGV, SIGABRT, SIGBUS, SIGFPE or SIGILL. The line is the program's innermost in the stack that
-    faulthandler wrote into the recording. Where no stack is there, it is the last call of a module that was noted.
+    """The process ended by SIGSEGV, SIGABRT, SIGBUS, SIGFPE or SIGILL. The line is the program's innermost one in the
+    stack that faulthandler wrote into the recording. Without a stack, it is the last recorded call of a module.
 
-    The process was killed (SIGKILL): a warning, for it may have been the user. The kernel's out-of-memory killer does it, too.
+    The process was killed (SIGKILL): this is a warning, because it may have been you. The kernel's out-of-memory
+    killer does it, too.
     """
     ending = case.rank.ending
     if ending is None or not (ending.is_crash or ending.signal == "SIGKILL"):

@@ -22,10 +22,11 @@ _ADVICE = {
 
 @family("distribution-parameter")
 def distribution_parameter(event: Event) -> Cause | None:
-    """A distribution refuses a parameter: a scale that is negative or zero, probabilities that are none. The value was
-    made by a layer or an expression whose range is not limited, and nothing between makes it positive (softplus, exp)
-    or normal (softmax, sigmoid). The finding names the line that makes it, followed through names, arguments and
-    forwards. Values that are NaN are another matter, which began elsewhere."""
+    """A distribution refuses a parameter: a scale that is negative or zero, or values that are not probabilities. A
+    layer or an expression with unlimited range made the value, and nothing in between makes it positive (softplus,
+    exp) or normalized (softmax, sigmoid). The finding follows the value through names, arguments and forwards to the
+    line that makes it. NaN values began elsewhere and are not covered here.
+    """
     told, found = _DISTRIBUTION.search(message(event)), event.get("domain")
     if told is None or not found or found.get("nonfinite"):
         return None
@@ -43,9 +44,10 @@ def distribution_parameter(event: Event) -> Cause | None:
 
 @family("sampling-of-raw-scores")
 def sampling_of_raw_scores(event: Event) -> Cause | None:
-    """multinomial takes weights that are not negative, bernoulli probabilities, poisson rates, normal a deviation. What
-    it is given has negative values: raw outputs of a layer. The finding names the line that makes them, where the
-    softmax (sigmoid, softplus) is missing."""
+    """multinomial takes weights that are not negative, bernoulli probabilities, poisson rates, normal a deviation.
+    The argument has negative values: it is the raw output of a layer. The finding names the line that makes it, where
+    the softmax (sigmoid, softplus) is missing.
+    """
     found = event.get("domain")
     if not found or found.get("of") not in ("multinomial", "bernoulli", "poisson", "normal") or found.get("nonfinite"):
         return None
@@ -64,9 +66,10 @@ def sampling_of_raw_scores(event: Event) -> Cause | None:
 
 @family("matrix-not-positive-definite")
 def matrix_not_positive_definite(event: Event) -> Cause | None:
-    """A Cholesky factor exists only of a positive definite matrix. Matrices of kernels and covariances are so in theory;
-    in float32 those of near-by points are not, unless something is added to the diagonal. The finding names the line
-    that makes the matrix."""
+    """Only a positive definite matrix has a Cholesky factor. In theory, kernel and covariance matrices are positive
+    definite; in float32, those of nearby points are not, unless something is added to the diagonal. The finding names
+    the line that makes the matrix.
+    """
     found = event.get("domain")
     if not found or "positive-definite" not in message(event) or found.get("nonfinite"):
         return None
@@ -82,8 +85,9 @@ def matrix_not_positive_definite(event: Event) -> Cause | None:
 
 @family("value-not-finite")
 def value_not_finite(event: Event) -> Cause | None:
-    """A call refuses NaN or Inf. The first variable on the way that holds such, made of finite ones, is named, and what it is divided by
-    where that is zero."""
+    """A call refuses NaN or Inf. The finding names the first variable on the way that holds them and was made from
+    finite values and, if it is zero, what it is divided by.
+    """
     found = event.get("nonfinite")
     if not found:
         return None

@@ -14,10 +14,13 @@ _NAMES = {"optimizer": "the state of optimizers", "held": "variables of the prog
 
 @family("out-of-memory")
 def out_of_memory(event: Event) -> Cause | None:
-    """A device, or the host, has no memory left. The finding says what holds it: parameters, gradients, the state of optimizers, data, variables of the
-    program, and the rest, which is mostly activations that wait for the backward pass; and how it grew from step to step. Tensors with their graphs in a list
-    are named first, for each keeps all that its step has computed. To see what would fit, the forward and the backward pass are gone through once more with
-    tensors that have shapes and no values, with the whole batch and with half of it: the finding gives the largest batch, and modules whose checkpointing would be enough."""
+    """A device, or the host, has no memory left. The finding says what holds it: parameters, gradients, optimizer
+    state, data, variables of the program, and the rest, mostly activations waiting for the backward pass. It also
+    says how memory grew from step to step. Tensors collected in a list together with their graphs are named first,
+    because each keeps everything that its step computed. To see what would fit, Tensonde walks through the forward
+    and backward pass once more with tensors that have shapes but no values, with the whole batch and with half of it:
+    the finding gives the largest batch, and modules whose checkpointing would be enough.
+    """
     found = event.get("memory")
     if found is None:
         return None

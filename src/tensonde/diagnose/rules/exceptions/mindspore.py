@@ -11,8 +11,10 @@ _UNSET = re.compile(r"The local variable '(\w+)' is not defined in (false|true) 
 
 @family("gradients-of-inputs")
 def gradients_of_inputs(event: Event) -> Cause | None:
-    """`value_and_grad` and `grad` differentiate by the first input too, unless `grad_position` is None. They give two things then, and the
-    optimizer is called with both. The finding names the line that makes the function, if there is only one."""
+    """`value_and_grad` and `grad` also differentiate by the first input, unless `grad_position` is None. They then
+    return two things, and the optimizer is called with both. The finding names the line that creates the function, if
+    there is only one.
+    """
     found = event.get("optimizer_call")
     if not found or len(found["given"]) != 2 or found["given"][1] is None:
         return None
@@ -30,7 +32,7 @@ def gradients_of_inputs(event: Event) -> Cause | None:
 
 @family("too-few-rates")
 def too_few_rates(event: Event) -> Cause | None:
-    """A list of learning rates has one for each step, and the training has more steps."""
+    """A list of learning rates has one rate per step, and the training has more steps."""
     found, step = event.get("optimizer_call"), event.get("step")
     if not found or not found.get("rates") or not isinstance(step, int) or step < found["rates"]:
         return None
@@ -45,7 +47,9 @@ def too_few_rates(event: Event) -> Cause | None:
 
 @family("unset-in-a-branch")
 def unset_in_a_branch(event: Event) -> Cause | None:
-    """A condition on a tensor is compiled with both of its branches, so a variable that only one of them sets has no value behind it."""
+    """A condition on a tensor is compiled with both of its branches, so a variable that only one of them sets has no
+    value afterwards.
+    """
     found = _UNSET.search(message(event))
     if found is None:
         return None

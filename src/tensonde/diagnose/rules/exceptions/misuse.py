@@ -7,8 +7,9 @@ from tensonde.diagnose.exceptions import Cause, Event, family
 
 @family("not-a-tensor")
 def not_a_tensor(event: Event) -> Cause | None:
-    """A call takes a tensor and is given a tuple, a dictionary or None. What the variable holds was given to it on
-    another line: a recurrent layer returns its output and its state, a forward without `return` gives None."""
+    """A call that takes a tensor gets a tuple, a dictionary or None. The variable got its value on another line: a
+    recurrent layer returns its output and its state, a forward without `return` returns None.
+    """
     found = event.get("not_a_tensor")
     if not found:
         return None
@@ -35,7 +36,7 @@ def not_a_tensor(event: Event) -> Cause | None:
 
 @family("loss-is-a-number")
 def loss_is_a_number(event: Event) -> Cause | None:
-    """backward() is called on a plain number: `.item()` or `float()` took it out of the graph on the way."""
+    """backward() is called on a plain number: `.item()` or `float()` took it out of the graph."""
     found = event.get("number")
     if not found:
         return None
@@ -50,8 +51,9 @@ def loss_is_a_number(event: Event) -> Cause | None:
 
 @family("inference-tensor")
 def inference_tensor(event: Event) -> Cause | None:
-    """A tensor made under `torch.inference_mode()` cannot be part of a graph, not even as a constant input of a layer
-    that is trained: `no_grad()` makes tensors that can."""
+    """A tensor made under `torch.inference_mode()` cannot be part of a graph, not even as a constant input of a
+    trained layer. Tensors made under `no_grad()` can.
+    """
     found = event.get("inference")
     if not found:
         return None
@@ -65,8 +67,9 @@ def inference_tensor(event: Event) -> Cause | None:
 
 @family("optimizer-state-misfits")
 def state_misfits(event: Event) -> Cause | None:
-    """The step of an optimizer raises, and entries of a parameter's state have another shape than the parameter: the state
-    is of another model. It was loaded, or the parameter has been given other values since."""
+    """The step of an optimizer raises, and entries of a parameter's state have a different shape than the parameter:
+    the state belongs to another model. It was loaded, or the parameter has been given other values since.
+    """
     found = event.get("stepping")
     if not found or not found["misfits"]:
         return None
@@ -88,8 +91,9 @@ def state_misfits(event: Event) -> Cause | None:
 
 @family("optimizer-state-mismatch")
 def optimizer_state(event: Event) -> Cause | None:
-    """The state of an optimizer was saved with other groups of parameters than it has now: the model has changed, or
-    the optimizer is built in another way than the one that was saved."""
+    """The state of an optimizer was saved with different parameter groups than it has now: the model has changed, or
+    the optimizer is built differently from the one that was saved.
+    """
     found = event.get("optimizer_state")
     if not found:
         return None

@@ -10,8 +10,9 @@ from tensonde.diagnose.exceptions import Cause, Event, family, message
 
 @family("optimizer-without-parameters")
 def optimizer_without_parameters(event: Event) -> Cause | None:
-    """The optimizer got an empty list. Either the layers stand in a plain Python list, where the module does not know
-    them, or a filter on requires_grad leaves nothing; the finding names the line that does it."""
+    """The optimizer got an empty list. Either the layers are in a plain Python list, where the module does not know
+    them, or a filter on requires_grad leaves nothing. The finding names the line that does it.
+    """
     if "empty parameter list" not in message(event):
         return None
     facts = event.get("optimizer") or {}
@@ -43,8 +44,9 @@ def optimizer_without_parameters(event: Event) -> Cause | None:
 
 @family("optimizer-non-leaf")
 def optimizer_non_leaf(event: Event) -> Cause | None:
-    """Only leaves can be optimised: a tensor that was moved or scaled after requires_grad=True is the result of an
-    op. The finding names the line that made the tensor, where a variable or an attribute holds it."""
+    """Only leaves can be optimized. A tensor that was moved or scaled after requires_grad=True is the result of an
+    op. The finding names the line that made the tensor, if a variable or an attribute holds it.
+    """
     if "non-leaf Tensor" not in message(event):
         return None
     found = event.get("non_leaf") or {}
@@ -68,8 +70,9 @@ _KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: (.*?)\.\s*(?:$
 
 @family("checkpoint-mismatch")
 def checkpoint_mismatch(event: Event) -> Cause | None:
-    """A checkpoint does not fit the model: keys that differ by a prefix (`module.` of DataParallel, `_orig_mod.` of
-    compile), layers that are missing, or sizes that differ, mostly of the head."""
+    """A checkpoint does not fit the model: keys differ by a prefix (`module.` of DataParallel, `_orig_mod.` of
+    compile), layers are missing, or sizes differ, usually those of the head.
+    """
     text = message(event)
     if "state_dict" not in text:
         return None
@@ -114,7 +117,7 @@ def checkpoint_mismatch(event: Event) -> Cause | None:
 
 @family("forward-missing")
 def forward_missing(event: Event) -> Cause | None:
-    """A module without a forward was called: a misspelt method, or a ModuleList called as if it were a Sequential."""
+    """A module without a forward was called: a misspelled method, or a ModuleList called as if it were a Sequential."""
     found = re.search(r'Module \[(\w+)\] is missing the required "forward" function', message(event))
     if not found:
         return None
@@ -130,8 +133,9 @@ def forward_missing(event: Event) -> Cause | None:
 
 @family("method-of-sharded-model")
 def method_of_sharded(event: Event) -> Cause | None:
-    """A method of a model other than its forward computes with parameters that are still sharded: FSDP gathers them around forward only. The frames show the
-    line that calls the method, and that no module's forward was around it."""
+    """A method of a model other than its forward computes with parameters that are still sharded: FSDP gathers them
+    only around forward. The frames show the line that calls the method, and that no module's forward was around it.
+    """
     if "got mixed torch.Tensor and DTensor" not in message(event) or not event.get("modules"):
         return None
     frames = list(event.get("frames") or ())

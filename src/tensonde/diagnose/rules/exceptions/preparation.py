@@ -23,8 +23,9 @@ def _told(event: Event, table: list[tuple[str, _Words]]) -> Cause | None:
 
 @family("tensor-of-lists")
 def tensor_of_lists(event: Event) -> Cause | None:
-    """`torch.tensor` and `torch.from_numpy` need numbers in rows of one length. Rows of several lengths are to be padded; text and
-    Python objects are to be turned into numbers first."""
+    """`torch.tensor` and `torch.from_numpy` need numbers in rows of equal length. Pad rows of different lengths;
+    convert text and Python objects to numbers first.
+    """
     return _told(
         event,
         [
@@ -73,7 +74,9 @@ def tensor_of_lists(event: Event) -> Cause | None:
 
 @family("tensor-to-numpy")
 def tensor_to_numpy(event: Event) -> Cause | None:
-    """A tensor leaves torch for numpy with a graph, from a device, or in a type that numpy does not have."""
+    """A tensor is converted to numpy although it has a graph, is on a device, or has a dtype that numpy does not
+    have.
+    """
     return _told(
         event,
         [
@@ -101,8 +104,9 @@ def tensor_to_numpy(event: Event) -> Cause | None:
 
 @family("data-set-sizes")
 def data_set_sizes(event: Event) -> Cause | None:
-    """The parts of a data set do not fit each other: tensors with different numbers of rows, lengths of a split that do not
-    add up."""
+    """The parts of a data set do not fit each other: tensors have different numbers of rows, or the lengths of a
+    split do not add up.
+    """
     return _told(
         event,
         [
@@ -167,8 +171,9 @@ def layer_arguments(event: Event) -> Cause | None:
 
 @family("optimizer-arguments")
 def optimizer_arguments(event: Event) -> Cause | None:
-    """An optimizer or a schedule is built or stepped with something else than it takes: the model in place of its parameters, a rate that a
-    configuration file has as text, a schedule that ends before the training does."""
+    """An optimizer or a schedule is built or stepped with the wrong arguments: the model instead of its parameters, a
+    rate that a configuration file has as text, a schedule that ends before the training does.
+    """
     if (
         re.search(r"params argument given to the optimizer|object is not iterable", message(event))
         and event.get("class") == "optimizer"
@@ -209,8 +214,9 @@ def optimizer_arguments(event: Event) -> Cause | None:
 
 @family("loading-refused")
 def loading_refused(event: Event) -> Cause | None:
-    """A checkpoint cannot be read: it holds objects that are not plain tensors, tensors of a device that is not there, or it
-    is no checkpoint at all."""
+    """A checkpoint cannot be read: it holds objects that are not plain tensors, or tensors of a device that does not
+    exist here, or it is not a checkpoint at all.
+    """
     return _told(
         event,
         [
@@ -242,7 +248,9 @@ def loading_refused(event: Event) -> Cause | None:
 
 @family("unsafe-in-autocast")
 def unsafe_in_autocast(event: Event) -> Cause | None:
-    """Binary cross entropy on probabilities is refused under autocast, because half precision cannot hold what a logarithm needs."""
+    """Binary cross entropy on probabilities is refused under autocast, because half precision is too coarse for the
+    logarithm.
+    """
     if "unsafe to autocast" not in message(event):
         return None
     return Cause(

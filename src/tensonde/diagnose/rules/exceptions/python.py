@@ -25,8 +25,9 @@ def _perhaps(names: list[str]) -> str:
 
 @family("missing-key")
 def missing_key(event: Event) -> Cause | None:
-    """A dictionary is asked for a key that it does not have. The finding names the keys that it has, those that are spelt
-    alike first, and the line that made the dictionary."""
+    """A dictionary does not have the key that is requested. The finding names the keys that it has, those with
+    similar spelling first, and the line that made the dictionary.
+    """
     found = _about(event, "key")
     if found is None:
         return None
@@ -52,8 +53,9 @@ def missing_key(event: Event) -> Cause | None:
 
 @family("missing-attribute")
 def missing_attribute(event: Event) -> Cause | None:
-    """An object is asked for an attribute that it does not have: a layer that `__init__` gave another name, an option that
-    is spelt otherwise. The finding names what is spelt alike."""
+    """An object does not have the attribute that is requested: `__init__` gave the layer a different name, or an
+    option is spelled differently. The finding names attributes with similar spelling.
+    """
     found = _about(event, "attribute")
     if found is None:
         return None
@@ -70,8 +72,9 @@ def missing_attribute(event: Event) -> Cause | None:
 
 @family("value-is-none")
 def value_is_none(event: Event) -> Cause | None:
-    """Something is done with None. The value is followed back: a function without `return` made it, or a line that gave
-    it None and was to be replaced before."""
+    """The program uses None as a value. Tensonde traces it back: a function without `return` made it, or a line
+    assigned None and nothing replaced it.
+    """
     found = _about(event, "none")
     if found is None or (not found.get("made") and not found.get("end")):
         return None
@@ -95,8 +98,9 @@ def value_is_none(event: Event) -> Cause | None:
 
 @family("never-assigned")
 def never_assigned(event: Event) -> Cause | None:
-    """A name has no value where it is read. Where only a loop gives it one, the loop had nothing to go through: a loader with
-    fewer samples than a batch and `drop_last`, an iterator that was used up."""
+    """A name has no value where it is read. If only a loop assigns it, the loop had nothing to iterate over: a loader
+    with fewer samples than a batch and `drop_last`, or an exhausted iterator.
+    """
     found = _about(event, "unbound")
     if found is None:
         return None
@@ -143,8 +147,9 @@ def never_assigned(event: Event) -> Cause | None:
 
 @family("call-arguments")
 def call_arguments(event: Event) -> Cause | None:
-    """A call does not fit what it calls: an argument is missing, there is one too many, or a name is unknown. The finding
-    has the signature, and for the program's own functions the line that defines them."""
+    """A call does not fit what it calls: an argument is missing, there is one too many, or a name is unknown. The
+    finding shows the signature and, for the program's own functions, the line that defines them.
+    """
     found = _about(event, "call")
     if found is None:
         return None
@@ -162,8 +167,9 @@ def call_arguments(event: Event) -> Cause | None:
 
 @family("unpacking")
 def unpacking(event: Event) -> Cause | None:
-    """A line takes a value apart into more or fewer names than it has parts. A batch that a collate function is given is a list of
-    samples, to be turned by `zip(*batch)`; a loop over a loader goes through whatever an item of the data set is."""
+    """A line unpacks a value into more or fewer names than it has parts. A collate function gets a list of samples,
+    to be transposed by `zip(*batch)`; a loop over a loader yields whatever an item of the data set is.
+    """
     found = _about(event, "unpack")
     if found is None:
         return None
@@ -196,8 +202,9 @@ def unpacking(event: Event) -> Cause | None:
 
 @family("missing-file")
 def missing_file(event: Event) -> Cause | None:
-    """A file or folder is not there: which part of the path is missing, from where a relative path counts, and what lies
-    beside it under a similar name."""
+    """A file or folder does not exist. The finding says which part of the path is missing, where a relative path
+    starts, and which similar names are beside it.
+    """
     found = _about(event, "file")
     if found is None:
         return None
@@ -215,7 +222,7 @@ def missing_file(event: Event) -> Cause | None:
 
 @family("position-past-the-end")
 def position(event: Event) -> Cause | None:
-    """A list or tensor is asked for an element past its end."""
+    """A list or tensor is indexed past its end."""
     found = _about(event, "position")
     if found is None or found["length"] is None:
         return None

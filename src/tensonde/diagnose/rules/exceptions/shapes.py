@@ -12,10 +12,10 @@ from tensonde.diagnose.exceptions import Cause, Event, code, family, innermost, 
 @family("batch-size-changed")
 def batch_size_changed(event: Event) -> Cause | None:
     """Two tensors of one batch have different numbers of rows, and one of them is the output of a module whose input
-    had the right number. Running that module's forward once more finds the op on the way from its input to its output
-    that changed the number of rows: mostly `view(-1, N)` with an N that does not fit, which moves surplus elements
-    into the batch dimension without a word. Silent when the forward keeps the number of rows, for then the data
-    disagree."""
+    had the right number. Tensonde reruns that module's forward and finds the op between input and output that changed
+    the number of rows: usually `view(-1, N)` with an N that does not fit, which silently moves surplus elements into
+    the batch dimension. Silent if the forward keeps the number of rows, because then the data disagree.
+    """
     batch = event.get("batch")
     if not batch or not batch.get("line"):
         return None
@@ -47,8 +47,9 @@ _CLASSES = re.compile(r"Expected target size \[([\d, ]+)\], got \[([\d, ]+)\]")
 
 @family("class-dimension")
 def class_dimension(event: Event) -> Cause | None:
-    """cross_entropy takes the classes in dimension 1. An output of shape [batch, time, classes] with labels [batch,
-    time] is the usual mistake; the two shapes tell it."""
+    """cross_entropy expects the classes in dimension 1. The usual mistake is an output of shape [batch, time,
+    classes] with labels [batch, time]; the two shapes show it.
+    """
     inputs: Mapping[str, Any] = event.get("inputs") or {}
     if not _CLASSES.search(message(event)) or "input" not in inputs or "target" not in inputs:
         return None
@@ -68,8 +69,9 @@ _HIDDEN = re.compile(r"Expected hidden(?:\[\d\])? size \((\d+), (\d+), (\d+)\), 
 
 @family("state-batch-size")
 def state_batch_size(event: Event) -> Cause | None:
-    """The state given to a recurrent layer was made for another batch size than the input has: mostly a constant,
-    which the last, smaller batch of an epoch does not have. The finding names the line that makes the state."""
+    """The state passed to a recurrent layer was made for a different batch size than the input has: usually a
+    constant, which does not fit the last, smaller batch of an epoch. The finding names the line that makes the state.
+    """
     found = _HIDDEN.search(message(event))
     if not found or found[2] == found[5]:
         return None
@@ -94,8 +96,9 @@ _SMALL = re.compile(
 
 @family("feature-map-too-small")
 def feature_map_too_small(event: Event) -> Cause | None:
-    """A convolution or a pooling gets a feature map smaller than its kernel: too many strides and poolings before it
-    for the size of the input."""
+    """A convolution or pooling gets a feature map smaller than its kernel: there are too many strides and poolings
+    before it for the size of the input.
+    """
     layer = innermost(event)
     if not _SMALL.search(message(event)) or not layer.get("inputs"):
         return None
@@ -111,7 +114,7 @@ def feature_map_too_small(event: Event) -> Cause | None:
 
 @family("view-of-strided")
 def view_of_strided(event: Event) -> Cause | None:
-    """view cannot join dimensions that do not lie one after the other in memory, as after a transpose."""
+    """view cannot join dimensions that are not adjacent in memory, as after a transpose."""
     if "view size is not compatible with input tensor's size and stride" not in message(event):
         return None
     return Cause(
@@ -129,10 +132,11 @@ _DIMENSION = re.compile(
 
 @family("layer-input-size")
 def layer_input_size(event: Event) -> Cause | None:
-    """A layer was built for another size than it is given: in_features of a linear layer, in_channels of a
-    convolution, the features of a normalisation, input_size of a recurrent layer. The layer's own configuration is
-    compared with the shape of the tensor that reached it, so the finding can say which of the two numbers is which;
-    it names the line that builds the layer."""
+    """A layer was built for a different size than it gets: in_features of a linear layer, in_channels of a
+    convolution, the features of a normalization, input_size of a recurrent layer. The layer's own configuration is
+    compared with the shape of the tensor that reached it, so the finding can say which number is which; it names the
+    line that builds the layer.
+    """
     layer = innermost(event)
     kind, configuration = str(layer.get("type", "")), layer.get("configuration") or {}
     given = (layer.get("inputs") or [None])[0]
@@ -222,8 +226,9 @@ _VIEW = re.compile(r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)")
 @family("shape-mismatch")
 def shape_mismatch(event: Event) -> Cause | None:
     """The tensors of one op do not fit each other: element-wise ops, matmul, cat, view, a loss. The message says
-    which dimension, the frame's variables say which tensor is which and where it comes from. Of tensors that are
-    joined, the finding names the line that made the one that differs from those before it."""
+    which dimension; the frame's variables say which tensor is which and where it comes from. If tensors are joined,
+    the finding names the line that made the first one that differs from those before it.
+    """
     text = message(event)
     inputs: Mapping[str, Any] = event.get("inputs") or {}
     names = " and ".join(f"{name} {fact['shape']}" for name, fact in inputs.items())
@@ -318,8 +323,9 @@ def _maker(event: Event, inputs: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 @family("input-dimensions")
 def input_dimensions(event: Event) -> Cause | None:
-    """A layer takes tensors with a certain number of dimensions and gets one more or less: mostly the batch or the
-    channel dimension is missing."""
+    """A layer expects a certain number of dimensions and gets one more or less: usually the batch or the channel
+    dimension is missing.
+    """
     text = message(event)
     layer = innermost(event)
     if found := _DIMENSION.search(text):

@@ -15,9 +15,10 @@ def _site(answer: AnswerFact) -> str:
 
 @rule("input-without-influence", severity="error", phase="forward")
 def without_influence(case: Case) -> list[Finding]:
-    """The loss is the same to the last bit when a tensor that is handed to the model, or that the loss is computed from, gets
-    the values of other samples: nothing that is learnt depends on it. Asked in two steps at least. Or one column of a table, or of what the model gives, is taken twice
-    for the same use, and another one nowhere."""
+    """The loss is the same to the last bit when a tensor that is passed to the model, or that the loss is computed
+    from, gets the values of other samples: nothing learned depends on it. Asked in at least two steps. Or one column
+    of a table, or of the model's output, is used twice for the same purpose, and another one nowhere.
+    """
     twice = [a for a in steadily(case, "influence", times=1) if a.part == "taken twice"]
     return [
         case.finding(
@@ -41,9 +42,10 @@ def without_influence(case: Case) -> list[Finding]:
     unless=("gradient-all-zero", "units-dead", "no-gradient"),
 )
 def dead_end(case: Case) -> list[Finding]:
-    """An op on the way to the loss gives the same to the last bit when the layers before it are changed: what they compute
-    ends there, in a product with zeros or in an activation that is off for every sample. Asked in two steps at least, so that
-    a weight that begins at 0 is not meant."""
+    """An op on the way to the loss gives the same result to the last bit when the layers before it are changed: what
+    they compute ends there, in a product with zeros or in an activation that is off for every sample. Asked in at
+    least two steps, so that a weight that starts at 0 is not reported.
+    """
     found = steadily(case, "dead-ends")
     return [
         case.finding(
@@ -66,7 +68,9 @@ def dead_end(case: Case) -> list[Finding]:
 
 @rule("output-same-for-all", severity="error", phase="forward", unless=("inputs-constant", "units-dead"))
 def same_for_all(case: Case) -> list[Finding]:
-    """The model gives the same for all samples though its inputs differ; the op named is where rows that differ become equal."""
+    """The model gives the same output for all samples although its inputs differ; the finding names the op where
+    differing rows become equal.
+    """
     return [
         case.finding(
             f"The model gives the same output for all samples: at {answer.op or 'a layer'} their differences end",
@@ -94,8 +98,9 @@ def same_for_all(case: Case) -> list[Finding]:
     ),
 )
 def mixed(case: Case) -> list[Finding]:
-    """One sample of a batch is exchanged, and outputs of others change, with batch norms left aside. The op named is the first
-    at which the change crosses over. Where samples meet by an index (graphs), nothing is said."""
+    """One sample of a batch is replaced, and the outputs of others change, not counting batch norms. The finding
+    names the first op at which the change crosses over. Silent if samples are combined by an index (graphs).
+    """
     return [
         case.finding(
             f"A sample changes the outputs of other samples: {answer.op} mixes them",
@@ -121,7 +126,9 @@ def _reshaped(case: Case) -> list[AnswerFact]:
 
 @rule("future-seen", severity="error", phase="forward", unless=("sees-its-target",))
 def future(case: Case) -> list[Finding]:
-    """The targets are the inputs one position on, and a later token changes what the model says before it: it sees its target."""
+    """The targets are the inputs one position on, and a later token changes the output before it: the model sees its
+    target.
+    """
     return [
         case.finding(
             f"Later tokens change what is said before them: {answer.op} lets positions see their targets",
@@ -140,8 +147,10 @@ def future(case: Case) -> list[Finding]:
 
 @rule("target-copied-from-input", severity="error", phase="forward", unless=("target-is-input", "sees-its-target"))
 def copied(case: Case) -> list[Finding]:
-    """The targets are the tokens that a model is handed, position by position, and a token changes the output of its own position and
-    none before it: to repeat what it sees is all that the model learns. A state that all tokens pass (an autoencoder) is not meant."""
+    """The targets are the model's input tokens, position by position, and a token changes the output of its own
+    position and none before it: the model learns only to repeat what it sees. A state that all tokens pass through
+    (an autoencoder) is not reported.
+    """
     return [
         case.finding(
             f"The targets are {answer.names[0] or 'the tokens that the model is handed'}, position by position: the model learns to copy",
@@ -159,8 +168,10 @@ def copied(case: Case) -> list[Finding]:
 
 @rule("term-without-gradient", severity="error", phase="forward", unless=("no-gradient",))
 def without_gradient(case: Case) -> list[Finding]:
-    """A term of the loss is computed with the model's parameters and has no gradient, since its way leads over `detach()` or `no_grad`: it
-    is worked out in every step, and nothing is learnt from it. Not meant is what also reaches the loss with a gradient."""
+    """A term of the loss is computed with the model's parameters but has no gradient, since its path contains
+    `detach()` or `no_grad`: every step computes it, and nothing is learned from it. Tensors that also reach the loss
+    with a gradient are not reported.
+    """
     return [
         case.finding(
             f"A term of the loss has no gradient: {answer.op} ends it on the way from the model",

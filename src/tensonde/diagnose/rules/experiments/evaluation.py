@@ -32,9 +32,10 @@ FAR, ALIKE = 30.0, 3.0
     unless=("batch-norm-shared-by-layers", "statistics-never-updated", "batch-norm-tiny-batch", "batch-norm-momentum"),
 )  # fmt: skip
 def lost_in_eval_mode(case: Case) -> list[Finding]:
-    """The batch of a step has a low loss in train mode, and that of a constant, or worse, when the same step is computed as in eval mode:
-    the statistics that a batch norm has gathered do not fit what it normalises. Asked from step 40 on, in two steps at least, and only told where a
-    model is used in eval mode."""
+    """The batch of a step has a low loss in train mode, but that of a constant, or worse, when the same step is
+    computed as in eval mode: the statistics that a batch norm has gathered do not fit its inputs. Asked from step 40
+    on, in at least two steps, and reported only if a model is used in eval mode.
+    """
     if not any(root.eval_mode_seen for root in case.facts.roots.values()):
         return []
     return [
@@ -56,9 +57,10 @@ def lost_in_eval_mode(case: Case) -> list[Finding]:
 
 @rule("evaluated-many-times-larger", severity="error", phase="data", unless=("evaluated-on-another-scale",))
 def many_times_larger(case: Case) -> list[Finding]:
-    """Every feature (or channel) that a model is evaluated on varies dozens of times more, or less, than what it was trained on, all of them by about the same
-    factor: inputs were scaled on one side only, by 255 for one. One evaluation is enough. Smaller factors may be a range that somebody chose, and are
-    another rule's matter."""
+    """Every feature (or channel) varies dozens of times more, or less, in evaluation than in training, all by about
+    the same factor: inputs were scaled on one side only, for example by 255. One evaluation is enough. Smaller
+    factors may be a chosen range; another rule covers them.
+    """
     for root, rows in case.facts.scales.items():
         compared = {a.step for a in case.facts.answers if a.experiment == "held-out"}
         evaluated = [row for row in rows.evaluated if _many(row)]
@@ -127,9 +129,12 @@ _AMISS = {
     unless=("evaluated-many-times-larger", "evaluated-on-another-scale", "lost-in-eval-mode", "batch-norm-momentum"),
 )  # fmt: skip
 def held_out_at_odds(case: Case) -> list[Finding]:
-    """A plain learner tells that the data of the training and of an evaluation are not of one kind: it learns the evaluation's and not the training's, or the other way
-    round, or both without carrying over what it learnt. Or it carries it over, while what the model says in every evaluation of the second half has nothing to do with what it is compared with, though its loss in training is well
-    below that of a constant. Where the learner can learn neither side, this rule is silent: not everything can be learnt by a plain learner, and a model may learn by heart on purpose."""
+    """A plain learner shows that the data of the training and of an evaluation are of different kinds: it learns the
+    evaluation's data but not the training's, or the reverse, or both without transferring from one to the other. Or
+    it transfers, but in every evaluation of the second half, the model's outputs have nothing to do with their
+    targets, although its training loss is well below that of a constant. If the learner can learn neither side, this
+    rule is silent: a plain learner cannot learn everything, and a model may memorize on purpose.
+    """
     late = [a for a in answers(case, "held-out") if a.step >= case.steps // 2] or answers(case, "held-out")[-1:]
     amiss = [a for a in late if a.part in _AMISS]
     learnt = [a for a in answers(case, "nothing-learnt") if a.step >= max(10, case.steps // 5)]
@@ -175,8 +180,11 @@ def held_out_at_odds(case: Case) -> list[Finding]:
     ),
 )
 def at_chance(case: Case) -> list[Finding]:
-    """The loss falls well below that of the best constant, and in every evaluation of the second half what the model says has nothing to do with what it is compared with, or the contrary: what was learnt is
-    learnt by heart, the wrong way round, or of data of another kind. Few rows, and a model that another rule accuses, are not told."""
+    """The loss falls well below that of the best constant, but in every evaluation of the second half, the outputs
+    have nothing to do with their targets, or are the opposite: the model memorized the training data, or learned the
+    wrong way round, or the evaluation has data of another kind. Few rows, and a model that another rule accuses, are
+    not reported.
+    """
     late = [
         a
         for a in case.facts.answers

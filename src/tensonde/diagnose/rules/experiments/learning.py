@@ -55,14 +55,15 @@ SOME = 0.75
     ),
 )
 def nothing_learnt(case: Case) -> list[Finding]:
-    """The loss of the last steps is no better than that of the best constant in the place of the model's output, the
-    outputs can be given to other samples without making it worse, and it no longer falls: whatever the model has learnt, it
-    is not which output belongs to which sample. Inputs and labels that do not belong together do that. Where samples come again and
-    again, such a training learns them by heart: the loss falls, but outputs can be given to other samples in all steps that are asked, or in some of them while what is
-    said in evaluations has nothing to do with the targets there. Where positions differ from each other in every sample alike, that much is learnt, and no more.
+    """The loss of the last steps is no better than with the best constant in place of the model's output, the outputs
+    can be given to other samples without raising it, and it no longer falls: whatever the model has learned, it is
+    not which output belongs to which sample. The cause may be inputs and labels that do not belong together. If
+    samples recur, such a training memorizes them: the loss falls, but outputs can be given to other samples in all
+    steps asked, or in some of them while the outputs in evaluations have nothing to do with the targets there. If
+    positions differ from each other in every sample alike, that much is learned, and no more.
 
-    Silent in short trainings and where the loss still falls, where several losses take turns, where a model makes the
-    targets, and where the loss is no distance.
+    Silent in short trainings and while the loss still falls, if several losses take turns, if a model makes the
+    targets, and if the loss is not a distance.
     """
     told = [a for a in answers(case, "nothing-learnt") if "apart" in a.numbers]
     losses = [value for _, value in case.series("loss")]
@@ -249,8 +250,10 @@ def _outweighed(case: Case, answer: AnswerFact, end: float, constant: float) -> 
     ),
 )
 def held_up(case: Case) -> list[Finding]:
-    """Whatever the model gives, number by number, the loss of its batch stays at nine tenths of that of the best constant or more: there
-    is next to nothing to learn from. The line named is what stands between the model and a small loss."""
+    """Whatever the model outputs, number by number, the loss of its batch stays at nine tenths of that of the best
+    constant or more: there is almost nothing to learn from. The finding names the line that stands between the model
+    and a small loss.
+    """
     return [
         case.finding(
             f"The loss cannot fall: it is {answer.numbers['floor']:.3g} at least, whatever the model gives, and "

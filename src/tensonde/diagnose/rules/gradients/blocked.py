@@ -76,12 +76,12 @@ def _kind(op: OpRecord) -> str:
 
 @rule("gradient-all-zero", severity="error", phase="backward", unless=("float16-without-scaling",))
 def all_zero(case: Case) -> list[Finding]:
-    """Gradients arrive at weights but are exactly zero in every step from the first on, while the loss is not:
-    an op between them and the loss passes none on.
+    """Gradients arrive at weights but are exactly zero in every step from the first on, while the loss is not: an op
+    between them and the loss passes no gradient.
 
     Rounding and sign have no slope anywhere. A ReLU or a clamp has none where every value lies on its flat side, for
-    every sample: the units are dead from the start. The first step's trace shows which op it is; where there is none,
-    the module before which the gradient ends is named. Zero-initialised branches are not meant: they open
+    every sample: the units are dead from the start. The first step's trace shows which op it is; without one, the
+    finding names the module before which the gradient ends. Zero-initialized branches are not reported: they open
     after a step or two.
     """
     losses = [value for _, value in case.series("loss")]

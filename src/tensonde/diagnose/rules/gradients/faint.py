@@ -28,14 +28,16 @@ GROWS, HIGH, ORDINARY = 3.0, 10.0, 10.0
 
 @rule("weights-begin-out-of-scale", severity="error", phase="forward")
 def out_of_scale(case: Case) -> list[Finding]:
-    """At the first step, layer after layer gives a small part of what it is given, until the outputs hardly depend on the
-    inputs; gradients shrink likewise on their way back, and the loss stays where it was through the whole training. Weights
-    drawn with one small deviation for all layers do that (`normal_(std=0.01)`): it has to go by the number of inputs.
+    """At the first step, the output of each layer is a small part of its input, until the outputs hardly depend on
+    the inputs; gradients shrink likewise on their way back, and the loss does not change through the whole training.
+    The cause is weights drawn with one small deviation for all layers (`normal_(std=0.01)`): the deviation has to
+    depend on the number of inputs.
 
-    With a normalisation on the way, the size of weights does no harm. Where the loss falls, it did none either.
+    With a normalization on the way, the size of weights does no harm. If the loss falls, it did none either.
 
-    Or layer after layer gives several times what it is given, as weights drawn with a deviation of 1 do (`normal_()`), and the first loss shows it: the
-    cross-entropy is many times log(classes), though the inputs are of ordinary size.
+    Or the output of each layer is several times its input, as with weights drawn with a deviation of 1 (`normal_()`),
+    and the first loss shows it: the cross-entropy is many times log(classes), although the inputs are of ordinary
+    size.
     """
     return _too_small(case) or _too_large(case)
 
@@ -125,10 +127,10 @@ def _size(fact: TensorFact) -> float:
 
 @rule("inputs-scaled-away", severity="error", phase="data")
 def scaled_away(case: Case) -> list[Finding]:
-    """The first layer is given inputs that are hundreds of times smaller than layers are made for, in every batch that was looked
-    at, and no normalisation follows. The program divides by a constant that explains it: what is left reaches just up to 1
-    divided by that number (1/255), so it was scaled to 1 before. Less exact a match counts where the loss stays where it was. The model may
-    divide its inputs itself.
+    """The first layer gets inputs that are hundreds of times smaller than layers are made for, in every batch
+    examined, and no normalization follows. The program divides by a constant that explains it: the largest value is
+    just 1 divided by that number (1/255), so the data had been scaled to 1 before. A less exact match counts if the
+    loss stays where it was. The model may divide its inputs itself.
     """
     trace = case.first
     rows = [row for row in case.facts.batches.inputs if len(row.shape) >= 2]

@@ -44,15 +44,16 @@ def _used(case: Case, name: str, fact: ParameterFact) -> bool:
 
 @rule("no-gradient", severity="error", phase="backward")
 def no_gradient(case: Case) -> list[Finding]:
-    """A parameter is in an optimizer, is used in the forward pass, and never gets a gradient: the graph is cut
-    behind it.
+    """A parameter is in an optimizer, is used in the forward pass, and never gets a gradient: the graph is cut behind
+    it.
 
-    The cut is named where the first step showed one that has these parameters behind it: `detach()`, `.data`, a
-    block without gradients, reentrant checkpointing of inputs that need none, or an op that gives indices or truth
-    values on the way to the loss (`argmax`, a comparison), which have no gradient; or what they give is not used by anything.
-    Parts that were not called at all (experts without tokens) are not meant, nor a bias of a layer that learns: a loss of
-    derivatives (forces from an energy) does not depend on the last one. A part of a library's model whose output
-    nobody uses (BERT's pooler, with a loss on the last hidden state) is no mistake of the program: it is information.
+    The finding names the cut if the first step showed one that has these parameters behind it: `detach()`, `.data`, a
+    block without gradients, reentrant checkpointing of inputs that need none, or an op on the way to the loss that
+    returns indices or booleans (`argmax`, a comparison), which have no gradient; or nothing uses their result. Parts
+    that were not called at all (experts without tokens) are not reported, nor is a bias of a layer that learns: a
+    loss of derivatives (forces from an energy) does not depend on the last one. If nobody uses the output of a part
+    of a library's model (BERT's pooler, with a loss on the last hidden state), that is not the program's mistake: it
+    is information.
     """
     names = _without_gradient(case)
     if not names:
@@ -214,9 +215,10 @@ def _made_anew(trace: Trace | None) -> OpRecord | None:
 
 @rule("loss-without-graph", severity="error", phase="backward")
 def loss_without_graph(case: Case) -> list[Finding]:
-    """Backward passes run and the optimizer steps, but no parameter of it ever gets a gradient: the loss was cut
-    off from the model, as by making a new tensor from its value. The finding names the op that cuts the graph, or that makes
-    the loss anew of plain numbers (`torch.tensor(...)`), wherever in the program that is.
+    """Backward passes run and the optimizer steps, but none of its parameters ever gets a gradient: the loss was cut
+    off from the model, for example by making a new tensor from its value. The finding names the op that cuts the
+    graph, or the op that makes the loss anew from plain numbers (`torch.tensor(...)`), wherever in the program that
+    is.
     """
     sequence = case.facts.sequence
     if sequence.backwards < 3 or _without_gradient(case):
@@ -264,11 +266,12 @@ def loss_without_graph(case: Case) -> list[Finding]:
 
 @rule("gradients-discarded", severity="error", explains=("last-pass-only",))
 def discarded(case: Case) -> list[Finding]:
-    """Several backward passes run before one optimizer step, and the gradients of all but the last are cleared unused.
+    """Several backward passes run before one optimizer step, and the gradients of all but the last are cleared
+    unused.
 
-    The weights did not change in between (so it is no two-step method such as SAM), no optimizer took a step,
-    and the loss has no other leaves that want a gradient (so it is no attack or saliency on inputs). Where the step stands
-    behind the loop of the backward passes, it is the step that is out of place; else the clearing.
+    The weights did not change in between (so it is not a two-step method such as SAM), no optimizer took a step, and
+    the loss has no other leaves that require a gradient (so it is not an attack or saliency on inputs). If the step
+    comes after the loop of the backward passes, the step is misplaced; otherwise the clearing.
 
     Or the backward pass left gradients, and when the optimizer steps they are gone: they are cleared between the two.
     """
@@ -325,8 +328,8 @@ def _stepped_late(case: Case, optimizer: OptimizerFact, passes: int, wasted: int
 
 @rule("gradients-never-cleared", severity="error", phase="backward")
 def never_cleared(case: Case) -> list[Finding]:
-    """Gradients of one optimizer step, or of one update that the script makes itself, are still there when the next
-    backward pass adds to them, in nearly every step, or in most of them, as where they are cleared once per epoch.
+    """Gradients of one optimizer step, or of one update by the script itself, are still there when the next backward
+    pass adds to them, in nearly every step, or in most steps, for example if they are cleared once per epoch.
     """
     found = []
     by_hand = case.facts.by_hand

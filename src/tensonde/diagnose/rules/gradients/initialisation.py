@@ -17,11 +17,12 @@ from tensonde.model.trace import OpRecord
 
 @rule("symmetric-initialisation", severity="error")
 def symmetric(case: Case) -> list[Finding]:
-    """All units of a layer begin with the same weights and stay alike: they compute the same and get the same gradient.
+    """All units of a layer start with the same weights and stay alike: they compute the same and get the same
+    gradient.
 
-    A zero-initialised last layer or LoRA matrix begins alike as well, but its units part at the first steps,
-    because their gradients differ. Only what has moved and not parted counts, or what is all zero and gets a zero
-    gradient for ever.
+    A zero-initialized last layer or LoRA matrix also starts alike, but its units diverge at the first steps, because
+    their gradients differ. A layer counts only if it has moved without diverging, or if it is all zero and always
+    gets a zero gradient.
     """
     hit = []
     for name, fact in case.facts.parameters.items():
@@ -60,12 +61,12 @@ def symmetric(case: Case) -> list[Finding]:
 
 @rule("activation-saturated", severity="warning", phase="forward")
 def saturated(case: Case) -> list[Finding]:
-    """A sigmoid or tanh is saturated at the very first step, and still later: its slope, averaged over the batch,
-    is a small part of what it can be, so what lies before it gets next to no gradient.
+    """A sigmoid or tanh is saturated at the very first step and still later: its slope, averaged over the batch, is a
+    small part of its maximum, so the layers before it get almost no gradient.
 
     The slope is known exactly from the digest of the output: mean(s(1-s)) = mean - mean² - var, mean(1-t²) = 1 -
-    mean² - var. Of a function that is called (torch.tanh), the first step tells; a sigmoid must then be
-    saturated on both sides, because a gate may well begin shut.
+    mean² - var. For a function call (torch.tanh), the first step decides; a sigmoid must then be saturated on both
+    sides, because a gate may well start closed.
     """
     found = []
     for name, module in case.facts.modules.items():
@@ -140,13 +141,14 @@ def _called_saturated(case: Case) -> list[Finding]:
 
 @rule("inputs-not-normalised", severity="warning", phase="forward", unless=("activation-saturated",))
 def not_normalised(case: Case) -> list[Finding]:
-    """Inputs are far from the scale that layers are initialised for, and the first loss shows it: cross-entropy of
-    an untrained model is about log(classes), and here it is several times that.
+    """Inputs are far from the scale that layers are initialized for, and the first loss shows it: the cross-entropy
+    of an untrained model is about log(classes), and here it is several times that.
 
-    Or one column of a table is thousands of times larger than the others, and goes into a linear layer as it is: the layer's output is that column, and
-    the learning rate that it bears is too small for all the rest. Or the widest column is about as wide as layers are made for, and most of the
-    others hardly vary (a hundredth of it): the whole table was scaled by one number, instead of each column by its own, and what the others say is lost. A
-    normalisation before the layer, or as the first layer, makes it harmless; then the rule is silent.
+    Or one column of a table is thousands of times larger than the others and goes into a linear layer unscaled: the
+    layer's output is that column, and the learning rate it tolerates is too small for all the others. Or the widest
+    column is about as wide as layers are made for, and most of the others hardly vary (a hundredth of it): the whole
+    table was scaled by one number instead of each column by its own, and the information of the others is lost. A
+    normalization before the layer, or as the first layer, makes this harmless; then the rule is silent.
     """
     return _all_inputs(case) or _columns(case)
 

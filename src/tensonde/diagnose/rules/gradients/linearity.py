@@ -22,12 +22,12 @@ _MODULES = modules(Trait.ACTIVATION)
 
 @rule("no-activation-between-layers", severity="error", phase="forward")
 def no_activation(case: Case) -> list[Finding]:
-    """Two layers follow each other directly, which together are one linear map, although the program has an activation for
-    them: the module that calls the two holds one that is never called in the whole training, or it is called between them and
-    what it gives is thrown away (`F.relu(x)` on a line of its own).
+    """Two layers follow each other directly and together are one linear map, although the program has an activation
+    for them: the module that calls the two holds one that is never called in the whole training, or it is called
+    between them and its result is thrown away (`F.relu(x)` on a line of its own).
 
-    Layers in a row alone are no sign: low-rank pairs, projections and linear models are written so on purpose. So a pair
-    with a narrow middle is left alone, and so is a module without an unused activation of its own.
+    Consecutive layers alone are no sign: low-rank pairs, projections and linear models are written this way on
+    purpose. So the rule ignores a pair with a narrow middle, and a module without an unused activation of its own.
     """
     trace = case.first
     if trace is None or not case.steps:

@@ -20,12 +20,12 @@ CHAIN = 4
 
 @rule("gradient-vanishes", severity="error", phase="backward")
 def vanishes(case: Case) -> list[Finding]:
-    """Layer by layer towards the input, gradients get smaller by a factor at every sigmoid or tanh (a sigmoid passes on a
-    quarter at most), until those of the first layers are a hundred thousand times smaller than the largest, in step after
-    step. The weights of the first layers do not move, and the loss does not fall.
+    """Layer by layer towards the input, gradients shrink by a factor at every sigmoid or tanh (a sigmoid passes on at
+    most a quarter), until those of the first layers are a hundred thousand times smaller than the largest, in step
+    after step. The weights of the first layers do not move, and the loss does not fall.
 
-    All of it must be so: layers that begin at zero, frozen ones and warm-ups have a small gradient without that pattern, and
-    where the loss falls, depth does no harm.
+    All of this must hold: layers that start at zero, frozen layers and warm-ups have a small gradient without that
+    pattern, and if the loss falls, depth does no harm.
     """
     trace = case.first
     if trace is None or trace.loss is None or not stuck([value for _, value in case.series("loss")]):

@@ -17,12 +17,15 @@ FOLLOWED = 0.05
 
 @rule("average-does-not-follow", severity="error")
 def does_not_follow(case: Case) -> list[Finding]:
-    """A copy of the trained model is evaluated again and again, the trained weights change and the copy does not, not by a
-    bit: what is evaluated is the model as it was when it was copied. The program has a line that averages parameters, so the copy
-    was meant to follow; without one it may be a reference. A copy that takes part in every step (a teacher) is not meant. One
-    evaluation is enough where the copy is what the training began with, bit for bit, and the trained weights have changed.
+    """A copy of the trained model is evaluated again and again. The trained weights change, but the copy does not,
+    not by a bit: the evaluation uses the model as it was when it was copied. The program has a line that averages
+    parameters, so the copy was meant to follow; without such a line it may be a reference. A copy that takes part in
+    every step (a teacher) is not reported. One evaluation is enough if the copy equals the training's initial weights
+    bit for bit, and the trained weights have changed.
 
-    Or it changes, and has hardly come nearer to the trained weights: a moving average whose decay is made for a far longer training."""
+    Or the copy changes but has hardly come nearer to the trained weights: a moving average whose decay is made for a
+    far longer training.
+    """
     return _never_changes(case) or _hardly_follows(case)
 
 
@@ -74,8 +77,9 @@ def _hardly_follows(case: Case) -> list[Finding]:
 
 @rule("trained-weights-loaded-over", severity="error", phase="optimizer")
 def loaded_over(case: Case) -> list[Finding]:
-    """The same state is loaded again and again into a module that an optimizer trains: each time all that was learnt since
-    the last time is lost, as when a target network is copied the wrong way round."""
+    """The same state is loaded again and again into a module that an optimizer trains: each time, everything learned
+    since the last time is lost, for example because a target network is copied the wrong way round.
+    """
     for load in case.facts.loaded_over:
         if load.times >= 3 and load.same >= load.times - 1 and len(set(load.steps)) >= 3:
             return [
@@ -94,10 +98,12 @@ def loaded_over(case: Case) -> list[Finding]:
 
 @rule("initial-weights-evaluated", severity="error", phase="forward", unless=("trained-weights-loaded-over",))
 def initial_weights(case: Case) -> list[Finding]:
-    """A model has been trained, is loaded with the very weights that it had before its first step, and is evaluated: all that was
-    learnt is lost. The state that was to be kept (the best one, say) was never taken, or was taken before the training.
+    """A model has been trained, then the very weights that it had before its first step are loaded, and it is
+    evaluated: everything it learned is lost. The state that should have been kept (the best one, for example) was
+    never taken, or was taken before the training.
 
-    A model that is trained on after that begins anew, as between folds or after a search for a learning rate; that is not meant.
+    A model that is trained again afterwards starts over, as between folds or after a learning-rate search; that is
+    not reported.
     """
     for load in case.facts.loaded_over:
         if load.set_back and load.steps and load.steps[-1] >= EARLIEST:

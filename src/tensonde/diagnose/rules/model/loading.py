@@ -13,18 +13,18 @@ FEW = 0.1
 
 @rule("state-not-loaded", severity="error")
 def not_loaded(case: Case) -> list[Finding]:
-    """`load_state_dict(strict=False)` leaves out what it has no place for, and says so only in what it returns. Keys that
-    are left over and keys that got nothing are the same, name by name and shape by shape, but for what a wrapper
-    puts into names (`_orig_mod.` of torch.compile, `module.` of DataParallel), or for a part in front: the weights
-    that were to be loaded are there, and the module keeps its random ones.
+    """`load_state_dict(strict=False)` skips keys that have no place, and says so only in its return value. The unused
+    keys and the keys that got nothing are the same, name by name and shape by shape, except for what a wrapper puts
+    into names (`_orig_mod.` of torch.compile, `module.` of DataParallel), or for a prefix: the intended weights are
+    there, and the module keeps its random ones.
 
-    A wrapper's part is no name that anybody chose, so half of what is left over is enough. With any other part in front, hardly
-    anything of the module may have been filled. Loading a part on purpose is something else: all keys that are given
-    find their place (a backbone into a larger model), or those left over fit nowhere (another head). Silent as well when a
+    Nobody chooses a wrapper's part of a name, so half of the unused keys are enough. With any other prefix, the rule
+    requires that hardly anything of the module was filled. Loading a part on purpose is different: all given keys
+    find their place (a backbone into a larger model), or the unused ones fit nowhere (another head). Also silent if a
     later load filled the module.
 
-    Or the program keeps those keys that the model has as well (`if k in own`), and nothing is kept, or hardly anything while most of the model would be
-    filled if that part of the names were changed.
+    Or the program keeps only those keys that the model has as well (`if k in own`), and none are kept, or hardly any,
+    although most of the model would be filled if that part of the names were changed.
     """
     return _left_over(case) or _filtered_out(case)
 

@@ -45,18 +45,20 @@ LATER = 20
 
 @rule("nan-origin", severity="error", explains=("exception", "nonfinite", "watchpoint", "value-not-finite"))
 def origins(case: Case) -> list[Finding]:
-    """NaN or Inf reached the loss, a gradient or a weight: the op that made it, from the trace of that step.
+    """NaN or Inf reached the loss, a gradient or a weight. The finding names the op that made it, from the trace of
+    that step.
 
-    The first op on the way to the bad value that was given finite numbers is the origin; infinities that a mask put
-    in are none. Where the loss leaves bad values out and a gradient meets them, their origin is looked for in the same
-    way. Bad values that came in from outside are in the data (`nan-in-data`). Weights that are not finite
-    although their gradients are, are the optimizer's doing (`nan-in-optimizer`). When loss and weights had grown by
-    orders of magnitude and nothing but plain arithmetic overflowed, the training diverged (`divergence`), and the op is
-    where that showed. Where all had been calm but for the step before, in which the unclipped gradient of a weight that one pass
-    applies many times was ten times the weight and SGD changed it by a tenth or more, it is that gradient
+    The origin is the first op on the way to the bad value that got finite numbers; infinities that a mask inserted do
+    not count. If the loss leaves bad values out and a gradient meets them, their origin is found in the same way. Bad
+    values that came in from outside are in the data (`nan-in-data`). If weights are not finite although their
+    gradients are, the optimizer did it (`nan-in-optimizer`). If loss and weights had grown by orders of magnitude and
+    only plain arithmetic overflowed, the training diverged (`divergence`), and the op is where that showed. If
+    everything had been calm except the step before, in which the unclipped gradient of a weight that one pass applies
+    many times was ten times the weight and SGD changed it by a tenth or more, the cause is that gradient
     (`exploding-gradients`), and the finding names the optimizer's step.
 
-    Where the script itself looked for such values, left the batch out and trained on for many steps, it knows: a note, no alarm.
+    If the script itself checked for such values, skipped the batch and trained on for many steps, it knows: a note,
+    not an alarm.
     """
     harmed = _harmed_steps(case)
     survived = not harmed and not any(event.get("kind") == "exception" for event in case.events)

@@ -30,13 +30,13 @@ class Term:
 
 @rule("terms-reduced-differently", severity="error", phase="forward")
 def reduced_differently(case: Case) -> list[Finding]:
-    """A loss adds two terms of which one is averaged over all values of the batch and the other one is a divergence that is summed
-    over it, without a weight: the sum is larger by batch size times features, and the averaged term has no say. In a
-    variational autoencoder the latent code then carries nothing (posterior collapse).
+    """A loss adds two terms without a weight: one is averaged over all values of the batch, the other is a divergence
+    that is summed over it. The sum is larger by batch size times features, and the averaged term has no influence. In
+    a variational autoencoder, the latent code then carries nothing (posterior collapse).
 
-    What is summed must be the closed form of a divergence (squares with an exponential or a logarithm, of outputs alone, not of data): sums
-    are a matter of taste elsewhere. A factor of less than a tenth, or one that makes the average larger, is a weight, and then the rule
-    is silent.
+    What is summed must be the closed form of a divergence (squares with an exponential or a logarithm, of outputs
+    alone, not of data): elsewhere, sums are a matter of taste. A factor of less than a tenth, or one that makes the
+    average larger, is a weight, and then the rule is silent.
     """
     trace = case.first
     if trace is None or trace.loss is None:

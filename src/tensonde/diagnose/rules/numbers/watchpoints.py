@@ -25,7 +25,7 @@ _AGAIN = "The steps are so short that the budget leaves no room to look at ops: 
 
 @rule("watchpoint", severity="warning")
 def hit_findings(case: Case) -> list[Finding]:
-    """A watchpoint hit: an error for NaN and Inf, a warning for the rest of the recommended set, info for the user's own."""
+    """A watchpoint hit: an error for NaN and Inf, a warning for the rest of the recommended set, info for your own."""
     rank, sites = case.rank, case.sites
     own = {int(point["id"]) for point in rank.session.get("watchpoints", ()) if point.get("origin") == "user"}
     levels = (rank.session.get("overhead") or {}).get("levels") or {}

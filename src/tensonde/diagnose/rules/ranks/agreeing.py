@@ -19,10 +19,11 @@ def _at(line: SourceLine | None) -> _Key:
 
 @world_rule("numbered-differently", severity="error", phase="data")
 def numbered(world: World) -> Iterator[Finding]:
-    """The ranks hold a model together, and a variable of the program numbers words or classes (`{word: index}`) otherwise on each of them: the
-    same row of an embedding, or the same output, stands for something else on another rank.
+    """The ranks hold one model together, and a variable of the program numbers words or classes (`{word: index}`)
+    differently on each of them: the same row of an embedding, or the same output, stands for something else on
+    another rank.
 
-    The order of a set of strings differs between processes, and so may that of the files in a folder.
+    The order of a set of strings differs between processes, and so may the order of the files in a folder.
     """
     if not world.replicas and not world.reduced and not world.sharded and not world.together:
         return
@@ -54,8 +55,10 @@ def numbered(world: World) -> Iterator[Finding]:
 
 @world_rule("hashed-differently", severity="warning", phase="data")
 def hashed(world: World) -> Iterator[Finding]:
-    """The ranks hold a model together, the program takes the remainder of `hash(...)`, as for a bucket of an embedding or for a split, and the ranks hash the
-    same string to different numbers: Python salts the hash of strings anew in every process."""
+    """The ranks hold one model together, the program takes the remainder of `hash(...)`, for example for a bucket of
+    an embedding or for a split, and the ranks hash the same string to different numbers: Python salts the hash of
+    strings differently in every process.
+    """
     if not world.replicas and not world.reduced and not world.sharded and not world.exchanging:
         return
     found = [case.facts.beginning.hashing for case in world.cases]
@@ -72,8 +75,10 @@ def hashed(world: World) -> Iterator[Finding]:
 
 @world_rule("declared-the-same", severity="error", phase="forward", explains=("replicas-drift",))
 def declared(world: World) -> Iterator[Finding]:
-    """A tensor is declared to be the same on all ranks (`Replicate()`, as the input of a tensor-parallel layer is by default), and in the first
-    steps each rank has another one. DTensor does not check this: what is computed from it is no longer one model's."""
+    """A tensor is declared to be the same on all ranks (`Replicate()`, the default for the input of a tensor-parallel
+    layer), but in the first steps it differs between ranks. DTensor does not check this: what is computed from it no
+    longer belongs to one model.
+    """
     tables = [list(case.facts.beginning.declared) for case in world.cases]
     if len({len(table) for table in tables}) > 1:
         return
@@ -111,7 +116,9 @@ def _taken(world: World, one: Declared) -> Finding:
 
 @world_rule("written-by-every-rank", severity="warning")
 def written(world: World) -> Iterator[Finding]:
-    """Several ranks of one machine write the same file with `torch.save`. They do so at the same time, and the file may be torn."""
+    """Several ranks of one machine write the same file with `torch.save`. They do so at the same time, and the file
+    may be corrupted.
+    """
     ranks: dict[tuple[object, str, _Key], list[int]] = {}
     for case in world.cases:
         for one in case.facts.beginning.saves:
@@ -133,9 +140,10 @@ def written(world: World) -> Iterator[Finding]:
 
 @world_rule("evaluated-weights-differ", severity="error", explains=("initial-weights-evaluated",))
 def evaluated(world: World) -> Iterator[Finding]:
-    """DistributedDataParallel keeps a model equal on all ranks, or the program reduces its gradients, and the ranks run this model or a copy of it
-    without gradients, in the same step, with different weights: a teacher that was copied before the ranks had the same weights, an average that only
-    one rank keeps, a state that was loaded from a rank's own memory.
+    """DistributedDataParallel keeps a model equal on all ranks, or the program reduces its gradients, but in the same
+    step the ranks run this model or a copy of it, without gradients, with different weights: a teacher that was
+    copied before the ranks had the same weights, an average that only one rank keeps, or a state that was loaded from
+    a rank's own memory.
     """
     if (not world.replicas and not world.reduced) or any(one.joined or one.hooked for one in world.replicas):
         return

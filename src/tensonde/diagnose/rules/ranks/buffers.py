@@ -14,9 +14,10 @@ from tensonde.model.site import Kind, Role
 
 @world_rule("buffers-not-synchronised", severity="warning")
 def buffers(world: World) -> Iterator[Finding]:
-    """DistributedDataParallel was told not to send buffers, they differ between the ranks, and the model is evaluated.
+    """DistributedDataParallel was told not to send buffers, they differ between the ranks, and the model is
+    evaluated.
 
-    Each rank then evaluates another model: with running statistics of its own share of the data.
+    So each rank evaluates a different model: with running statistics of its own share of the data.
     """
     yield from _changed_by_each(world)
     for replica in world.replicas:

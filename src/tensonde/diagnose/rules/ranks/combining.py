@@ -24,10 +24,11 @@ _ROUNDED = 5e-3
     explains=("parameter-not-in-optimizer",),
 )
 def left_out(world: World) -> Iterator[Finding]:
-    """All ranks have a parameter alike, before the first step and after it, and each computes a gradient of its own for it, from data of its own. What the
-    optimizer gets has nothing of the gradient of some ranks: they were sent to another rank than the one that steps, or replaced by those of one rank.
+    """A parameter is the same on all ranks, before and after the first step, and each rank computes its own gradient
+    for it, from its own data. What the optimizer gets contains nothing of the gradient of some ranks: it was sent to
+    a rank other than the one that steps, or replaced by one rank's gradient.
 
-    Sketches of what each rank has computed tell what the gradient is the sum of.
+    Sketches of what each rank has computed show what the gradient is the sum of.
     """
     if world.together:
         return
@@ -52,7 +53,9 @@ def left_out(world: World) -> Iterator[Finding]:
 
 @world_rule("last-pass-only", severity="error", phase="optimizer")
 def last_only(world: World) -> Iterator[Finding]:
-    """A step has several backward passes, and what the optimizer gets is the mean over the ranks of what the last one gave: the others are lost on the way."""
+    """A step has several backward passes, and the optimizer gets the mean over the ranks of what the last one
+    computed: the others are lost on the way.
+    """
     names = [name for name, mix in mixes(world).items() if mix.last]
     if names:
         yield world.first.finding(
@@ -67,7 +70,9 @@ def last_only(world: World) -> Iterator[Finding]:
 
 @world_rule("combined-unevenly", severity="warning", phase="optimizer")
 def uneven(world: World) -> Iterator[Finding]:
-    """Of the gradients of one model, some are the mean over the ranks and some the sum: those parameters train with another learning rate."""
+    """Of the gradients of one model, some are the mean over the ranks and some the sum: those parameters train with a
+    different learning rate.
+    """
     if world.together:
         return
     table = {name: mix.factor for name, mix in mixes(world).items() if mix.factor is not None and not mix.last}
@@ -87,8 +92,9 @@ def uneven(world: World) -> Iterator[Finding]:
 
 @world_rule("gradients-summed-over-ranks", severity="warning", phase="optimizer")
 def summed(world: World) -> Iterator[Finding]:
-    """What the optimizers get in the first step is the sum of the gradients that the ranks have computed, and each rank's loss is a mean over its own batch:
-    the update is that of the global batch times the number of ranks. A communication hook of DistributedDataParallel replaces its averaging, so it counts as well.
+    """In the first step, the optimizers get the sum of the gradients that the ranks have computed, and each rank's
+    loss is a mean over its own batch: the update is that of the global batch times the number of ranks. A
+    communication hook of DistributedDataParallel replaces its averaging, so it counts as well.
     """
     case = world.first
     name = _all_times(world, float(world.size))
@@ -111,8 +117,9 @@ def summed(world: World) -> Iterator[Finding]:
 
 @world_rule("averaged-twice", severity="warning", phase="optimizer")
 def averaged_twice(world: World) -> Iterator[Finding]:
-    """What the optimizers get in the first step is the mean over the ranks divided by the number of ranks once more, for every parameter, after one backward
-    pass from a plain mean over a batch; nothing clips or scales."""
+    """In the first step, the optimizers get the mean over the ranks divided once more by the number of ranks, for
+    every parameter, after one backward pass from a plain mean over a batch; nothing clips or scales.
+    """
     case = world.first
     name = _all_times(world, 1 / world.size)
     if name is None or not is_mean(case) or case.facts.clipping.calls or case.facts.clipping.scaled_losses:

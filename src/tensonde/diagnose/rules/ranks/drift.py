@@ -29,9 +29,9 @@ _UNFROZEN = (
 def drift(world: World) -> Iterator[Finding]:
     """A parameter that all ranks share is equal on all of them when a step begins and different when it has ended.
 
-    The first traced step shows where they part: after the backward pass (gradients are not reduced), between it and the
-    optimizer's step (something changes the gradients on each rank by itself, such as clipping by a rank's own norm), or
-    in the step. Later steps are compared by the digests that all ranks took.
+    The first traced step shows where they diverge: after the backward pass (gradients are not reduced), between it
+    and the optimizer's step (something changes the gradients on each rank by itself, such as clipping by a rank's own
+    norm), or in the step. Later steps are compared by the digests that all ranks took.
     """
     if any(_unfinished(case) for case in world.cases):
         return

@@ -19,7 +19,9 @@ from tensonde.store.standing import standings_of
 
 @rule("ranks-missing", severity="info")
 def missing(case: Case) -> Iterator[Finding]:
-    """The training has more ranks than have recorded anything: the others run without Tensonde, or on another machine. They are not compared."""
+    """The training has more ranks than have recorded anything: the others run without Tensonde, or on another
+    machine. They are not compared.
+    """
     size = int(case.rank.session.get("world_size") or 1)
     folders = [path.name for path in case.rank.folder.parent.glob("rank*") if path.is_dir()]
     there = {rank_number(name.removeprefix("rank").partition("-")[0]) for name in folders}
@@ -41,7 +43,9 @@ _LIBRARY = ("site-packages", "dist-packages", "/lib/python", "/tensonde/")
 
 @rule("rank-failed-early", severity="error", phase="init", explains=("exception", "ranks-stuck"))
 def failed_early(case: Case) -> Iterator[Finding]:
-    """A rank failed before it called a model, so it has recorded nothing. The process that started it has its traceback."""
+    """A rank failed before it called a model, so it has recorded nothing. The process that started it has its
+    traceback.
+    """
     event = raised(case)
     told = _FAILED.search(str(event.get("message", ""))) if event is not None else None
     if told is None or event is None or event.get("type") != "ProcessRaisedException":

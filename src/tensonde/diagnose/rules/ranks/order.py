@@ -14,10 +14,10 @@ from tensonde.store.standing import PAIRS, signature
 
 @world_rule("collectives-differ", severity="error", explains=("replicas-drift", "exception", "crash"))
 def collectives_differ(world: World) -> Iterator[Finding]:
-    """The calls of a group that all ranks belong to, one by one: at the same number, two ranks call another collective, or the same one with
-    another shape, dtype or reduction.
+    """The calls of a group that all ranks belong to are compared one by one: at the same number, two ranks call
+    different collectives, or the same one with a different shape, dtype or reduction.
 
-    Back ends do not compare what ranks call. Some hang, some fail, some mix the tensors up in silence.
+    Backends do not compare what ranks call. Some hang, some fail, some silently mix up the tensors.
     """
     if any(one.inside is not None for one in world.standings):
         return  # ranks-stuck tells it better

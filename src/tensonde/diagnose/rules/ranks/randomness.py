@@ -15,10 +15,12 @@ _RANDOM = ops(Trait.RANDOM)
 
 @world_rule("random-numbers-differ", severity="error", phase="forward", explains=("replicas-drift",))
 def random_numbers(world: World) -> Iterator[Finding]:
-    """The ranks compute one model together on the same input (tensor parallel), and an op that draws random numbers, such as dropout, has the
-    same input on all ranks and another output on each. What follows is no longer the same model on all of them.
+    """The ranks compute one model together on the same input (tensor parallel), and an op that draws random numbers,
+    such as dropout, has the same input on all ranks but a different output on each. What follows is no longer the
+    same model on all of them.
 
-    The ops of the first step are compared one by one. Where an input differs, as inside of a region that is split, the ranks may draw what they like.
+    The ops of the first step are compared one by one. If an input differs, as inside a region that is split, the
+    ranks may draw what they like.
     """
     traces = [case.first for case in world.cases]
     if any(trace is None for trace in traces) or not world.same_inputs or not world.together:

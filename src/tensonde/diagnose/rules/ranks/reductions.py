@@ -19,8 +19,9 @@ _NO_SUM = ("MAX", "MIN", "PRODUCT", "BAND", "BOR", "BXOR")
 
 @world_rule("gradients-not-added-up", severity="error", phase="optimizer")
 def not_added(world: World) -> Iterator[Finding]:
-    """Gradients that differ between the ranks are brought together by another operation than a sum or a mean, such as the largest value: what the
-    optimizer gets is the gradient of no loss."""
+    """Gradients that differ between the ranks are combined by an operation other than a sum or a mean, such as the
+    maximum: what the optimizer gets is not the gradient of any loss.
+    """
     for collective in world.first.facts.collectives:
         wanted = "reduce" in collective.op and collective.reduce in _NO_SUM
         records = [world.weights[name] for name in collective.gradients if name in world.weights]
@@ -43,8 +44,10 @@ def not_added(world: World) -> Iterator[Finding]:
     explains=("replicas-drift", "stepped-with-own-gradients"),
 )
 def to_one_rank(world: World) -> Iterator[Finding]:
-    """Gradients are reduced with `dist.reduce`, which gives the sum to one rank only, and another rank steps with what it has, or nothing sends gradients or
-    weights back: all ranks begin the first step with equal weights and end it with different ones."""
+    """Gradients are reduced with `dist.reduce`, which gives the sum to one rank only, and another rank steps with
+    what it has, or nothing sends gradients or weights back: all ranks start the first step with equal weights and end
+    it with different ones.
+    """
     case = world.first
     for collective in case.facts.collectives:
         if collective.op != "reduce" or not collective.gradients or collective.group_size != world.size:
@@ -100,8 +103,9 @@ def _close(one: float, other: float) -> bool:
 
 @world_rule("reduction-not-awaited", severity="error", phase="optimizer", explains=("replicas-drift",))
 def not_awaited(world: World) -> Iterator[Finding]:
-    """Gradients are reduced with `async_op=True`, and the program never waits for the result or asks about it: the optimizer steps with
-    whatever is there by then."""
+    """Gradients are reduced with `async_op=True`, and the program never waits for the result or checks it: the
+    optimizer steps with whatever is there by then.
+    """
     for case in world.cases:
         for collective in case.facts.collectives:
             if collective.left and collective.left == collective.count and collective.gradients:
@@ -118,8 +122,9 @@ def not_awaited(world: World) -> Iterator[Finding]:
 
 @world_rule("changed-before-awaited", severity="error", phase="optimizer", explains=("replicas-drift",))
 def touched(world: World) -> Iterator[Finding]:
-    """A tensor is reduced with `async_op=True` or sent with `isend`, and in the first steps the program changes it before it waits: what other ranks get is
-    sometimes the old value and sometimes the new one."""
+    """A tensor is reduced with `async_op=True` or sent with `isend`, and in the first steps the program changes it
+    before it waits: other ranks sometimes get the old value and sometimes the new one.
+    """
     for case in world.cases:
         for collective in case.facts.collectives:
             if collective.touched:
@@ -138,8 +143,10 @@ def touched(world: World) -> Iterator[Finding]:
 
 @world_rule("reduced-to-infinity", severity="error", phase="optimizer", explains=("nonfinite", "replicas-drift"))
 def overflows(world: World) -> Iterator[Finding]:
-    """In the first step the gradients of all ranks are finite after the backward pass, and where the optimizer gets them they are not: a copy of them was
-    added up over the ranks, in a dtype in which the sum does not fit. Not told where a scaler chooses the scale: it tries what fits."""
+    """In the first step, the gradients of all ranks are finite after the backward pass, but not when the optimizer
+    gets them: a copy of them was summed over the ranks in a dtype that the sum does not fit into. Silent if a scaler
+    chooses the scale: it tries what fits.
+    """
     case = world.first
     if case.facts.clipping.scalers or case.facts.clipping.scaled_losses:
         return
@@ -166,9 +173,10 @@ def _nonfinite(digest: Mapping[str, float]) -> bool:
 
 @world_rule("weights-summed-over-ranks", severity="error", phase="optimizer")
 def weights_summed(world: World) -> Iterator[Finding]:
-    """The program adds up parameters over all ranks, and neither divides them before nor after: the sum goes in as the next step's weights.
+    """The program sums parameters over all ranks, and divides them neither before nor after: the next step uses the
+    sum as its weights.
 
-    Compared are the norms around the first such call with those of the digests before and after it.
+    The rule compares the norms around the first such call with those of the digests before and after it.
     """
     case = world.first
     for collective in case.facts.collectives:
@@ -190,7 +198,7 @@ def weights_summed(world: World) -> Iterator[Finding]:
 
 @world_rule("statistics-summed-over-ranks", severity="error", phase="forward")
 def statistics_summed(world: World) -> Iterator[Finding]:
-    """The program adds up running statistics over all ranks, and its text never divides them."""
+    """The program sums running statistics over all ranks, and its text never divides them."""
     for collective in world.first.facts.collectives:
         wanted = collective.op == "all_reduce" and collective.reduce == "SUM" and collective.group_size == world.size
         running = [name for name in collective.buffers if name.rpartition(".")[2].startswith("running_")]
@@ -227,10 +235,12 @@ def _kept_sum(case: Case, collective: CollectiveFact, names: list[str], ranks: i
 
 @world_rule("clipped-before-reduced", severity="warning", phase="optimizer")
 def clipped_first(world: World) -> Iterator[Finding]:
-    """The program clips the gradients of each rank by the norm that they have there, and averages them over the ranks afterwards.
+    """The program clips the gradients of each rank by their norm on that rank, and averages them over the ranks
+    afterwards.
 
-    In the first step the gradient that goes into the sum is smaller than the one of the backward pass, by the same factor for every
-    parameter, which is another one on another rank. So ranks with large gradients count less, and the average is not the clipped gradient of the global batch.
+    In the first step, the gradient that goes into the sum is smaller than the one of the backward pass, by the same
+    factor for every parameter, and the factor differs between ranks. So ranks with large gradients count less, and
+    the average is not the clipped gradient of the global batch.
     """
     factors = [_shrunk(case) for case in world.cases]
     case = world.first
@@ -265,8 +275,9 @@ def _shrunk(case: Case) -> float | None:
 
 @world_rule("mean-summed-over-ranks", severity="warning")
 def mean_summed(world: World) -> Iterator[Finding]:
-    """A number that is a mean on each rank, such as an accuracy or a loss, is added up over all ranks, and what is printed or compared
-    afterwards is the sum: nothing divides it by the number of ranks."""
+    """A number that is a mean on each rank, such as an accuracy or a loss, is summed over all ranks, and the sum is
+    then printed or compared: nothing divides it by the number of ranks.
+    """
     for collective in world.first.facts.collectives:
         line = collective.line
         if collective.op not in ("all_reduce", "reduce") or collective.reduce != "SUM" or not collective.scalar:
@@ -286,8 +297,9 @@ def mean_summed(world: World) -> Iterator[Finding]:
 
 @world_rule("divided-by-own-count", severity="warning")
 def own_count(world: World) -> Iterator[Finding]:
-    """A number that is counted over the batches of each rank is added up over all ranks, and divided by another that was counted over the same
-    batches and was not added up: an accuracy may be above 1."""
+    """A number that is counted over the batches of each rank is summed over all ranks, and divided by another number
+    that was counted over the same batches and was not summed: an accuracy may be above 1.
+    """
     for collective in world.first.facts.collectives:
         if collective.op not in ("all_reduce", "reduce") or collective.reduce != "SUM" or collective.by_own is None:
             continue
@@ -305,8 +317,9 @@ def own_count(world: World) -> Iterator[Finding]:
 
 @world_rule("reduced-again", severity="error", phase="backward")
 def reduced_again(world: World) -> Iterator[Finding]:
-    """The program adds up gradients over all ranks after a backward pass, goes backward once more without dividing or clearing them, and adds them up
-    again: what the first pass gave is counted as often as there are ranks."""
+    """The program sums gradients over all ranks after a backward pass, runs backward once more without dividing or
+    clearing them, and sums them again: the gradient of the first pass is counted as often as there are ranks.
+    """
     for collective in world.first.facts.collectives:
         if collective.again and collective.reduce == "SUM" and collective.group_size == world.size:
             yield world.first.finding(
@@ -322,10 +335,10 @@ def reduced_again(world: World) -> Iterator[Finding]:
 
 @world_rule("loss-divided-by-ranks", severity="warning", phase="backward")
 def loss_divided(world: World) -> Iterator[Finding]:
-    """DistributedDataParallel or FSDP2 averages gradients over the ranks. The loss that goes backward is a mean over a rank's batch, divided by the
-    number of ranks: gradients are as many times too small.
+    """DistributedDataParallel or FSDP2 averages gradients over the ranks. The loss that goes backward is a mean over
+    a rank's batch, divided by the number of ranks: gradients are too small by that factor.
 
-    That the divisor is the number of ranks, and not of micro-batches, is read in the program's text.
+    The program's text shows that the divisor is the number of ranks, and not of micro-batches.
     """
     trace = world.first.first
     if (not world.replicas and not world.sharded) or world.reduced or trace is None or trace.loss is None:
@@ -350,8 +363,10 @@ def loss_divided(world: World) -> Iterator[Finding]:
 
 @world_rule("loss-summed-over-ranks", severity="warning", phase="backward")
 def loss_summed(world: World) -> Iterator[Finding]:
-    """The loss that goes backward is the sum of the losses of all ranks, by an op that has a gradient, and gradients are averaged over the ranks: the
-    backward pass of the sum adds up as well, so gradients are as many times too large as there are ranks."""
+    """The loss that goes backward is the sum of the losses of all ranks, by an op that has a gradient, and gradients
+    are averaged over the ranks: the backward pass of the sum also adds up, so gradients are too large by the number
+    of ranks.
+    """
     traces = [case.first for case in world.cases]
     if not world.replicas or any(trace is None or trace.loss is None for trace in traces):
         return
@@ -376,8 +391,10 @@ def loss_summed(world: World) -> Iterator[Finding]:
 
 @world_rule("gradients-exchanged", severity="error", phase="optimizer", explains=("replicas-drift", "nothing-learnt"))
 def exchanged(world: World) -> Iterator[Finding]:
-    """The program packs gradients into one tensor, reduces it, and unpacks it. In the first step, the sum of all gradients that the optimizers get is that of what
-    the ranks have computed, but those of single parameters are not: they were unpacked in another order, or at other places, than they were packed in."""
+    """The program packs gradients into one tensor, reduces it, and unpacks it. In the first step, the sum of all
+    gradients that the optimizers get equals that of what the ranks have computed, but those of single parameters do
+    not: they were unpacked in a different order, or at different places, than they were packed.
+    """
     collective = next((one for one in world.first.facts.collectives if len(one.copies) > 1), None)
     names = [name for name in (collective.copies if collective is not None else ()) if name in world.weights]
     records = [world.weights[name] for name in names]

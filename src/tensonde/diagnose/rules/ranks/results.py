@@ -11,8 +11,10 @@ from tensonde.model.finding import Finding
 
 @world_rule("result-thrown-away", severity="warning", explains=("replicas-drift", "shares-overlap"))
 def thrown_away(world: World) -> Iterator[Finding]:
-    """A collective fills a tensor or a list that is made for the call, so nobody can read the result, and the ranks have given it different values: each goes
-    on with its own. Equal ones tell nothing: a program may use such a call to wait for the others, or to warm up."""
+    """A collective fills a tensor or a list that is created for the call, so nobody can read the result, and the
+    ranks have passed it different values: each continues with its own. Equal values prove nothing: a program may use
+    such a call to wait for the others, or to warm up.
+    """
     for one in world.first.facts.collectives:
         given = [
             other.thrown_away
@@ -35,7 +37,9 @@ def thrown_away(world: World) -> Iterator[Finding]:
 
 @world_rule("gathered-into-one-tensor", severity="error")
 def one_tensor(world: World) -> Iterator[Finding]:
-    """The tensors that a collective fills, one for each rank, lie at the same place in memory: all hold what was written last."""
+    """The tensors that a collective fills, one per rank, are at the same place in memory: all hold what was written
+    last.
+    """
     for one in world.first.facts.collectives:
         if one.one_tensor and one.group_size > 1:
             yield world.first.finding(

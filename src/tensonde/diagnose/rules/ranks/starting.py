@@ -13,10 +13,10 @@ from tensonde.model.site import SourceLine
 
 @world_rule("ranks-start-differently", severity="error", phase="init", explains=("replicas-drift",))
 def different_start(world: World) -> Iterator[Finding]:
-    """The gradient of a parameter is reduced over all ranks, by the program or by DistributedDataParallel, but the ranks begin with
-    different values of it.
+    """The program or DistributedDataParallel reduces the gradient of a parameter over all ranks, but the ranks start
+    with different values of it.
 
-    Equal updates of different weights stay different: each rank trains a model of its own, with gradients of the others.
+    Equal updates of different weights stay different: each rank trains its own model, with gradients of the others.
     """
     wrapped = {name: replica for replica in world.replicas for name in replica.parameters}
     expected = {name: records for name, records in world.weights.items() if name in world.reduced or name in wrapped}

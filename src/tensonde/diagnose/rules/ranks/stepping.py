@@ -52,8 +52,10 @@ def rates(world: World) -> Iterator[Finding]:
     explains=("replicas-drift", "nan-in-optimizer", "nonfinite"),
 )
 def stepped(world: World) -> Iterator[Finding]:
-    """The ranks step with gradients that they have reduced, and in the same step the scaler of one finds infinities and skips it, that of another does not:
-    it has looked for them before the gradients were reduced."""
+    """The ranks step with gradients that they have reduced, but in the same step the scaler of one rank finds
+    infinities and skips it, and that of another does not: the scaler looked for them before the gradients were
+    reduced.
+    """
     if not world.replicas and not world.reduced and not world.sharded:
         return
     skipped = [{step for step, _ in case.series("skipped")} for case in world.cases]
@@ -83,7 +85,9 @@ def stepped(world: World) -> Iterator[Finding]:
     explains=("gradients-never-cleared", "replicas-drift"),
 )
 def cleared(world: World) -> Iterator[Finding]:
-    """Some ranks clear their gradients in every step, and others never do: the ranks step with different gradients, although these are averaged."""
+    """Some ranks clear their gradients in every step, and others never do: the ranks step with different gradients,
+    although these are averaged.
+    """
     never = [case for case in world.cases if any(_never_cleared(one) for one in case.stepping)]
     always = [case for case in world.cases if case.facts.sequence.cleared_line is not None and case not in never]
     if not never or not always or (not world.replicas and not world.reduced):
@@ -106,8 +110,10 @@ def _never_cleared(optimizer: OptimizerFact) -> bool:
 
 @world_rule("shards-scaled-differently", severity="error", phase="optimizer")
 def scaled(world: World) -> Iterator[Finding]:
-    """Each rank holds a part of the parameters (FSDP2, DTensor). Between the backward pass and the optimizer's step of the first step, all
-    gradients of a rank are scaled by one factor, which is another one on another rank: each rank has clipped by the norm of its own part."""
+    """Each rank holds a part of the parameters (FSDP2, DTensor). Between the backward pass and the optimizer's step
+    of the first step, all gradients of a rank are scaled by one factor, which differs between ranks: each rank has
+    clipped by the norm of its own part.
+    """
     parts = sorted(world.sharded)
     factors = [factor_of(case, parts) for case in world.cases]
     values = [factor for factor in factors if factor is not None]

@@ -28,11 +28,12 @@ _ADVICE = {
 
 @world_rule("ranks-stuck", severity="error", explains=("exception", "crash", "replicas-drift"))
 def ranks_stuck(world: World) -> Iterator[Finding]:
-    """When the training ended, ranks had waited for seconds in a collective that another rank did not call, or a collective failed in
-    which not all ranks were.
+    """When the training ended, ranks had waited for seconds in a collective that another rank did not call, or a
+    collective failed that not all ranks had joined.
 
-    Each rank notes the collectives that it calls, with the loops and conditions around them, and its line when nothing has happened for three
-    seconds. A rank that failed outside of a collective is the cause itself: its exception is the finding.
+    Each rank notes the collectives that it calls, with the loops and conditions around them, and its current line
+    when nothing has happened for three seconds. A rank that failed outside a collective is the cause itself: its
+    exception is the finding.
     """
     standings = world.standings
     if any(one.failed and one.inside is None for one in standings):
@@ -46,8 +47,9 @@ def ranks_stuck(world: World) -> Iterator[Finding]:
     "batch-left-out", severity="error", phase="data", explains=("ranks-stuck", "uneven-batches", "exception", "crash")
 )
 def left_out(world: World) -> Iterator[Finding]:
-    """The ranks have equally many batches, as far as is known, one has made fewer backward passes than another, which waits for its gradients in vain, and the
-    program has a line that leaves out a batch before its backward pass."""
+    """As far as is known, the ranks have equally many batches. One rank has made fewer backward passes than another,
+    which waits in vain for its gradients, and the program has a line that skips a batch before its backward pass.
+    """
     if any(one.failed and one.inside is None for one in world.standings):
         return
     found = stuck(world.standings, after_the_end=True)
@@ -90,8 +92,9 @@ def _equally_many(world: World) -> bool | None:
     "uneven-batches", severity="error", phase="data", explains=("ranks-stuck", "ranks-part-ways", "exception", "crash")
 )
 def uneven(world: World) -> Iterator[Finding]:
-    """One rank has left a loop over data that another one is still in, and waits for it in vain: the ranks have different numbers
-    of batches."""
+    """One rank has left a loop over data that another one is still in, and the other waits for it in vain: the ranks
+    have different numbers of batches.
+    """
     if any(one.failed and one.inside is None for one in world.standings):
         return
     found = stuck(world.standings, after_the_end=True)

@@ -37,8 +37,9 @@ def _alike(row: tuple[CollectiveFact, ...]) -> bool:
 
 @world_rule("shards-begin-alike", severity="error", phase="init", explains=("shared-gradient-summed",))
 def begin_alike(world: World) -> Iterator[Finding]:
-    """The ranks compute one model together (tensor parallel) and add up their parts of a result, and in the first step all of them give the
-    same part: their shards were drawn with the same random numbers. The model has each hidden unit as often as there are ranks.
+    """The ranks compute one model together (tensor parallel) and sum their parts of a result, and in the first step
+    all of them compute the same part: their shards were drawn with the same random numbers. The model has each hidden
+    unit as often as there are ranks.
 
     Equal shards get equal gradients, so they stay equal.
     """
@@ -102,10 +103,11 @@ def _equal_and_drawn(world: World, name: str) -> bool:
 
 @world_rule("shared-gradient-summed", severity="error", phase="backward")
 def shared_gradient(world: World) -> Iterator[Finding]:
-    """A backward pass adds up a gradient over the ranks that is the same on all of them in the first step, as that of a result which every rank has:
-    what comes out is as many times too large as there are ranks.
+    """A backward pass sums a gradient over the ranks that is already the same on all of them in the first step, such
+    as the gradient of a result that every rank has: the sum is too large by the number of ranks.
 
-    Only the gradient of a tensor that each rank uses for another part of the model is a sum over the ranks.
+    Only the gradient of a tensor that each rank uses for a different part of the model should be summed over the
+    ranks.
     """
     if world.replicas or world.reduced:
         return
@@ -133,11 +135,11 @@ def _written(world: World, sums: CollectiveFact) -> SourceLine | None:
 
 @world_rule("parts-of-different-batches", severity="error", phase="data", explains=("replicas-drift",))
 def different_batches(world: World) -> Iterator[Finding]:
-    """The ranks hold parts of one model and add up what they give (tensor parallel), but in every step each rank has another input and another loss:
-    the sum mixes results for different samples.
+    """The ranks hold parts of one model and sum their outputs (tensor parallel), but in every step each rank has a
+    different input and a different loss: the sum mixes results for different samples.
 
-    Not told where gradients or weights are combined over the ranks, for then each may have its share of the data, nor where the losses are equal, for
-    then each rank may have other features of the same samples.
+    Silent if gradients or weights are combined over the ranks, because then each rank may have its share of the data,
+    and if the losses are equal, because then each rank may have other features of the same samples.
     """
     if world.replicas or world.reduced or world.sharded or world.averaged:
         return

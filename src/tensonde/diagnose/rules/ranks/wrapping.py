@@ -19,8 +19,9 @@ _INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 
 @rule("unused-in-ddp", severity="error", explains=("exception",))
 def unused(case: Case) -> Iterator[Finding]:
-    """DistributedDataParallel waits for the gradient of every parameter, and its second forward fails because some never came. The exception
-    has their numbers; the wrapper's parameters give them names."""
+    """DistributedDataParallel waits for the gradient of every parameter, and its second forward fails because some
+    never came. The exception has their numbers; the wrapper's parameters give their names.
+    """
     event = raised(case)
     if event is None or event.get("type") in LAUNCHERS or UNFINISHED not in str(event.get("message", "")):
         return
@@ -45,7 +46,9 @@ def unused(case: Case) -> Iterator[Finding]:
 
 @rule("static-graph-changed", severity="error", phase="backward", explains=("exception",))
 def static_graph(case: Case) -> Iterator[Finding]:
-    """DistributedDataParallel was told that every step uses the same parameters (`static_graph=True`), and a backward pass has found that it does not."""
+    """DistributedDataParallel was told that every step uses the same parameters (`static_graph=True`), and a backward
+    pass has found that this is not so.
+    """
     event = raised(case)
     replica = next(iter(case.facts.replicas), None)
     if event is None or replica is None or event.get("type") in LAUNCHERS or _CHANGED not in str(event.get("message")):
@@ -62,9 +65,10 @@ def static_graph(case: Case) -> Iterator[Finding]:
 
 @rule("ready-twice", severity="error", phase="backward", explains=("exception",))
 def ready_twice(case: Case) -> Iterator[Finding]:
-    """DistributedDataParallel reduces a gradient as soon as it is there, once per backward pass, and one came twice. The exception has the
-    parameter's name; the module that has it is run more than once under a checkpoint that goes backward by itself (`use_reentrant=True`), or is used
-    outside of the wrapper's forward."""
+    """DistributedDataParallel reduces a gradient as soon as it is ready, once per backward pass, and one came twice.
+    The exception has the parameter's name; its module runs more than once under a checkpoint that runs backward by
+    itself (`use_reentrant=True`), or is used outside the wrapper's forward.
+    """
     event = raised(case)
     found = _TWICE.search(str(event.get("message", ""))) if event is not None else None
     if event is None or found is None or event.get("type") in LAUNCHERS:
@@ -91,8 +95,10 @@ def ready_twice(case: Case) -> Iterator[Finding]:
     "shards-never-reduced", severity="error", phase="backward", explains=("loss-without-graph", "replicas-drift")
 )
 def never_reduced(world: World) -> Iterator[Finding]:
-    """The parameters of a sharded model are gathered in every step, and its gradients are never reduced: gradient synchronisation was turned off
-    and not on again. The optimizer steps without gradients, or with those of the rank's own data."""
+    """The parameters of a sharded model are gathered in every step, but its gradients are never reduced: gradient
+    synchronization was turned off and not on again. The optimizer steps without gradients, or with those of the
+    rank's own data.
+    """
     case = world.first
     optimizer = next((one for one in case.stepping if one.steps > 2), None)
     used = [one for one in case.facts.collectives if one.group_size == world.size]
@@ -112,8 +118,10 @@ def never_reduced(world: World) -> Iterator[Finding]:
 
 @world_rule("shards-reduced-too-early", severity="error", phase="backward")
 def reduced_early(world: World) -> Iterator[Finding]:
-    """A sharded model is trained with several backward passes per step, and in every step an early one reduces its gradients and the last one does
-    not: what the passes in between have computed stays on the rank, and reaches a later step or none."""
+    """A sharded model is trained with several backward passes per step. In every step, an early one reduces its
+    gradients and the last one does not: what the passes in between have computed stays on the rank, and reaches a
+    later step or none.
+    """
     case = world.first
     sequence = case.facts.sequence
     optimizer = next((one for one in case.stepping if one.steps > 2), None)
@@ -141,8 +149,9 @@ def _fully_sharded(case: Case) -> bool:
 
 @world_rule("stage-without-gradients", severity="error", phase="backward")
 def stage(world: World) -> Iterator[Finding]:
-    """A rank sends what its model gives to another one, and steps its optimizer, but its parameters never have a gradient. The rank that gets
-    the tensors computes gradients and sends none back."""
+    """A rank sends its model's outputs to another one, and steps its optimizer, but its parameters never have a
+    gradient. The rank that gets the tensors computes gradients but sends none back.
+    """
     ranks = [(case, optimizer) for case in world.cases for optimizer in case.stepping]
     if not any(optimizer.had_gradients for _, optimizer in ranks):
         return
@@ -162,8 +171,9 @@ def stage(world: World) -> Iterator[Finding]:
 
 @world_rule("stages-step-unequally", severity="error", phase="optimizer")
 def unequal_steps(world: World) -> Iterator[Finding]:
-    """Two ranks are stages of one pipeline, for gradients go back from one to the other, and the optimizer of one makes several steps for each step of the other:
-    its weights change between the micro-batches of one batch."""
+    """Two ranks are stages of one pipeline, because gradients go back from one to the other, and the optimizer of one
+    makes several steps for each step of the other: its weights change between the micro-batches of one batch.
+    """
     back = [case for case in world.cases if case.facts.stages.returned]
     front = [case for case in world.cases if case.facts.stages.used]
     for case, other in ((a, b) for a in back for b in front if a is not b):
@@ -184,9 +194,11 @@ def unequal_steps(world: World) -> Iterator[Finding]:
 
 @world_rule("gradient-of-another-micro-batch", severity="error", phase="backward")
 def crossed(world: World) -> Iterator[Finding]:
-    """A stage of a pipeline goes backward from what it has sent for one micro-batch, with the gradient that the next stage has computed for another.
+    """A pipeline stage runs backward from what it sent for one micro-batch, with the gradient that the next stage
+    computed for another.
 
-    The n-th tensor that a rank sends to another is the n-th that the other receives, so it is known which gradient belongs to which tensor.
+    The n-th tensor that a rank sends to another is the n-th that the other receives, so it is known which gradient
+    belongs to which tensor.
     """
     cases = {case.rank.rank: case for case in world.cases}
     for case in world.cases:
