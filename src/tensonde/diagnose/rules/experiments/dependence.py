@@ -16,7 +16,7 @@ def _site(answer: AnswerFact) -> str:
 @rule("input-without-influence", severity="error", phase="forward")
 def without_influence(case: Case) -> list[Finding]:
     """The loss is the same to the last bit when a tensor that is passed to the model, or that the loss is computed
-    from, gets the values of other samples: nothing learned depends on it. Asked in at least two steps. Or one column
+    from, gets the values of other samples: nothing learned depends on it. Tested in at least two steps. Or one column
     of a table, or of the model's output, is used twice for the same purpose, and another one nowhere.
     """
     twice = [a for a in steadily(case, "influence", times=1) if a.part == "taken twice"]
@@ -43,7 +43,7 @@ def without_influence(case: Case) -> list[Finding]:
 )
 def dead_end(case: Case) -> list[Finding]:
     """An op on the way to the loss gives the same result to the last bit when the layers before it are changed: what
-    they compute ends there, in a product with zeros or in an activation that is off for every sample. Asked in at
+    they compute ends there, in a product with zeros or in an activation that is off for every sample. Tested in at
     least two steps, so that a weight that starts at 0 is not reported.
     """
     found = steadily(case, "dead-ends")

@@ -33,7 +33,7 @@ FAR, ALIKE = 30.0, 3.0
 )  # fmt: skip
 def lost_in_eval_mode(case: Case) -> list[Finding]:
     """The batch of a step has a low loss in train mode, but that of a constant, or worse, when the same step is
-    computed as in eval mode: the statistics that a batch norm has gathered do not fit its inputs. Asked from step 40
+    computed as in eval mode: the statistics that a batch norm has gathered do not fit its inputs. Tested from step 40
     on, in at least two steps, and reported only if a model is used in eval mode.
     """
     if not any(root.eval_mode_seen for root in case.facts.roots.values()):

@@ -150,7 +150,7 @@ def other_positions(case: Case) -> list[Finding]:
 def odd_field(case: Case) -> list[Finding]:
     """Besides the model's inputs, several fields go into the loss. A plain learner can predict one of them from the
     inputs of the same rows, but not another; and the program's text shuffles, sorts or shifts that one on its way,
-    but not the first. This must hold in at least the last two steps asked.
+    but not the first. This must hold in at least the last two tested steps.
     """
     told = [a for a in answers(case, "odd-field") if a.healthy is not None]
     last = told[-1] if told else None
@@ -208,8 +208,8 @@ def misplaced(case: Case) -> list[Finding]:
 
 @rule("targets-of-another-size", severity="error", phase="data")
 def another_size(case: Case) -> list[Finding]:
-    """The numbers that the loss compares with are dozens of times larger than the model's outputs, in every step
-    asked from the tenth on, and also in the last part of the training: outputs of a size of about 1 do not get there.
+    """The numbers that the loss compares with are dozens of times larger than the model's outputs, in every tested
+    step from the tenth on, and also in the last part of the training: outputs of a size of about 1 do not get there.
     Silent if outputs came near at any time.
     """
     told = answers(case, "sizes")
@@ -247,7 +247,7 @@ def among_inputs(case: Case) -> list[Finding]:
 
 @rule("rows-never-change", severity="error", phase="data")
 def unchanging(case: Case) -> list[Finding]:
-    """A field that models get consists of the same few rows of a larger table in every step asked, while other fields
+    """A field that models get consists of the same few rows of a larger table in every tested step, while other fields
     with as many rows change from step to step: it is not selected with the index that selects the others.
     """
     return _amiss(
@@ -269,7 +269,7 @@ def too_far_on(case: Case) -> list[Finding]:
 
 @rule("one-label-for-each-class", severity="warning", phase="data")
 def one_each(case: Case) -> list[Finding]:
-    """In every step asked, the loss compares with the same few labels, one of each class, while the model gets many
+    """In every tested step, the loss compares with the same few labels, one of each class, while the model gets many
     more samples: a mask or a split leaves almost nothing to learn from.
     """
     return _amiss(
@@ -336,7 +336,7 @@ def with_gradient(case: Case) -> list[Finding]:
 @rule("target-network-never-renewed", severity="error", phase="forward")
 def never_renewed(case: Case) -> list[Finding]:
     """A target is made from data and the output of a copy of the trained model. The copy is the same, bit by bit, in
-    all steps asked, and the program has no line that would load the trained state now and then. Values can only look
+    all tested steps, and the program has no line that would load the trained state now and then. Values can only look
     as far ahead as the copy does. A reference that is compared with directly (distillation, a policy's reference) is
     not reported.
     """

@@ -59,7 +59,7 @@ def nothing_learnt(case: Case) -> list[Finding]:
     can be given to other samples without raising it, and it no longer falls: whatever the model has learned, it is
     not which output belongs to which sample. The cause may be inputs and labels that do not belong together. If
     samples recur, such a training memorizes them: the loss falls, but outputs can be given to other samples in all
-    steps asked, or in some of them while the outputs in evaluations have nothing to do with the targets there. If
+    tested steps, or in some of them while the outputs in evaluations have nothing to do with the targets there. If
     positions differ from each other in every sample alike, that much is learned, and no more.
 
     Silent in short trainings and while the loss still falls, if several losses take turns, if a model makes the

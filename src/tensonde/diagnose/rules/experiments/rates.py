@@ -27,10 +27,10 @@ WORSE = 1.3
 
 @rule("step-goes-too-far", severity="error", phase="optimizer", unless=("learning-rate-too-large",))
 def too_far(case: Case) -> list[Finding]:
-    """In every step asked, the update makes the loss of its own batch at least twice as large, although the gradient
+    """In every tested step, the update makes the loss of its own batch at least twice as large, although the gradient
     predicts that it falls, and the training ends in NaN, or no better than it started; or, in at least three steps,
     five updates on the same batch leave its loss higher than before. A clone with a hundredth of the learning rate
-    makes it fall. Or, in every step asked, the update raises the loss of its own batch, and that loss is well above
+    makes it fall. Or, in every tested step, the update raises the loss of its own batch, and that loss is well above
     that of the best constant in at least two steps: the model is worse than one that ignores its inputs.
     """
     told = [a for a in answers(case, "own-batch") if a.numbers.get("before", 0.0) > 0]

@@ -30,7 +30,7 @@ SOME = 0.75
             "view-instead-of-transpose", "softmax-over-wrong-dimension"),
 )  # fmt: skip
 def positions_unlearnt(case: Case) -> list[Finding]:
-    """In every late step asked, outputs can be given to other positions of the same sample without raising the loss,
+    """In every late step tested, outputs can be given to other positions of the same sample without raising the loss,
     although the model gets something for each position and is compared with something that differs from one to the
     next; and the program's text mixes, shifts or reverses one of the two on its way and not the other: the model does
     not learn what belongs to which position. If the text does nothing of that kind, targets may be noisy.
@@ -74,7 +74,7 @@ def positions_unlearnt(case: Case) -> list[Finding]:
             "targets-masked-to-one-value"),
 )  # fmt: skip
 def task_learns_nothing(case: Case) -> list[Finding]:
-    """The loss is a sum of several tasks. In every late step asked, the outputs of one of them can be given to other
+    """The loss is a sum of several tasks. In every late step tested, the outputs of one of them can be given to other
     samples without raising its term, and the term is no better than with the best constant, while another task has
     learned.
     """
@@ -122,7 +122,7 @@ def task_learns_nothing(case: Case) -> list[Finding]:
     unless=("input-without-influence", "rows-of-other-samples", "fields-equal", "rows-never-change", "no-gradient"),
 )
 def input_of_other_samples(case: Case) -> list[Finding]:
-    """The training learns, but in every late step asked, one of several inputs can be given to other samples without
+    """The training learns, but in every late step tested, one of several inputs can be given to other samples without
     raising the loss, and the program's text selects, shifts or shuffles that input differently from the targets or
     the other inputs. If the text does nothing of that kind, the input may carry no information, or may not be learned
     yet.

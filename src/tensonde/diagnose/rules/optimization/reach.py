@@ -159,7 +159,7 @@ def target_is_input(case: Case) -> list[Finding]:
     real task.
 
     Also reported if a model adds what it computes to its input, and the sum is compared with this input: in two or
-    more of the steps asked, replacing what it computes by a constant reduces the loss to nothing.
+    more of the tested steps, replacing what it computes by a constant reduces the loss to nothing.
     """
     nothing = [a for a in case.facts.answers if a.experiment == "nothing-learnt" and a.part == "passed on"]
     if len(nothing) > 1:
