@@ -42,7 +42,7 @@ def not_shuffled(case: Case) -> list[Finding]:
     sequential = loader is not None and loader.sampler == "SequentialSampler"
     return [
         case.finding(
-            f"{len(pure)} of {len(labels)} batches hold a single class: the data are sorted and not shuffled",
+            f"{len(pure)} of {len(labels)} batches contain a single class: the data are sorted and not shuffled",
             "Use DataLoader(..., shuffle=True)." if sequential else "Shuffle the samples before making batches.",
             site="data",
             source=loader.made if sequential and loader else case.facts.batches.label_line,
@@ -76,7 +76,7 @@ def constant_labels(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"All labels of {len(labels)} batches are class {labels[0][2]}",
-            "Look at how labels are made; if the data are sorted, shuffle them before they are split.",
+            "Check how labels are made; if the data are sorted, shuffle them before they are split.",
             site="data",
             source=(loader.data_line or loader.made) if loader else case.facts.batches.label_line,
             evidence={"batches": len(labels), "labels": sum(row[0] for row in labels)},
@@ -90,7 +90,7 @@ def _constant_values(case: Case, values: ValueTargets) -> Finding:
     made = values.line or ((loader.data_line or loader.made) if loader else None)
     return case.finding(
         f"All {values.elements} targets of {values.batches} batches are {values.value or 0:g}",
-        "Look at how the targets are made: a cast to int (or a comparison) may have removed every difference.",
+        "Check how the targets are made: a cast to int (or a comparison) may have removed every difference.",
         site="data",
         source=made,
         evidence={"batches": values.batches, "elements": values.elements, "value": values.value},
@@ -120,10 +120,9 @@ def constant_inputs(case: Case) -> list[Finding]:
         case.finding(
             f"All samples of every batch are the same while their labels differ{why}"
             + (f" (self.{buffer})" if buffer else ""),
-            "Return a copy: what is filled anew for each sample (a buffer; torch.from_numpy shares its memory) is "
-            "the last one for all."
+            "Return a copy: a buffer that is refilled for each sample (torch.from_numpy shares its memory) holds the last sample for all."
             if shared
-            else "Look at how a sample is made from its index.",
+            else "Check how a sample is made from its index.",
             site=f"{inputs[0].root}:in",
             source=made,
             evidence={
@@ -195,7 +194,7 @@ def _chance(case: Case, first: float) -> float:
 def _ordered_apart(case: Case, pair: OrdersApart) -> Finding:
     other = pair.other.line if pair.other else None
     return case.finding(
-        f"{', '.join(pair.names)} are taken from the same samples in two orders ({pair.order}, and as they come): they no longer belong together",
+        f"{', '.join(pair.names)} are taken from the same samples in two orders ({pair.order}, and the original one): they no longer belong together",
         "Put the samples into one order first, and take everything from that.",
         site="data",
         source=pair.line,
@@ -241,15 +240,12 @@ def same_batch(case: Case) -> list[Finding]:
         return []  # taken once, and kept
     return [
         case.finding(
+            (f"The model sees the same batch in all {seen.looked_at} steps compared, of a data set of {loader.length}"),
             (
-                f"The model sees the same batch in all {seen.looked_at} steps that were compared, of a data set of "
-                f"{loader.length}"
-            ),
-            (
-                "Make the iterator once, outside of the loop (`for x, y in loader:`): a new one begins at the first "
+                "Create the iterator once, outside the loop (`for x, y in loader:`): a new one begins at the first "
                 "batch again."
                 if anew
-                else "Feed the model what the loop takes from the loader."
+                else "Feed the model the batch that the loop takes from the loader."
             ),
             step=1,
             site=f"{trained[0]}:in",
@@ -273,11 +269,11 @@ def _taken_again(case: Case, root: str, looked_at: int) -> list[Finding]:
     anew = "next(" in line.code
     return [
         case.finding(
-            f"The model sees the same batch in all {looked_at} steps that were compared"
-            + ("" if anew else ": what the loop goes through is never used in it"),
-            "Make the iterator once, outside of the loop: a new one begins at the first batch again."
+            f"The model sees the same batch in all {looked_at} steps compared"
+            + ("" if anew else ": the loop never uses what it iterates over"),
+            "Create the iterator once, outside the loop: a new iterator starts at the first batch again."
             if anew
-            else "Take the batch by the loop's variable.",
+            else "Select the batch with the loop's variable.",
             step=1,
             site=f"{root}:in",
             source=line,

@@ -57,9 +57,9 @@ def view_for_transpose(case: Case) -> list[Finding]:
             continue
         found.append(
             case.finding(
-                f"{op.op} turns {list(before)} into {list(after)}: sizes change places, the data do not",
+                f"{op.op} turns {list(before)} into {list(after)}: sizes swap places, the data do not move",
                 (
-                    "Use transpose or permute to exchange dimensions (and view or reshape only to split or merge "
+                    "Use transpose or permute to swap dimensions (and view or reshape only to split or merge "
                     "neighbours)."
                 ),
                 at=op,
@@ -96,7 +96,7 @@ def batch_first(case: Case) -> list[Finding]:
             continue
         found.append(
             case.finding(
-                f"{name} ({kind}) takes the batch of {batch} for time: batch_first is False",
+                f"{name} ({kind}) treats the batch of {batch} as time: batch_first is False",
                 "Pass batch_first=True, or transpose the input to (time, batch, features).",
                 site=f"{name}:out",
                 source=module.made,
@@ -201,8 +201,8 @@ def labels_not_mirrored(case: Case) -> list[Finding]:
         found = case.facts.mirrored[0]
         return [
             case.finding(
-                f"`{found.name}` is mirrored by chance, its labels are not: each pixel has a label, which stays where it was",
-                "Mirror images and labels together, by the same draw.",
+                f"`{found.name}` is mirrored at random, but its labels are not: each pixel has a label, which stays where it was",
+                "Mirror images and labels together, with the same random draw.",
                 step=trace.step,
                 site="data",
                 source=found.line,

@@ -46,7 +46,7 @@ def inverted(case: Case) -> list[Finding]:
             case.finding(
                 f"Attention in {op.module or 'the program'} hides every real token and keeps the padding: the mask is inverted",
                 (
-                    f"Make the mask True for padding (tokens == {pad}): where it is True, nothing is seen."
+                    f"Make the mask True for padding (tokens == {pad}): where it is True, attention sees nothing."
                     if hides
                     else f"Make the mask True for real tokens (tokens != {pad}): where it is True, attention looks."
                 ),
@@ -134,7 +134,7 @@ def counted(case: Case) -> list[Finding]:
             return [
                 case.finding(
                     f"{share:.0%} of the targets of {'the loss' if own else op.op} are padding ({pad}), and all of it counts in the loss",
-                    f"Leave them out: (each * (targets != {pad})).sum() / (targets != {pad}).sum()."
+                    f"Exclude them: (each * (targets != {pad})).sum() / (targets != {pad}).sum()."
                     if own
                     else f"Pass ignore_index={pad} to {op.op}.",
                     site=f"{op.site}:out",

@@ -26,8 +26,7 @@ def rewrites(case: Case) -> list[Finding]:
         found.append(
             case.finding(
                 (
-                    f"{rewritten.dataset}.__getitem__ writes into {rewritten.attribute}, which it keeps: the same index "
-                    "gives other values in each epoch"
+                    f"{rewritten.dataset}.__getitem__ writes into {rewritten.attribute}, which it keeps: the same index gives different values in each epoch"
                 ),
                 "Compute a new tensor (img = (img - mean) / std), or clone the sample before changing it.",
                 step=None,

@@ -27,7 +27,7 @@ def too_few_weights(case: Case) -> list[Finding]:
                     f"WeightedRandomSampler has {drawn.weights} weights for {length} samples: only the first "
                     f"{drawn.weights} are ever drawn"
                 ),
-                "Give one weight for each sample: class_weights[labels], not one for each class.",
+                "Give one weight per sample: class_weights[labels], not one per class.",
                 step=None,
                 source=drawn.line or loader.made,
                 evidence={

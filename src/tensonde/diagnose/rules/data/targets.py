@@ -43,8 +43,8 @@ def fresh_noise(case: Case) -> list[Finding]:
                 continue
             return [
                 case.finding(
-                    f"The target of {loss.op} is noise that the model's input has no part of: it was drawn twice",
-                    "Draw the noise once: what is added to the input is what the output has to be compared with.",
+                    f"The target of {loss.op} is noise that is not in the model's input: it was drawn twice",
+                    "Draw the noise once: compare the output with the noise that is added to the input.",
                     step=trace.step,
                     at=drawn,
                     evidence={
@@ -147,7 +147,7 @@ def sees_its_target(case: Case) -> list[Finding]:
         case.finding(
             (
                 f"{first.op} in {first.module or first.site} "
-                + ("runs in both directions" if both else "has no mask")
+                + ("is bidirectional" if both else "has no mask")
                 + ": each position sees the next input, which is its target"
             ),
             "Take bidirectional=True away."

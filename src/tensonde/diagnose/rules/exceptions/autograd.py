@@ -46,8 +46,8 @@ def input_without_gradient(event: Event) -> Cause | None:
         return None
     name = facts["asked_for"]
     return Cause(
-        title=f"the gradient of `{name}` is asked for, which does not require one",
-        advice=f"{name}.requires_grad_() where it is made, before the forward pass that uses it.",
+        title=f"the gradient of `{name}` is requested, but it does not require one",
+        advice=f"Call {name}.requires_grad_() where it is made, before the forward pass that uses it.",
         line=facts.get("line"),
         evidence={"variable": name},
         confidence=0.93,
@@ -72,7 +72,7 @@ def loss_without_gradient(event: Event) -> Cause | None:
     if how == "no_grad":
         return Cause(
             title="the loss is computed where gradients are switched off",
-            advice="Take the training step out of no_grad / inference_mode.",
+            advice="Move the training step out of no_grad / inference_mode.",
             line=facts.get("line"),
             evidence=evidence,
             confidence=0.9,
@@ -141,8 +141,7 @@ def inplace_modification(event: Event) -> Cause | None:
         return Cause(
             title=f"{facts['optimizer']}.step() changes {facts.get('parameter') or 'a parameter'} before a backward "
             "pass that needs its old value",
-            advice="Call every backward() that uses these parameters before this step, or compute the second loss "
-            "anew after it.",
+            advice="Call every backward() that uses these parameters before this step, or recompute the second loss after it.",
             line=facts.get("line"),
             module=(facts.get("parameter") or "").rpartition(".")[0] or None,
             evidence=evidence,
@@ -226,7 +225,7 @@ def graph_used_twice(event: Event) -> Cause | None:
         case "outside":
             return Cause(
                 title=f"`{variable}` is computed once before the loop, and every iteration goes backward through it",
-                advice="Compute it inside of the loop, or detach it if it is not to be trained.",
+                advice="Compute it inside the loop, or detach it if it should not be trained.",
                 line=line,
                 evidence=evidence,
                 confidence=0.9,
@@ -345,7 +344,7 @@ def scaler_order(event: Event) -> Cause | None:
     past = scaling.get("step_line") if scaling.get("steps_on_scaled_gradients") else None
     if past is not None and "prior to update" in text:
         return Cause(
-            title="the optimizer is stepped past its scaler: its gradients are still scaled",
+            title="the optimizer is stepped without its scaler: its gradients are still scaled",
             advice="Call scaler.step(optimizer) instead of optimizer.step(), then scaler.update().",
             line=past,
             evidence={"scale": scaling.get("scale")},
@@ -381,8 +380,7 @@ def checkpoint_recompute(event: Event) -> Cause | None:
     if found := event.get("recomputed"):
         return Cause(
             title=f"the checkpointed forward of {found['of']} depends on `{found['on']}`, which {found['why']}",
-            advice="Let nothing that a forward changes decide what it does: compute it anew each time, or decide "
-            "outside and pass it in.",
+            advice="What a forward does must not depend on anything that it changes: compute it anew each time, or decide outside and pass it in.",
             line=found["line"],
             module=found.get("module"),
             op="checkpoint",
@@ -390,7 +388,7 @@ def checkpoint_recompute(event: Event) -> Cause | None:
             confidence=0.9,
         )
     return Cause(
-        title="the checkpointed forward computes something else when it runs again in the backward pass",
+        title="the checkpointed forward computes something different when it is rerun in the backward pass",
         advice="It must not depend on Python's random, on counters, or on modes that change between forward and "
         "backward.",
         confidence=0.8,

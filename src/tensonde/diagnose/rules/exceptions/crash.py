@@ -10,11 +10,11 @@ from tensonde.model.finding import Finding
 from tensonde.store.ending import FAULT, Ending
 
 _ADVICE = {
-    "SIGSEGV": "Native code touched memory that is not its own.",
-    "SIGABRT": "Native code gave up; it has usually said why on standard error, above.",
-    "SIGBUS": "Memory could not be had: a full /dev/shm (DataLoader workers share tensors there) or a file that was cut short.",
+    "SIGSEGV": "Native code accessed memory that it does not own.",
+    "SIGABRT": "Native code aborted; the reason is usually on standard error, above.",
+    "SIGBUS": "Memory was not available: a full /dev/shm (DataLoader workers share tensors there) or a truncated file.",
     "SIGFPE": "Native code divided an integer by zero.",
-    "SIGILL": "The processor does not know an instruction: a library was built for another one.",
+    "SIGILL": "The processor does not know an instruction: a library was built for a different processor.",
 }
 
 
@@ -46,7 +46,7 @@ def crashed(case: Case) -> Iterator[Finding]:
 
 
 def _when(ending: Ending) -> str:
-    return " after its training was over" if ending.at_exit else ""
+    return " after its training had ended" if ending.at_exit else ""
 
 
 def _advice(ending: Ending, rank: str) -> str:

@@ -27,7 +27,7 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
         evidence = {"length": length, "batch_size": size, "drop_last": loader.get("drop_last"), "layer.input": shape}
         if size == 1:
             return Cause(
-                title=f"{name} ({kind}) is trained with batch_size=1: no statistics can be taken of one value",
+                title=f"{name} ({kind}) is trained with batch_size=1: there are no statistics of a single value",
                 advice="Use larger batches, or GroupNorm / LayerNorm.",
                 line=loader.get("line"),
                 evidence=evidence,
@@ -37,7 +37,7 @@ def batchnorm_batch_of_one(event: Event) -> Cause | None:
             return Cause(
                 title=f"the last batch of an epoch has one sample ({length} % {size} = 1), which {name} ({kind}) "
                 "cannot normalise",
-                advice="Give the loader drop_last=True, or another batch size.",
+                advice="Give the loader drop_last=True, or a different batch size.",
                 line=loader.get("line"),
                 evidence=evidence,
                 confidence=0.95,
@@ -94,7 +94,7 @@ def item_is_none(event: Event) -> Cause | None:
     which = f" for item {facts['index']}" if facts.get("index") is not None else ""
     return Cause(
         title=f"{facts['dataset']}.__getitem__ returns None{which}",
-        advice="Leave such items out when the data set is built, or filter them in a collate_fn.",
+        advice="Drop such items when the data set is built, or filter them in a collate_fn.",
         line=facts.get("line"),
         evidence={name: facts[name] for name in ("dataset", "index") if facts.get(name) is not None},
         confidence=0.93,
@@ -140,9 +140,9 @@ def _in_worker(kind: str, text: str, line: Mapping[str, Any]) -> str:
     """What to change, by the kind of error: only its text came from the worker."""
     key = text.partition(": ")[2].strip()
     told = {
-        "KeyError": f"{code(line)} has no key {key}: add it, or give what is unknown a value of its own (dict.get(key, default)).",
-        "IndexError": f"{code(line)} asks for a position past the end: look at what `__len__` says, and at empty items.",
-        "FileNotFoundError": "Correct the path: in a worker, a relative one counts from where the program was started.",
-        "TypeError": f"An item holds another type than {code(line)} expects; None often stands for a missing value.",
+        "KeyError": f"{code(line)} has no key {key}: add it, or use a default for unknown keys (dict.get(key, default)).",
+        "IndexError": f"{code(line)} indexes past the end: check what `__len__` returns, and empty items.",
+        "FileNotFoundError": "Correct the path: in a worker, a relative path starts where the program was started.",
+        "TypeError": f"An item has a different type than {code(line)} expects; None often stands for a missing value.",
     }.get(kind, "")
     return f"{told} Set num_workers=0 to see it in the main process.".strip()

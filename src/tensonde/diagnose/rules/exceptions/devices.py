@@ -20,7 +20,7 @@ def late_device_error(event: Event) -> Cause | None:
         where = f" of {found['module']}" if found.get("module") else ""
         said = str(found.get("error", "")).split("\n")
         return Cause(
-            title=f"`{found['op']}`{where} failed on the device in step {found['step']}; the error surfaced later, at {code(event.get('source'))}",
+            title=f"`{found['op']}`{where} failed on the device in step {found['step']}; the error appeared later, at {code(event.get('source'))}",
             advice=f"The device said: {next((text for text in said if 'assert triggered' not in text), said[0])[:200]}",
             line=found["line"],
             module=found.get("module"),
@@ -30,7 +30,7 @@ def late_device_error(event: Event) -> Cause | None:
     why = "the device cannot be used any more" if found["lost"] else "the step could not be run again"
     return Cause(
         title="an op failed on the device before this line, where the program only waited for it",
-        advice=f"Run it again with `tensonde run --blocking`, and the error surfaces at its line ({why}).",
+        advice=f"Run it again with `tensonde run --blocking`: then the error appears at its line ({why}).",
         confidence=0.6,
     )
 

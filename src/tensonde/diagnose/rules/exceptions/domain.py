@@ -32,9 +32,9 @@ def distribution_parameter(event: Event) -> Cause | None:
         return None
     name, kind, constraint = told[1], told[2], told[3]
     return Cause(
-        title=f"`{name}` of {kind} must satisfy {constraint}, but {code(found.get('line'))} gives other values, too"
+        title=f"`{name}` of {kind} must satisfy {constraint}, but {code(found.get('line'))} also gives other values"
         + _reach(found),
-        advice=_ADVICE.get(constraint, "Bring it into that range where it is made."),
+        advice=_ADVICE.get(constraint, "Limit it to that range where it is made."),
         line=found.get("line"),
         op=kind,
         evidence=_values(found),
@@ -55,8 +55,8 @@ def sampling_of_raw_scores(event: Event) -> Cause | None:
         return None
     cure = {"multinomial": "softmax(-1)", "bernoulli": "sigmoid"}.get(found["of"], "softplus (or exp)")
     return Cause(
-        title=f"`{found['of']}` is given values{_reach(found)}: raw scores, not what it takes",
-        advice=f"Take {cure} of them where they are made.",
+        title=f"`{found['of']}` is given values{_reach(found)}: raw scores, which it does not take",
+        advice=f"Apply {cure} to them where they are made.",
         line=found.get("line"),
         op=found["of"],
         evidence=_values(found),
@@ -96,9 +96,9 @@ def value_not_finite(event: Event) -> Cause | None:
     return Cause(
         title=f"`{found['name']}` holds {what}: "
         + (f"it is divided by `{zero}`, which is 0" if zero else f"it comes from `{found['code']}`"),
-        advice=f"Leave the division out where `{zero}` is 0 (greedy choice by argmax for a temperature of 0), or keep it above 0."
+        advice=f"Skip the division if `{zero}` is 0 (greedy choice by argmax for a temperature of 0), or keep it above 0."
         if zero
-        else f"Look at the range of what goes into `{found['code']}`: log and sqrt need positive numbers, divisions other than 0, exp small ones.",
+        else f"Check the range of what goes into `{found['code']}`: log and sqrt need positive numbers, divisors must not be 0, exp needs small numbers.",
         line=found["line"],
         evidence={name: found[name] for name in ("name", "nan", "inf", "code")},
         confidence=0.85,

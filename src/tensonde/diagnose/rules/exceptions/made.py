@@ -16,8 +16,8 @@ def class_called_as_function(event: Event) -> Cause | None:
         return None
     kind = found["class"]
     return Cause(
-        title=f"`{found['called']}` is the class {kind}, not an object of it: brackets are missing",
-        advice=f"Make an object first: {kind}()"
+        title=f"`{found['called']}` is the class {kind}, not an instance of it: parentheses are missing",
+        advice=f"Create an instance first: {kind}()"
         + ("." if found["named"] else f"(output, target), or keep {kind}() and call that."),
         line=found["line"],
         evidence={"class": kind},
@@ -55,7 +55,7 @@ def activation_kept_on_module(event: Event) -> Cause | None:
     name = f"{found['module']}.{found['attribute']}".lstrip(".")
     return Cause(
         title=f"{name} is a tensor of the graph (made by {found['op']}), so {found['type']} cannot be copied",
-        advice="Take off what makes it a computed weight before copying (torch.nn.utils.parametrizations can be copied)."
+        advice="Remove what makes it a computed weight before copying (torch.nn.utils.parametrizations can be copied)."
         if found["computed"]
         else f"Keep it without its graph: self.{found['attribute']} = x.detach().",
         line=found.get("line"),

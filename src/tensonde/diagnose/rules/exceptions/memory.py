@@ -36,7 +36,7 @@ def out_of_memory(event: Event) -> Cause | None:
     if keeper is not None:
         each = f" Memory grows by {size(found['growth'])} per step." if found.get("growth") else ""
         if keeper["graphs"]:
-            what = f"`{keeper['name']}` holds {keeper['graphs']} tensors with their graphs, and with each all that its step has computed"
+            what = f"`{keeper['name']}` holds {keeper['graphs']} tensors with their graphs, so each keeps everything its step computed"
             mend = "put .item() or .detach() into it"
         else:
             what = f"`{keeper['name']}` holds {keeper['tensors']} tensors on the device, {size(keeper['bytes'])}"
@@ -51,9 +51,9 @@ def out_of_memory(event: Event) -> Cause | None:
     if kinds["rest"] >= max(kinds.values()):
         rows = found["batch"][0] if found.get("batch") else None
         now = f" (now {rows})" if rows else ""
-        advice = f"Most waits for the backward pass: a smaller batch{now}, autocast, or torch.utils.checkpoint around the largest module."
+        advice = f"Most of it waits for the backward pass: use a smaller batch{now}, autocast, or torch.utils.checkpoint around the largest module."
     else:
-        advice = "Most does not depend on the batch: a smaller model or optimizer state, lower precision, or several devices."
+        advice = "Most of it does not depend on the batch: use a smaller model or optimizer state, lower precision, or several devices."
     return Cause(title=title, advice=advice, evidence=evidence, confidence=0.6)
 
 

@@ -21,7 +21,7 @@ def gradients_of_inputs(event: Event) -> Cause | None:
     if found["given"][1] != found["parameters"] or found["parameters"] == 2:
         return None
     return Cause(
-        title=f"{found['type']} is given the gradients of the inputs beside those of its {found['parameters']} parameters",
+        title=f"{found['type']} gets the gradients of the inputs in addition to those of its {found['parameters']} parameters",
         advice="Give None for grad_position: value_and_grad(forward, None, weights), so that only the weights are differentiated by; or call the "
         "optimizer with grads[1].",
         line=found.get("differentiated"),
@@ -38,7 +38,7 @@ def too_few_rates(event: Event) -> Cause | None:
         return None
     return Cause(
         title=f"{found['type']} has {found['rates']} learning rates, one for each step, and none for step {step}",
-        advice="Make the list as long as the training: steps per epoch times epochs (total_step of cosine_decay_lr and the like counts steps).",
+        advice="Make the list as long as the training: steps per epoch times epochs (total_step of cosine_decay_lr and similar functions counts steps).",
         line=found.get("made"),
         evidence={"rates": found["rates"], "step": step},
         confidence=0.95,
@@ -55,8 +55,8 @@ def unset_in_a_branch(event: Event) -> Cause | None:
         return None
     name, branch = found.groups()
     return Cause(
-        title=f"`{name}` has no value where the condition is {branch}, and it is used after that",
-        advice=f"Give `{name}` a value before the condition, or in both branches: MindSpore compiles both where the condition is on a tensor.",
+        title=f"`{name}` has no value where the condition is {branch}, but it is used afterwards",
+        advice=f"Give `{name}` a value before the condition, or in both branches: MindSpore compiles both if the condition depends on a tensor.",
         evidence={"variable": name},
         confidence=0.93,
     )

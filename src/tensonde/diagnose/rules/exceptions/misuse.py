@@ -22,11 +22,11 @@ def not_a_tensor(event: Event) -> Cause | None:
         else f"`{name}` is a {kind}, not a tensor{f': {maker} gives one' if found.get('module') else ''}",
         advice="Return the output at the end of forward."
         if missing
-        else f"Take the part that is meant: {name}, _ = ... (a recurrent layer returns its output and its state)."
+        else f"Take the part you need: {name}, _ = ... (a recurrent layer returns its output and its state)."
         if kind in ("tuple", "list") and found.get("module")
         else f"Make a tensor of it: torch.tensor({name}), or torch.stack({name}) where it holds tensors."
         if kind in ("tuple", "list")
-        else f"Look at what gives `{name}` its value.",
+        else f"Look at the line that gives `{name}` its value.",
         line=found["line"],
         module=found.get("module") if missing else None,
         evidence={"variable": name, "type": kind},
@@ -42,7 +42,7 @@ def loss_is_a_number(event: Event) -> Cause | None:
         return None
     return Cause(
         title=f"`{found['name']}` is a plain {found['type']} without a graph, so it has no backward()",
-        advice="Sum the tensors themselves, and take .item() of the result for printing only.",
+        advice="Sum the tensors themselves, and use .item() of the result only for printing.",
         line=found["line"],
         evidence={"variable": found["name"], "type": found["type"]},
         confidence=0.93,
@@ -58,8 +58,8 @@ def inference_tensor(event: Event) -> Cause | None:
     if not found:
         return None
     return Cause(
-        title="a tensor made under inference_mode goes into what is trained",
-        advice="Use torch.no_grad() there (or clone() the tensor outside of the block).",
+        title="a tensor made under inference_mode is used in training",
+        advice="Use torch.no_grad() there (or clone() the tensor outside the block).",
         line=found["line"],
         confidence=0.9,
     )
@@ -79,10 +79,9 @@ def state_misfits(event: Event) -> Cause | None:
     return Cause(
         title=f"the state `{key}` of {name} has {shapes}{more}",
         advice=(
-            "The state that is loaded here belongs to a model of another size: build the model as it was, or leave the "
-            "optimizer's state out."
+            "The state loaded here belongs to a model of a different size: build the original model, or do not load the optimizer's state."
             if found["loaded"]
-            else "The parameter was given other values after the optimizer had begun: make the optimizer anew after that."
+            else "The parameter got other values after the optimizer had started: create the optimizer again after that."
         ),
         line=found["loaded"] or found["made"],
         confidence=0.93,
@@ -100,8 +99,7 @@ def optimizer_state(event: Event) -> Cause | None:
     now, saved = found["groups"], found["saved"]
     return Cause(
         title=f"the saved state has parameter groups of {saved} parameters, {found['type']} has {now}",
-        advice="Build the optimizer as the saved one was built, over the same parameters in the same groups; or leave "
-        "its state out and start it anew.",
+        advice="Build the optimizer like the saved one, with the same parameters in the same groups; or do not load its state.",
         line=found["line"],
         evidence={"groups": now, "saved": saved},
         confidence=0.9,

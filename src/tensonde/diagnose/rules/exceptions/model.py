@@ -36,7 +36,7 @@ def optimizer_without_parameters(event: Event) -> Cause | None:
             confidence=0.9,
         )
     return Cause(
-        title="the optimizer is given no parameters",
+        title="the optimizer gets no parameters",
         advice="An iterator of parameters can be used only once: pass model.parameters() itself, or a list.",
         confidence=0.7,
     )
@@ -55,7 +55,7 @@ def optimizer_non_leaf(event: Event) -> Cause | None:
         title=f"the optimizer is given {which} is the result of an op ({found.get('op', '?')}), not a parameter",
         line=found.get("line"),
         evidence={name: found[name] for name in ("name", "op", "shape") if name in found},
-        advice="Make it where it is to be (torch.zeros(..., device=d, requires_grad=True)) or wrap it: "
+        advice="Create it on its final device (torch.zeros(..., device=d, requires_grad=True)) or wrap it: "
         "nn.Parameter(t.to(d)).",
         confidence=0.9,
     )
@@ -83,7 +83,7 @@ def checkpoint_mismatch(event: Event) -> Cause | None:
         if extra and {key.removeprefix(prefix) for key in extra} == set(missing):
             return Cause(
                 title=f"every key of the checkpoint begins with {prefix!r}, those of the model do not",
-                advice=f"Take {prefix!r} off the keys, or save model.module.state_dict().",
+                advice=f"Remove {prefix!r} from the keys, or save model.module.state_dict().",
                 evidence={"missing": missing[:5], "unexpected": extra[:5]},
                 confidence=0.95,
             )
@@ -100,7 +100,7 @@ def checkpoint_mismatch(event: Event) -> Cause | None:
         name, saved, current = sizes[0]
         return Cause(
             title=f"{name} has shape {saved} in the checkpoint and {current} in the model",
-            advice="Build the model as it was saved, or leave this layer out of what is loaded.",
+            advice="Build the model as it was saved, or do not load this layer.",
             module=name.rpartition(".")[0],
             evidence={"size mismatches": len(sizes)},
             confidence=0.9,
@@ -124,9 +124,9 @@ def forward_missing(event: Event) -> Cause | None:
     container = found[1] in ("ModuleList", "ModuleDict")
     return Cause(
         title=f"{found[1]} has no forward",
-        advice="Call its elements one after the other, or use nn.Sequential."
+        advice="Call its elements one by one, or use nn.Sequential."
         if container
-        else "Name the method forward, inside of the class.",
+        else "Name the method forward, inside the class.",
         confidence=0.9,
     )
 
@@ -145,8 +145,8 @@ def method_of_sharded(event: Event) -> Cause | None:
             return None
         if re.search(rf"\w\.{re.escape(name)}\(", str(caller.get("code", ""))):
             return Cause(
-                title=f"`{name}` computes with parameters that are still sharded: FSDP gathers them around forward only",
-                advice=f'Tell FSDP of the method: `register_fsdp_forward_method(model, "{name}")`, or call the model itself and let its forward choose.',
+                title=f"`{name}` computes with parameters that are still sharded: FSDP gathers them only around forward",
+                advice=f'Tell FSDP about the method: `register_fsdp_forward_method(model, "{name}")`, or call the model itself and let its forward choose.',
                 line=caller,
                 confidence=0.85,
             )

@@ -17,7 +17,7 @@ def unpacked_too_short(event: Event) -> Cause | None:
     return Cause(
         title=f"pad_packed_sequence gives the {found['length']} steps of the batch's longest sequence, where "
         f"{found['wanted']} are needed",
-        advice="Give it total_length=x.size(1) (of what was packed), or cut masks and labels to the longest sequence.",
+        advice="Give it total_length=x.size(1) (x is what was packed), or cut masks and labels to the longest sequence.",
         line=found["line"],
         op="pad_packed_sequence",
         evidence={"length": found["length"], "wanted": found["wanted"]},

@@ -62,9 +62,9 @@ def missing_attribute(event: Event) -> Cause | None:
     name, near = found["name"], found.get("near") or []
     return Cause(
         title=f"{found['of']} has no `{name}`" + (f", but {_perhaps(near)}" if near else ""),
-        advice=f"Write {_perhaps(near)} here, or give {found['of']} a `{name}` where it is made{_at(found.get('made'))}."
+        advice=f"Write {_perhaps(near)} here, or give {found['of']} a `{name}` where it is created{_at(found.get('made'))}."
         if near
-        else f"Set `{name}` before this line; nothing in {found['of']} has a name like it{_at(found.get('made'))}.",
+        else f"Set `{name}` before this line; nothing in {found['of']} has a similar name{_at(found.get('made'))}.",
         evidence={"attribute": name, "alike": near},
         confidence=0.9 if near else 0.7,
     )
@@ -90,7 +90,7 @@ def value_is_none(event: Event) -> Cause | None:
     told = f": it comes from `{found['value']}`" if found.get("value") != "None" else ", as it was given at the start"
     return Cause(
         title=f"`{name}` is None{told}",
-        advice=f"Give `{name}` a value before this line, or ask `if {name} is None` first.",
+        advice=f"Give `{name}` a value before this line, or check `if {name} is None` first.",
         evidence={"variable": name, "made at": str(from_json(found.get("made")))},
         confidence=0.8,
     )
@@ -126,7 +126,7 @@ def never_assigned(event: Event) -> Cause | None:
             title=f"the loop over `{over}` never runs ({why}), so `{name}` has no value",
             advice="Take a smaller batch_size or drop_last=False."
             if short
-            else f"Look at why `{over}` is empty: a filter that leaves nothing, an iterator that was used before.",
+            else f"Find out why `{over}` is empty: a filter that leaves nothing, an iterator that was already used.",
             line=(short or {}).get("line") or found["loop"],
             evidence={"variable": name, **({"length": short["length"]} if short else {})},
             confidence=0.95 if short else 0.85,
@@ -181,20 +181,20 @@ def unpacking(event: Event) -> Cause | None:
     if found.get("parts") == wanted and not found.get("loop"):
         return Cause(
             title=f"`{value}` is a list of {count} samples of {wanted} parts each, not {wanted} lists",
-            advice=f"Turn it around: zip(*{value}).",
+            advice=f"Transpose it: zip(*{value}).",
             evidence={"length": count, "parts": wanted},
             confidence=0.93,
         )
     if found.get("loop"):
         return Cause(
-            title=f"`{value}` does not give {wanted} things at a time",
+            title=f"`{value}` does not yield {wanted} things at a time",
             advice="Look at one item (next(iter(...))): an item of the data set must have as many parts as the loop has names; "
             "enumerate() adds one.",
             confidence=0.8,
         )
     return Cause(
-        title=f"`{value}` is {what} and does not come apart into {wanted}",
-        advice=f"Take as many names as `{value}` has parts, or change what makes it.",
+        title=f"`{value}` is {what} and cannot be unpacked into {wanted}",
+        advice=f"Use as many names as `{value}` has parts, or change the code that makes it.",
         evidence={"wanted": wanted, **({"length": count} if count is not None else {})},
         confidence=0.8,
     )
@@ -210,11 +210,11 @@ def missing_file(event: Event) -> Cause | None:
         return None
     near = found.get("near") or []
     from_here = (
-        f" A relative path counts from {found['working']}, where the program was started." if found["relative"] else ""
+        f" A relative path starts from {found['working']}, where the program was started." if found["relative"] else ""
     )
     return Cause(
         title=f"{found['path']} is not there: {found['folder']} has no {found['missing']}",
-        advice=(f"There is {_perhaps(near)}. " if near else "Correct the path, or make the file first.") + from_here,
+        advice=(f"There is {_perhaps(near)}. " if near else "Correct the path, or create the file first.") + from_here,
         evidence={"folder": found["folder"]},
         confidence=0.9,
     )
@@ -228,9 +228,9 @@ def position(event: Event) -> Cause | None:
         return None
     holder, length = found["holder"], found["length"]
     shape = f" of shape {found['shape']}" if found.get("shape") is not None else ""
-    asked = f"element {found['index']}" if "index" in found else "an element past its end"
+    asked = f"element {found['index']}" if "index" in found else "an element past the end"
     return Cause(
-        title=f"`{holder}`{shape} has {length} elements and is asked for {asked}",
+        title=f"`{holder}`{shape} has {length} elements, and the index is {asked}",
         advice=f"`{holder}` is empty: look at what fills it{_at(found.get('made'))}."
         if length == 0
         else f"Count from 0 to {length - 1}, or look at why `{holder}` is this short{_at(found.get('made'))}.",

@@ -81,8 +81,7 @@ def state_batch_size(event: Event) -> Cause | None:
     return Cause(
         title=f"the state has a batch of {found[5]}, the input of {innermost(event).get('name', 'the layer')} one "
         f"of {found[2]}",
-        advice="Make the state of the input's size (x.size(0)), or leave it out; drop_last=True hides it for the "
-        "last batch.",
+        advice="Create the state with the input's batch size (x.size(0)), or leave it out; drop_last=True only hides this in the last batch.",
         line=line,
         evidence={"state.batch": int(found[5]), "input.batch": int(found[2])},
         confidence=0.9,
@@ -119,8 +118,7 @@ def view_of_strided(event: Event) -> Cause | None:
         return None
     return Cause(
         title="`view` of a tensor whose dimensions were exchanged (transpose, permute)",
-        advice="Use reshape, or contiguous() before view; and check that the order of the dimensions is the one "
-        "that is meant.",
+        advice="Use reshape, or contiguous() before view; and check that the order of the dimensions is what you want.",
         confidence=0.9,
     )
 
@@ -152,7 +150,7 @@ def layer_input_size(event: Event) -> Cause | None:
     whole = _samples_split(event, name, expected, shape)
     if whole is not None:
         return Cause(
-            title=f"A reshape mixes samples: {whole} come in, {layer['name']} ({kind}) is given {shape[0]} rows of {actual} "
+            title=f"A reshape mixes samples: {whole} enter, {layer['name']} ({kind}) is given {shape[0]} rows of {actual} "
             f"instead of {whole} of {expected}",
             advice="Keep the first dimension when flattening: x.reshape(x.shape[0], -1), or flatten(1).",
             line=event.get("fed_by") or event.get("source"),
@@ -162,11 +160,9 @@ def layer_input_size(event: Event) -> Cause | None:
         )
     return Cause(
         title=f"{layer['name']} ({kind}) takes {expected} ({name}), but is given {actual}: input {shape}",
-        advice="The channels stand last: move them before height and width, with x.permute(0, 3, 1, 2) or a ToTensor transform."
+        advice="The channels are last: move them before height and width, with x.permute(0, 3, 1, 2) or a ToTensor transform."
         if _channels_last(name, expected, shape)
-        else f"Make {name} {actual} where the layer is built, or change what reaches it; with flattened "
-        "features the number "
-        "depends on the size of the input.",
+        else f"Make {name} {actual} where the layer is built, or change its input; with flattened features, the number depends on the size of the input.",
         line=made or event.get("source"),
         module=layer["name"],
         evidence={f"layer.{name}": expected, "layer.input": shape, "given": actual},
@@ -238,8 +234,7 @@ def shape_mismatch(event: Event) -> Cause | None:
         dimension, one, other = pair
         return Cause(
             title=f"`{op}` of tensors that differ in dimension {dimension}, {one} against {other}{of}",
-            advice="Bring both to one shape where they are made, or add the dimension along which one is to be "
-            "repeated.",
+            advice="Give both the same shape where they are made, or add the dimension along which one should be repeated.",
             evidence={"dimension": dimension},
             line=_maker(event, inputs),
         )
@@ -252,7 +247,7 @@ def shape_mismatch(event: Event) -> Cause | None:
     if found := _COLUMNS.search(text):
         return Cause(
             title=f"`{op}` multiplies a matrix with {found[1]} columns by one with {found[2]} rows{of}",
-            advice="Make the layer for the number of features that reaches it, or transpose one of the two.",
+            advice="Build the layer for the number of features that reaches it, or transpose one of the two.",
             evidence={"columns": int(found[1]), "rows": int(found[2])},
         )
     if found := _TARGET.search(text):
@@ -261,15 +256,13 @@ def shape_mismatch(event: Event) -> Cause | None:
             title=f"the loss is given a target of shape {found[1]} and an input of shape {found[2]}",
             advice="Squeeze the input's last dimension, or unsqueeze the target."
             if squeeze
-            else "Bring both to one shape.",
+            else "Give both the same shape.",
             confidence=0.9,
         )
     if found := _CAT.search(text):
         return Cause(
-            title=f"tensor number {found[4]} of `{op}` has {found[3]} where the others have {found[2]}, in another "
-            f"dimension than {found[1]}",
-            advice="All sizes but that of the joined dimension must be equal: check strides, padding and cropping "
-            "of what is joined.",
+            title=f"tensor number {found[4]} of `{op}` has {found[3]} where the others have {found[2]}, in a dimension other than {found[1]}",
+            advice="All sizes except that of the joined dimension must be equal: check strides, padding and cropping of the joined tensors.",
             line=_joined(inputs, int(found[4])),
             evidence={"dimension": int(found[1]), "expected": int(found[2]), "given": int(found[3])},
         )

@@ -121,7 +121,7 @@ def dtype_mismatch(event: Event) -> Cause | None:
         )
     if found[1]:
         return Cause(
-            title=f"`{event.get('op') or 'an op'}` does not exist for {found[1]} on this device",
+            title=f"`{event.get('op') or 'an op'}` does not support {found[1]} on this device",
             advice="Convert the tensor first; on a CPU, use half precision through torch.autocast('cpu', "
             "dtype=torch.bfloat16).",
             evidence={"dtype": found[1]},
@@ -131,7 +131,7 @@ def dtype_mismatch(event: Event) -> Cause | None:
         return Cause(
             title=f"`{event.get('op') or 'an op'}` of "
             + " and ".join(f"{name} ({kind})" for name, kind in kinds.items()),
-            advice="Bring them to one dtype where they are made.",
+            advice="Give them the same dtype where they are made.",
             evidence=kinds,
             confidence=0.7,
         )
@@ -156,7 +156,7 @@ def index_out_of_range(event: Event) -> Cause | None:
         from_one = found["min"] == 1 and found["max"] == size
         counts = "; the labels run from 1" if from_one else ""
         return Cause(
-            title=f"label {value} at {first} is no class: there are {size} outputs, so labels go from 0 to "
+            title=f"label {value} at {first} is not a class: there are {size} outputs, so labels go from 0 to "
             f"{size - 1}{counts}",
             advice="Subtract 1 from the labels where they are made."
             if from_one
@@ -169,7 +169,7 @@ def index_out_of_range(event: Event) -> Cause | None:
             confidence=0.9,
         )
     return Cause(
-        title=f"index {value} at {first} is outside of {layer.get('name') or 'the table'}, which has {size} rows",
+        title=f"index {value} at {first} is outside {layer.get('name') or 'the table'}, which has {size} rows",
         advice=f"The table needs at least {found['max'] + 1} rows; check the size of the vocabulary, and special "
         "tokens added to it."
         if value >= 0
@@ -247,7 +247,7 @@ def accelerator_missing(event: Event) -> Cause | None:
     ):
         return None
     return Cause(
-        title="the script asks for an accelerator that is not there",
+        title="the script asks for an accelerator that does not exist here",
         advice='Choose the device at run time: device = "cuda" if torch.cuda.is_available() else "cpu".',
         confidence=0.95,
     )
@@ -261,7 +261,7 @@ def probability_range(event: Event) -> Cause | None:
     if not re.search(r"should be between 0 and 1|all elements of (input|target)", message(event)):
         return None
     return Cause(
-        title="binary_cross_entropy is given values outside of 0 to 1",
+        title="binary_cross_entropy gets values outside 0 to 1",
         advice="Give it probabilities (torch.sigmoid of the output), or better use BCEWithLogitsLoss on the output "
         "itself.",
         line=(event.get("raw_output") or {}).get("line"),

@@ -23,7 +23,7 @@ def without_influence(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"{answer.names[0] or 'An input'} has no influence on the loss",
-            "Look where it is used: the line named is the last op that its values reach.",
+            "Look at where it is used: the named line is the last op that its values reach.",
             step=answer.step,
             site=_site(answer),
             op=answer.op or None,
@@ -49,12 +49,16 @@ def dead_end(case: Case) -> list[Finding]:
     found = steadily(case, "dead-ends")
     return [
         case.finding(
-            (f"What {answer.names[0]} gives" if answer.names and answer.names[0] else "What the layers before it give")
+            (
+                f"What {answer.names[0]} gives"
+                if answer.names and answer.names[0]
+                else "The output of the layers before it"
+            )
             + f" ends at {answer.op}: "
-            + ("it is multiplied with zeros" if answer.part == "zeros" else "the activation is off for every sample"),
-            "Look at what it is multiplied with."
+            + ("it is multiplied by zeros" if answer.part == "zeros" else "the activation is 0 for every sample"),
+            "Look at what it is multiplied by."
             if answer.part == "zeros"
-            else "Look at the scale and the sign of what comes in.",
+            else "Look at the scale and the sign of its input.",
             step=answer.step,
             site=_site(answer),
             op=answer.op,
@@ -73,8 +77,8 @@ def same_for_all(case: Case) -> list[Finding]:
     """
     return [
         case.finding(
-            f"The model gives the same output for all samples: at {answer.op or 'a layer'} their differences end",
-            "Look at what this line does over the dimension of samples (a mean, a product with zeros, an activation that is off).",
+            f"The model gives the same output for all samples: their differences end at {answer.op or 'a layer'}",
+            "Look at what this line does along the sample dimension (a mean, a product with zeros, an activation that is 0).",
             step=answer.step,
             site=_site(answer),
             op=answer.op or None,
@@ -104,7 +108,7 @@ def mixed(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"A sample changes the outputs of other samples: {answer.op} mixes them",
-            "Let this op work on one sample at a time: look at its dimension, and at reshapes before it.",
+            "Make this op work on one sample at a time: check its dimension, and reshapes before it.",
             step=answer.step,
             site=_site(answer),
             op=answer.op,
@@ -131,7 +135,7 @@ def future(case: Case) -> list[Finding]:
     """
     return [
         case.finding(
-            f"Later tokens change what is said before them: {answer.op} lets positions see their targets",
+            f"Later tokens change outputs before them: {answer.op} lets positions see their targets",
             "Mask the future: is_causal=True, or a mask that hides every later position.",
             step=answer.step,
             site=_site(answer),
@@ -154,7 +158,7 @@ def copied(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"The targets are {answer.names[0] or 'the tokens that the model is handed'}, position by position: the model learns to copy",
-            "Shift them by one: the model is given the tokens before those that it is compared with.",
+            "Shift them by one: the model gets the tokens before those that it is compared with.",
             step=answer.step,
             site="loss:value",
             source=answer.line,
@@ -175,7 +179,7 @@ def without_gradient(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"A term of the loss has no gradient: {answer.op} ends it on the way from the model",
-            "Take the detach() or no_grad() away, or leave the term out of the loss.",
+            "Remove the detach() or no_grad(), or leave the term out of the loss.",
             step=answer.step,
             site=_site(answer),
             op=answer.op,

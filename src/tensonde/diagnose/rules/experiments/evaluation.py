@@ -40,10 +40,9 @@ def lost_in_eval_mode(case: Case) -> list[Finding]:
         return []
     return [
         case.finding(
-            f"What is learnt is lost in eval mode: the same batch has a loss of {answer.numbers['loss']:.3g} in train mode, "
+            f"The model is much worse in eval mode: the same batch has a loss of {answer.numbers['loss']:.3g} in train mode, "
             f"{answer.numbers['in_eval']:.3g} in eval mode, and {answer.numbers['constant']:.3g} for a constant",
-            f"Look at the running statistics of {answer.module or 'the batch norms'}: its momentum, the size and order of batches, and whether it "
-            "is given the same kind of data in all its calls.",
+            f"Look at the running statistics of {answer.module or 'the batch norms'}: its momentum, the size and order of batches, and whether it gets the same kind of data in all its calls.",
             step=answer.step,
             site=f"{answer.module}:out" if answer.module else "loss:value",
             op=answer.op,
@@ -86,8 +85,8 @@ def many_times_larger(case: Case) -> list[Finding]:
         factor = median(factors[0])
         return [
             case.finding(
-                f"{root} is evaluated on inputs that vary {factor:.3g} times as much as those that it was trained on, in every feature",
-                "Prepare both in the same way: one of them is scaled, and the other is not.",
+                f"{root} is evaluated on inputs that vary {factor:.3g} times as much as its training inputs, in every feature",
+                "Preprocess both in the same way: one of them is scaled, and the other is not.",
                 step=evaluated[0].step,
                 site=f"{root}:in",
                 source=evaluated[0].scaled or evaluated[0].line,
@@ -113,11 +112,11 @@ _AMISS = {
     ),
     "one target": (
         "One of several targets does not belong to its inputs, in training and evaluation",
-        "Look for an order, a shift or a permutation that only this target goes through, or that only it misses.",
+        "Look for a reordering, a shift or a permutation that is applied only to this target, or to everything but it.",
     ),
     "model": (
-        "The evaluated model has not learnt what the training data teach",
-        "Look at the weights and the mode of the model that is evaluated, and at what is done to its outputs.",
+        "The evaluated model has not learned what the training data teach",
+        "Check the weights and the mode of the evaluated model, and what is done to its outputs.",
     ),
 }
 
@@ -207,16 +206,16 @@ def at_chance(case: Case) -> list[Finding]:
     parting = None if anew is not None else where_they_part(case)
     return [
         case.finding(
-            "What is learnt is of no use in the evaluation: "
+            "What the model has learned does not help in the evaluation: "
             + ("the model is worse than chance there" if against else "the model is no better than chance there")
             + f" ({last.numbers['stands']:.1f} standard deviations of shuffled rows, {last.numbers['rows']:.0f} rows), while its loss in training is {min(ratios):.2f} of that of the best constant",
             "Look at the sign of the loss, or of what is compared."
             if against
-            else "Number words and classes once, by the training's data, and use the same numbers, scalers and columns in the evaluation: this line makes them anew for each of the data sets."
+            else "Number words and classes once, using the training data, and use the same numbers, scalers and columns in the evaluation: this line recreates them for each data set."
             if anew
-            else "Look whether inputs and targets of the training belong together: this line does something to one of them that is not done to the other."
+            else "Check whether inputs and targets of the training belong together: this line does something to one of them but not to the other."
             if parting
-            else "Look whether inputs and targets of the training belong together, and whether the evaluation is prepared as the training is: the same vocabulary, classes and columns.",
+            else "Check whether inputs and targets of the training belong together, and whether the evaluation is prepared like the training: the same vocabulary, classes and columns.",
             step=last.step,
             site="loss:value",
             source=(asked[-1].line if against else anew or parting) or last.line or asked[-1].line,

@@ -45,7 +45,7 @@ def equal(case: Case) -> list[Finding]:
         case,
         "equal",
         "{0} and {1} are equal in every batch",
-        "Look where they are put together: one of them is stored twice.",
+        "Look at where they are put together: one of them is stored twice.",
     )
 
 
@@ -54,7 +54,7 @@ def columns_equal(case: Case) -> list[Finding]:
     """Two columns of a table passed to a model are equal in every row of every batch examined, number by number, or
     all columns are the same except for their scale: one column was taken for another.
     """
-    advice = "Look where the columns are put together: one of them is taken twice, and another one is missing."
+    advice = "Look at where the columns are put together: one is used twice, and another is missing."
     return [
         finding
         for part in ("equal columns", "one column")
@@ -69,7 +69,7 @@ def all_the_same(case: Case) -> list[Finding]:
     """
     return _amiss(
         case, "same rows", "All samples are the same in every batch: {why}",
-        "Keep a copy of each sample: an array that is filled again is the last one wherever it was stored.",
+        "Keep a copy of each sample: an array that is refilled holds the last sample wherever it was stored.",
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def another_order(case: Case) -> list[Finding]:
     a permutation.
     """
     return _amiss(
-        case, "another order", "The targets stand in another order than the outputs: {why}",
+        case, "another order", "The targets are in a different order than the outputs: {why}",
         "Put both in the same order before they are compared.",
     )  # fmt: skip
 
@@ -92,8 +92,8 @@ def other_rows(case: Case) -> list[Finding]:
     a constant offset are not reported.
     """
     return _amiss(
-        case, "other rows", "An input is of other samples than the rest of the batch: {why}",
-        "Take all fields of a batch with the same index.",
+        case, "other rows", "An input belongs to other samples than the rest of the batch: {why}",
+        "Select all fields of a batch with the same index.",
     )  # fmt: skip
 
 
@@ -103,8 +103,8 @@ def masked_to_one_value(case: Case) -> list[Finding]:
     count are all the same. A mask or a weight hides the informative targets and keeps the others.
     """
     return _amiss(
-        case, "one value", "There is nothing to learn from a term of the loss: the targets that count are all the same, and others are not",
-        "Look at the mask or the weights of this term: they may be the wrong way round.", "each-term",
+        case, "one value", "There is nothing to learn from a term of the loss: the targets that count are all the same, the others are not",
+        "Look at the mask or the weights of this term: they may be inverted.", "each-term",
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def shifted(case: Case) -> list[Finding]:
     """
     return _amiss(
         case, "another order", "Inputs and targets do not belong together: {why}",
-        "Look where the targets are shifted, rolled or turned on their way, and the inputs are not.", "pairs", 1,
+        "Look for a place where the targets are shifted, rolled or reversed, and the inputs are not.", "pairs", 1,
     )  # fmt: skip
 
 
@@ -136,8 +136,8 @@ def other_positions(case: Case) -> list[Finding]:
     other. Silent if the targets are the model's inputs, further on or before.
     """
     return _amiss(
-        case, "lag", "Targets stand at other positions than what they are about: {why}",
-        "Take inputs and targets from the same position on: this line moves one of them along, or cuts it.", "lags", 1, "consistent",
+        case, "lag", "Targets are at other positions than the inputs they belong to: {why}",
+        "Start inputs and targets at the same position: this line shifts or cuts one of them.", "lags", 1, "consistent",
     )  # fmt: skip
 
 
@@ -158,9 +158,9 @@ def odd_field(case: Case) -> list[Finding]:
         return []
     return [
         case.finding(
-            f"{last.names[0]} is of other samples than the rest of the batch: the inputs tell {last.names[1]} ({last.numbers[last.names[1]]:.0f} standard deviations above chance), and nothing of "
+            f"{last.names[0]} belongs to other samples than the rest of the batch: the inputs predict {last.names[1]} ({last.numbers[last.names[1]]:.0f} standard deviations above chance), but not "
             f"{last.names[0]} ({last.numbers[last.names[0]]:.1f})",
-            "Take it in the order of the other fields: this line shuffles, sorts or shifts it alone.",
+            "Keep it in the order of the other fields: this line shuffles, sorts or shifts only this one.",
             step=last.step,
             site="loss:value",
             source=last.line,
@@ -177,8 +177,8 @@ def opposites(case: Case) -> list[Finding]:
     are looked up in one table beside a third field, and pairs have recurred by the dozen.
     """
     return _amiss(
-        case, "opposites", "Opposites are drawn from what was chosen: {why}",
-        "Draw them from what was not chosen: look at the condition of the loop that draws, or at the mask.", "opposites", 1,
+        case, "opposites", "Negatives are drawn from the positives: {why}",
+        "Draw them from what was not chosen: look at the condition of the loop that draws them, or at the mask.", "opposites", 1,
     )  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def another_sample(case: Case) -> list[Finding]:
     """
     return _amiss(
         case, "another sample", "Outputs are compared with what belongs to other samples: {why}",
-        "Give both the samples in the same order: look for a flip, a roll, a sort or a permutation that only one of them goes through.", "companions", 1,
+        "Use the same sample order for both: look for a flip, a roll, a sort or a permutation that is applied to only one of them.", "companions", 1,
     )  # fmt: skip
 
 
@@ -201,8 +201,8 @@ def misplaced(case: Case) -> list[Finding]:
     flipped or cropped on its way, and the other was not. Symmetric images agree both ways, and are not reported.
     """
     return _amiss(
-        case, "misplaced", "Images and targets do not lie upon each other: {why}",
-        "Turn, mirror and cut both in the same way, with the same random numbers.", "placement", 1,
+        case, "misplaced", "Images and targets are not aligned: {why}",
+        "Rotate, mirror and crop both in the same way, with the same random numbers.", "placement", 1,
     )  # fmt: skip
 
 
@@ -220,8 +220,8 @@ def another_size(case: Case) -> list[Finding]:
     given, wanted = last.numbers["outputs"], last.numbers["targets"]
     return [
         case.finding(
-            f"Targets are of another size than outputs: {wanted:.3g} against {given:.3g} at step {last.step}, and in every step that was asked",
-            "Standardise the targets by mean and deviation of the training's, and scale outputs back where they are used.",
+            f"Targets have a different scale than outputs: {wanted:.3g} against {given:.3g} at step {last.step}, and in every tested step",
+            "Standardize the targets with the mean and standard deviation of the training targets, and scale outputs back where they are used.",
             step=last.step,
             site="loss:value",
             op=last.op or None,
@@ -240,8 +240,8 @@ def among_inputs(case: Case) -> list[Finding]:
     comes before.
     """
     return _amiss(
-        case, "target among the inputs", "The model is handed what it is to predict: {why}",
-        "Take the target out of the inputs: look where a window begins and ends, or at the columns that are chosen.", "leak",
+        case, "target among the inputs", "The model's input contains what it should predict: {why}",
+        "Remove the target from the inputs: look at where a window begins and ends, or at the selected columns.", "leak",
     )  # fmt: skip
 
 
@@ -251,8 +251,8 @@ def unchanging(case: Case) -> list[Finding]:
     with as many rows change from step to step: it is not selected with the index that selects the others.
     """
     return _amiss(
-        case, "unchanging", "A field of the batch stays as it is while the others change: {why}",
-        "Take it with the index that the other fields are taken with.",
+        case, "unchanging", "A field of the batch never changes while the others do: {why}",
+        "Select it with the index that selects the other fields.",
     )  # fmt: skip
 
 
@@ -274,7 +274,7 @@ def one_each(case: Case) -> list[Finding]:
     """
     return _amiss(
         case, "one each", "The loss sees one label of each class, the same in every step: {why} samples",
-        "Look at the split, or at the mask that chooses what is trained on.",
+        "Look at the split, or at the mask that selects the training samples.",
     )  # fmt: skip
 
 
@@ -287,7 +287,7 @@ def own_output(case: Case) -> list[Finding]:
         case,
         "own output",
         "The loss compares the model's output with itself, not with labels",
-        "Give the loss the labels.",
+        "Pass the labels to the loss.",
     )
 
 
@@ -300,7 +300,7 @@ def idle(case: Case) -> list[Finding]:
         case,
         "idle",
         "{0} comes with the batch and has no influence on the loss",
-        "Use it, or take it out of the batch.",
+        "Use it, or remove it from the batch.",
     )
 
 
@@ -308,7 +308,7 @@ def idle(case: Case) -> list[Finding]:
 def negative(case: Case) -> list[Finding]:
     """A target falls when the model's own estimate within it rises: later rewards count with the wrong sign."""
     return _amiss(
-        case, "negative", "The target falls when the value of the next state rises: {why} of it is taken over",
+        case, "negative", "The target falls when the value of the next state rises: {why} of it is included",
         "Add the discounted value; do not subtract it.", "bootstrap",
     )  # fmt: skip
 
@@ -317,7 +317,7 @@ def negative(case: Case) -> list[Finding]:
 def above_one(case: Case) -> list[Finding]:
     """A target includes more than the whole of the model's own estimate: values grow without end."""
     return _amiss(
-        case, "above one", "The target takes over more than the whole value of the next state: {why}",
+        case, "above one", "The target includes more than the whole value of the next state: {why}",
         "The discount must be between 0 and 1.", "bootstrap",
     )  # fmt: skip
 
@@ -328,7 +328,7 @@ def with_gradient(case: Case) -> list[Finding]:
     its predictions.
     """
     return _amiss(
-        case, "gradient", "The target that is made with the model's own estimate carries a gradient",
+        case, "gradient", "The target contains the model's own estimate and carries a gradient",
         "Compute the target under torch.no_grad(), with a copy of the network that is updated now and then.", "bootstrap",
     )  # fmt: skip
 
@@ -344,7 +344,7 @@ def never_renewed(case: Case) -> list[Finding]:
         return []
     return _amiss(
         case, "never renewed", "The copy of the model that makes the targets never changes: {why}",
-        "Copy the trained weights into it every so many steps, or let it follow them as an average.", "bootstrap",
+        "Copy the trained weights into it every few hundred steps, or make it a moving average of them.", "bootstrap",
     )  # fmt: skip
 
 
@@ -355,7 +355,7 @@ def unlearnt(case: Case) -> list[Finding]:
     rewarded. The line has a variable named as a return, a reward or an advantage; costs are not reported.
     """
     return _amiss(
-        case, "sign", "The policy unlearns what is rewarded: {why}",
+        case, "sign", "The policy learns to avoid what is rewarded: {why}",
         "Put a minus before it: the loss is -(log_prob * advantage).mean().", "reward", 1,
     )  # fmt: skip
 
@@ -366,6 +366,6 @@ def drawn_twice(case: Case) -> list[Finding]:
     is trained. The other one acts, and its reward is credited to an action that was not taken.
     """
     return _amiss(
-        case, "drawn twice", "The action whose probability is trained is not the one that acts: it is drawn anew by the same probabilities",
-        "Draw it once, and give log_prob() the action that acts.", "reward",
+        case, "drawn twice", "The action whose probability is trained is not the one that acts: it is drawn again from the same probabilities",
+        "Draw it once, and pass the action that acts to log_prob().", "reward",
     )  # fmt: skip

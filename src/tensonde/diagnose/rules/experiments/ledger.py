@@ -57,7 +57,7 @@ def frozen_at_random_values(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"{some(owners)} {'are' if len(owners) > 1 else 'is'} frozen at random initial values: nothing was loaded, and no gradient gets there",
-            "Set requires_grad to True, or load the weights that are to be kept.",
+            "Set requires_grad to True, or load the weights you want to keep.",
             site=f"{largest}:value",
             source=facts.freezes or frozen[largest].made,
             evidence={"frozen": list(frozen)[:8], "trained": trained[:8], "part_of_weights": held / sum(prod(f.shape) for f in weights.values()), "loss_by_constant": learnt[-1], "standing": "suspected"},

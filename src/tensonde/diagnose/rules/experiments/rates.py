@@ -51,7 +51,7 @@ def too_far(case: Case) -> list[Finding]:
             f"Each step goes too far: at a learning rate of {first.get('lr', 0):g}, {'a few steps take' if worse else 'it takes'} the loss "
             f"of its own batch from {first['before']:.3g} to {first.get('at 1' if worse else 'after', float('inf')):.3g}; at a hundredth, "
             f"a few steps take it to {first['at 0.01']:.3g}",
-            "Lower the learning rate tenfold to a hundredfold.",
+            "Lower the learning rate by a factor of 10 to 100.",
             step=better[0].step,
             site="lr",
             source=better[0].line,
@@ -81,7 +81,7 @@ def replaces_weights(case: Case) -> list[Finding]:
         case.finding(
             f"The first step replaces the weights: at a learning rate of {rate:g} it makes {found[0]} about {found[1]:.0f} times as large, and the loss "
             f"is lost at step {lost}",
-            "Lower the learning rate a hundredfold or more: a step of this optimizer moves every weight by about that rate.",
+            "Lower the learning rate by a factor of 100 or more: a step of this optimizer moves every weight by about that rate.",
             site=f"{found[0]}:value",
             source=optimizer_line(case),
             evidence={
@@ -110,7 +110,7 @@ def _rises(case: Case, told: list[AnswerFact]) -> list[Finding]:
         case.finding(
             f"Each step goes too far: it takes the loss of its own batch from {last.numbers['before']:.3g} to {last.numbers.get('after', float('inf')):.3g}, and the loss is "
             f"{beside['loss']:.3g} where the best constant has {beside['constant']:.3g}",
-            "Lower the learning rate tenfold to a hundredfold.",
+            "Lower the learning rate by a factor of 10 to 100.",
             step=last.step,
             site="lr",
             source=last.line,
@@ -169,7 +169,7 @@ def far_too_small(case: Case) -> list[Finding]:
         case.finding(
             f"A learning rate of {max(rates):g} is far too small: at {last.numbers['lr']:g}, {last.numbers.get('steps', 5):.0f} steps on one batch take its loss from "
             f"{last.numbers['before']:.4g} to {here:.4g}, and to {there:.4g} at a hundred times that rate",
-            "Raise it tenfold or a hundredfold.",
+            "Raise it by a factor of 10 or 100.",
             step=last.step,
             site="lr",
             source=last.line,

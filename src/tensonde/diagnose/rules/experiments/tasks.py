@@ -50,9 +50,9 @@ def positions_unlearnt(case: Case) -> list[Finding]:
         return []
     return [
         case.finding(
-            f"What belongs to which position is not learnt: in {len(late)} steps from {late[0].step} to {last.step}, outputs can be given to other positions of the same sample "
-            "without making the loss worse",
-            "Look whether the positions of inputs and targets belong together: this line does something to one of them that is not done to the other.",
+            f"The model does not learn what belongs to which position: in {len(late)} steps from {late[0].step} to {last.step}, outputs can be given to other positions of the same sample "
+            "without raising the loss",
+            "Check whether the positions of inputs and targets belong together: this line does something to one of them but not to the other.",
             step=last.step,
             site="loss:value",
             source=parting,
@@ -99,7 +99,7 @@ def task_learns_nothing(case: Case) -> list[Finding]:
                 case.finding(
                     f"One task of several learns nothing: its term is {last.numbers['loss']:.3g} at step {last.step}, {last.numbers['constant']:.3g} for the best constant, and its outputs can be given to "
                     "other samples, while another task learns",
-                    "Look whether the targets of this term belong to the inputs: rows, order, column and scale.",
+                    "Check whether the targets of this term belong to the inputs: rows, order, column and scale.",
                     step=last.step,
                     site="loss:value",
                     source=last.line,
@@ -149,8 +149,8 @@ def input_of_other_samples(case: Case) -> list[Finding]:
             continue
         return [
             case.finding(
-                f"{name} has nothing to do with what is learnt: the loss is {last.numbers['loss']:.3g} at step {last.step}, and {last.numbers['with_others']:.3g} with {name} of other samples",
-                "Look whether it belongs to the same samples as the targets: this line does something to one of them that is not done to the other.",
+                f"{name} has nothing to do with what the model learns: the loss is {last.numbers['loss']:.3g} at step {last.step}, and {last.numbers['with_others']:.3g} with {name} of other samples",
+                "Check whether it belongs to the same samples as the targets: this line does something to one of them but not to the other.",
                 step=last.step,
                 site="loss:value",
                 source=last.line,

@@ -20,7 +20,7 @@ def ignores_gradient(case: Case) -> list[Finding]:
             continue
         return [
             case.finding(
-                f"The backward of {op.op} does not use the gradient that it is given",
+                f"The backward of {op.op} does not use the gradient it gets",
                 "By the chain rule, return the gradient times the derivative: grad_output * derivative.",
                 site=f"{op.site}:grad_in",
                 op=op.op,

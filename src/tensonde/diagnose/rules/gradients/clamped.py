@@ -52,7 +52,7 @@ def bounded_output(case: Case) -> list[Finding]:
                     f"{op.op} before {loss.op} keeps {last['zero']} of {last['count']} outputs of {layer.module or layer.site} "
                     "outside of its bounds: they get no gradient"
                 ),
-                "Use sigmoid (or no bound) in training, and clamp only what is shown or saved.",
+                "Use sigmoid (or no bound) in training, and clamp only for display or saving.",
                 step=rows[0]["step"],
                 at=op,
                 evidence={

@@ -43,8 +43,7 @@ def dead(case: Case) -> list[Finding]:
         case.finding(
             f"All units of {some(names)} ({kind}) are dead from step {since} on",
             (
-                "Lower the learning rate, or warm it up, and look at the bias before it; LeakyReLU, GELU or a normalisation "
-                "before it keep units alive."
+                "Lower the learning rate, or warm it up, and check the bias before it; LeakyReLU, GELU or a normalization before it keep units alive."
             ),
             step=since,
             site=f"{names[0]}:out",

@@ -60,9 +60,8 @@ def _too_large(case: Case) -> list[Finding]:
         return []
     return [
         case.finding(
-            f"{some(name for name, _ in large)} begin too large: each gives {min(g for _, g in large):.2g} times what it is given and more, and the first loss "
-            f"is {first_loss:.3g} instead of about {log(classes):.2g}",
-            "Initialise by the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
+            f"{some(name for name, _ in large)} start too large: each outputs {min(g for _, g in large):.2g} times its input or more, and the first loss is {first_loss:.3g} instead of about {log(classes):.2g}",
+            "Initialize according to the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
             severity="warning",
             site=f"{chosen[0].owner}:out",
             source=chosen[0].filled,
@@ -97,10 +96,9 @@ def _too_small(case: Case) -> list[Finding]:
     return [
         case.finding(
             (
-                f"The signal fades from layer to layer: {len(small)} of {len(layers)} layers ({some(n for n, _ in small)}) begin too "
-                "small, and the loss does not fall"
+                f"The signal fades from layer to layer: {len(small)} of {len(layers)} layers ({some(n for n, _ in small)}) start too small, and the loss does not fall"
             ),
-            "Initialise by the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
+            "Initialize according to the number of inputs: kaiming_normal_ (with ReLU), xavier_uniform_, or the layers' own default.",
             site=f"{facts[0].owner}:out",
             source=facts[0].filled or facts[0].made,
             evidence={
@@ -151,7 +149,7 @@ def scaled_away(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"Inputs of {layer.module or rows[0].root} reach {most:.2g}, which is 1/{by:g}: they are divided by {by:g} twice",
-            f"Divide by {by:g} in one place only (ToTensor and the like do it as well).",
+            f"Divide by {by:g} in one place only (ToTensor and similar transforms also do it).",
             severity="error" if still else "warning",
             site=f"{layer.module or rows[0].root}:in",
             source=inside.source if inside is not None else _second(case, scalings),

@@ -63,14 +63,14 @@ def no_gradient(case: Case) -> list[Finding]:
     within = common(names)
     blocked = [(owner, facts.without_grad[owner]) for owner in owners if owner in facts.without_grad]
     cut = _cut(case.first, names)
-    advice, source, why, kind = "Find where the graph between these and the loss is cut.", None, "", "cut"
+    advice, source, why, kind = "Find where the graph is cut between these and the loss.", None, "", "cut"
     optimizer = facts.optimizers[case.facts.parameters[names[0]].optimizers[0]]
     site = f"{owners[0]}:out"
     if blocked:
         kind, source = blocked[0][1].kind, blocked[0][1].line
         if kind == "no_grad":
             why = " because it runs without gradients (no_grad)"
-            advice = "Take it out of the no_grad block; if it is frozen on purpose, leave it out of the optimizer."
+            advice = "Move it out of the no_grad block; if it is frozen on purpose, leave it out of the optimizer."
         else:
             why = ": reentrant checkpointing of inputs that do not require a gradient"
             advice = "Use checkpoint(..., use_reentrant=False), or make the inputs require a gradient."
@@ -80,24 +80,24 @@ def no_gradient(case: Case) -> list[Finding]:
             f": {kind}{' in ' + cut.module if cut.module else ''} gives {cut.outputs[0].dtype} values, without gradient"
         )
         advice = (
-            f"Let a gradient around {kind}: a soft choice (softmax, gumbel_softmax), a straight-through estimator "
-            "(z + (chosen - z).detach()) or a term of the loss of its own."
+            f"Route a gradient around {kind}: a soft choice (softmax, gumbel_softmax), a straight-through estimator "
+            "(z + (chosen - z).detach()) or a separate loss term."
         )
     elif cut is not None:
         kind, source = cut.op, cut.source
         called = ".data" if kind == "data" else f"{kind}()"
         why = f": {called}{' in ' + cut.module if cut.module else ''} cuts the graph"
-        advice = f"Take {called} off the path to the loss; detach only the copy that is kept or printed."
+        advice = f"Take {called} away from the path to the loss; detach only the copy that is kept or printed."
     elif (end := _dead_end(case.first, names)) is not None:
         kind, source = "unused", end.source
-        why = f": nothing takes what {end.op}{where(end)} gives"
-        advice = "Use it on the way to the loss (is another variable used in its place?), or leave the layer out."
+        why = f": nothing uses the output of {end.op}{where(end)}"
+        advice = "Use it on the way to the loss (is another variable used instead?), or remove the layer."
     else:
         source = case.facts.parameters[names[0]].made or optimizer.made
     unused = not blocked and cut is None and all(_in_a_library(case, owner) for owner in owners)
     if unused:
         why = ": the loss does not use its output"
-        advice = "If that is not intended, use its output; else leave it out of the model or the optimizer."
+        advice = "If that is not intended, use its output; otherwise leave it out of the model or the optimizer."
     return [
         case.finding(
             f"{within or some(owners)} never gets a gradient{why}",
@@ -313,7 +313,7 @@ def _stepped_late(case: Case, optimizer: OptimizerFact, passes: int, wasted: int
             f"{optimizer.type} steps once after the loop of {passes} backward passes, and {wasted} of their gradients "
             "are cleared before"
         ),
-        "Call step() inside of the loop, after each backward().",
+        "Call step() inside the loop, after each backward().",
         phase="optimizer",
         source=optimizer.step_line,
         evidence={
@@ -336,7 +336,7 @@ def never_cleared(case: Case) -> list[Finding]:
     if _mostly(by_hand.uncleared, by_hand.looked_at):
         found.append(
             case.finding(
-                "Gradients are never cleared: every update of the parameters adds to those of all steps before",
+                "Gradients are never cleared: every backward pass adds to the gradients of all earlier steps",
                 "Call model.zero_grad() in every step, before backward().",
                 step=1,
                 source=backward_line(case) or by_hand.backward_line,

@@ -41,9 +41,9 @@ def symmetric(case: Case) -> list[Finding]:
     alike = fact.alike or Alike()
     return [
         case.finding(
-            f"All units of {fact.owner} ({fact.owner_type}) begin equal and stay equal: constant initialisation",
+            f"All units of {fact.owner} ({fact.owner_type}) start equal and stay equal: constant initialization",
             (
-                "Initialise weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants "
+                "Initialize weights at random (the layer's default, xavier_uniform_, kaiming_uniform_); constants "
                 "only for biases and norms."
             ),
             site=f"{name}:value",
@@ -87,9 +87,9 @@ def saturated(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"{some([n for n, *_ in found])} ({module.type}) is saturated from the first step{cause}",
-            "Normalise the inputs (subtract the mean, divide by the standard deviation)."
+            "Normalize the inputs (subtract the mean, divide by the standard deviation)."
             if inputs
-            else "Start with smaller weights before it, normalise its input, or use another activation.",
+            else "Start with smaller weights before it, normalize its input, or use another activation.",
             site=f"{name}:out",
             source=module.made,
             evidence={
@@ -126,9 +126,9 @@ def _called_saturated(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"{name} after {weights[0].owner} is saturated from the first step: {slope / most:.1%} of its slope is left",
-                "Normalise the inputs (subtract the mean, divide by the standard deviation)."
+                "Normalize the inputs (subtract the mean, divide by the standard deviation)."
                 if given > 20 and not filled
-                else "Start with smaller weights before it (xavier_uniform_), or normalise its input.",
+                else "Start with smaller weights before it (xavier_uniform_), or normalize its input.",
                 site=f"{weights[0].owner}:out",
                 op=op.op,
                 source=filled or op.source,
@@ -174,7 +174,7 @@ def _all_inputs(case: Case) -> list[Finding]:
                             f"Inputs of {row.root} reach {row.absmax:g}: the first loss is {losses[0][1]:.3g} "
                             f"instead of about {usual:.2g}"
                         ),
-                        "Normalise the inputs (subtract the mean, divide by the standard deviation).",
+                        "Normalize the inputs (subtract the mean, divide by the standard deviation).",
                         site=f"{row.root}:in",
                         source=_made(case) or op.source,
                         evidence={
@@ -207,7 +207,7 @@ def _columns(case: Case) -> list[Finding]:
                 f"Feature {column.index} of the input of {row.root} reaches {column.absmax:g}, the others "
                 f"about {column.usual:.3g}"
             ),
-            "Standardise each feature (subtract its mean, divide by its standard deviation).",
+            "Standardize each feature (subtract its mean, divide by its standard deviation).",
             site=f"{op.module or row.root}:in",
             source=_made(case) or case.facts.batches.call_line or op.source,
             evidence={"feature": column.index, "absmax": column.absmax, "others": column.usual},
@@ -218,8 +218,8 @@ def _columns(case: Case) -> list[Finding]:
 
 def _hardly_vary(case: Case, op: OpRecord, row: InputFact, column: Feature) -> Finding:
     return case.finding(
-        f"Most features of the input of {row.root} hardly vary (deviation {column.usual_spread:.2g}) beside feature {column.widest} ({column.spread:.2g})",
-        "Standardise each feature by its own mean and deviation (mean(axis=0), std(axis=0)), not the whole table by one.",
+        f"Most features of the input of {row.root} hardly vary (standard deviation {column.usual_spread:.2g}) compared with feature {column.widest} ({column.spread:.2g})",
+        "Standardize each feature by its own mean and standard deviation (mean(axis=0), std(axis=0)), not the whole table by one.",
         site=f"{op.module or row.root}:in",
         source=_made(case) or case.facts.batches.call_line or op.source,
         evidence={"feature": column.widest, "spread": column.spread, "usual_spread": column.usual_spread},

@@ -52,10 +52,10 @@ def vanishes(case: Case) -> list[Finding]:
     return [
         case.finding(
             (
-                f"Gradients vanish on their way through {len(between)} times {act.op.rstrip('_')}: that of {first[1]} is "
+                f"Gradients vanish on the way through {len(between)} times {act.op.rstrip('_')}: that of {first[1]} is "
                 f"{first[2] / last[2]:.0e} of that of {last[1]}, and the loss does not fall"
             ),
-            "Use ReLU or GELU between the layers, a normalisation before each activation, or residual connections.",
+            "Use ReLU or GELU between the layers, a normalization before each activation, or residual connections.",
             site=f"{act.module}:out" if fact.library else f"{act.site}:out",
             op=act.op,
             source=(fact.made if fact.library else None) or act.source,

@@ -37,7 +37,7 @@ def _finding(case: Case, event: dict[str, Any], count: int) -> Finding:
     line = SourceLine(**source) if source else None
     where = f" in {module}" if module else ""
     return case.finding(
-        f"torch.compile ({backend}) computes {op}{where} wrongly: its result is not that of the same graph run uncompiled",
+        f"torch.compile ({backend}) computes {op}{where} wrongly: its result differs from the same graph run uncompiled",
         (
             f"Up to this node the graph gives the same compiled and uncompiled: it is {backend}, not the model. "
             f"Write {f'{line.code!r}' if line else 'the operation'} in another way (without changing a tensor in place that is still "
@@ -79,8 +79,8 @@ def overwritten(case: Case) -> list[Finding]:
     name = found.get("variable") or "An input"
     return [
         case.finding(
-            f"{name} is written to between forward and backward: the compiled gradient ({found['backend']}) is computed from other values",
-            "Write to it after backward(), or give the model a copy of it (clone()).",
+            f"{name} is changed between forward and backward: the compiled gradient ({found['backend']}) is computed from other values",
+            "Change it after backward(), or give the model a copy (clone()).",
             step=int(found["step"]),
             source=SourceLine(**found["place"]) if found.get("place") else None,
             evidence={"variable": found.get("variable"), "shape": found["shape"]},
@@ -106,7 +106,7 @@ def late_hooks(case: Case) -> list[Finding]:
             f"The hook {event['hook']} on {event['module'] or event['type']} is never called: its code was already compiled",
             (
                 "Register hooks before the first call of the compiled model, or call torch.compiler.reset() after it "
-                "(torch._dynamo.config.skip_nnmodule_hook_guards = False has hooks noticed, at a cost)."
+                "(torch._dynamo.config.skip_nnmodule_hook_guards = False makes torch notice hooks, at a cost)."
             ),
             step=int(event["step"]),
             site=f"{event['module']}:out" if event["module"] else None,
@@ -147,7 +147,7 @@ def again_and_again(case: Case) -> list[Finding]:
     line = SourceLine(str(last["file"]), int(last["line"]), "") if last.get("line") else None
     return [
         case.finding(
-            f"{last.get('function') or 'A function'} was compiled {len(events)} times over: {why}",
+            f"{last.get('function') or 'A function'} was compiled {len(events)} times: {why}",
             (
                 "A size that changes: torch.compile(..., dynamic=True), or torch._dynamo.mark_dynamic on the input; a "
                 "Python number that changes: make it a tensor, or keep it out of the compiled function."

@@ -39,10 +39,10 @@ def _never_changes(case: Case) -> list[Finding]:
             return [
                 case.finding(
                     f"The {copy.type} that is evaluated is a copy that never changes, while the trained weights do"
-                    + (": its average is computed and not kept" if lost else ""),
+                    + (": its average is computed but not stored" if lost else ""),
                     "Write the average into the copy: mul_, add_ and lerp_ do, mul, add and lerp give a new tensor."
                     if lost
-                    else "Update the copy after each optimizer step (a moving average), or evaluate the model that is trained.",
+                    else "Update the copy after each optimizer step (a moving average), or evaluate the trained model.",
                     step=copy.last,
                     site=copy.type,
                     source=copy.update_line if lost else copy.line,
@@ -61,8 +61,7 @@ def _hardly_follows(case: Case) -> list[Finding]:
         if -FOLLOWED < followed < FOLLOWED:
             return [
                 case.finding(
-                    f"The averaged {copy.type} that is evaluated has gone {max(followed, 0):.1%} of the way to the trained weights "
-                    f"in {copy.last} steps",
+                    f"The averaged {copy.type} that is evaluated has covered {max(followed, 0):.1%} of the distance to the trained weights in {copy.last} steps",
                     "Lower the decay: 1 / (1 - decay) should be a small part of the number of steps.",
                     severity="warning",
                     step=copy.last,
@@ -84,8 +83,8 @@ def loaded_over(case: Case) -> list[Finding]:
         if load.times >= 3 and load.same >= load.times - 1 and len(set(load.steps)) >= 3:
             return [
                 case.finding(
-                    f"The trained {load.type} is set back to the same weights {load.times} times: what was learnt since is lost",
-                    "Load the other way round: the copy from the trained module.",
+                    f"The trained {load.type} is set back to the same weights {load.times} times: everything learned since is lost",
+                    "Load in the other direction: the copy from the trained module.",
                     step=load.steps[0],
                     site=load.type,
                     source=load.line,
@@ -109,9 +108,9 @@ def initial_weights(case: Case) -> list[Finding]:
         if load.set_back and load.steps and load.steps[-1] >= EARLIEST:
             return [
                 case.finding(
-                    f"The {load.type} is loaded with the weights from before its training, and evaluated: what it learnt in "
+                    f"The {load.type} is loaded with the weights from before its training, and evaluated: what it learned in "
                     f"{load.steps[-1]} steps is lost",
-                    "Keep the state where the model is best, as a copy: copy.deepcopy(model.state_dict()).",
+                    "Save the state when the model is best, as a copy: copy.deepcopy(model.state_dict()).",
                     step=load.steps[-1],
                     site=load.type,
                     source=load.line,

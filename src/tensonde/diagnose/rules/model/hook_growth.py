@@ -27,7 +27,7 @@ def pile_up(case: Case) -> list[Finding]:
             continue
         whose, advice = (
             "one line",
-            "Register the hook once, before the loop; or remove it: `handle.remove()` of what register returns.",
+            "Register the hook once, before the loop; or remove it: call `remove()` on the handle that register returns.",
         )
         if hook.library:
             whose = hook.library

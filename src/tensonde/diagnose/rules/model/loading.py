@@ -50,7 +50,7 @@ def _finding(case: Case, loaded: UnmatchedLoad) -> Finding:
             f"differ only by {part!r} in their names, and strict=False leaves them out"
         ),
         (
-            f"Save the state of the module inside of the wrapper, or take {part!r} out of the keys on one side; and load with "
+            f"Save the state of the module inside the wrapper, or take {part!r} out of the keys on one side; and load with "
             "strict=True, or look at the missing_keys that load_state_dict returns."
         ),
         source=loaded.line,
@@ -83,7 +83,7 @@ def _filtered_finding(case: Case, fact: FilteredLoad) -> Finding:
             + (f" ({fact.would_match} keys differ by {part!r} only)" if part else "")
         ),
         (f"Take {part!r} out of the keys on one side first. " if part else "Rename the keys to those of the model. ")
-        + "And look at how many keys are left before they are loaded.",
+        + "And check how many keys are left before you load them.",
         source=fact.line,
         evidence={
             "given": fact.given,

@@ -112,8 +112,8 @@ def strangers(case: Case) -> list[Finding]:
     """
     return [
         case.finding(
-            f"{stranger.name} of {stranger.module} ({stranger.type}) wants a gradient but is no nn.Parameter: never trained",
-            f"Compute first, then wrap: self.{stranger.name} = nn.Parameter(x * 0.02), nothing around it."
+            f"{stranger.name} of {stranger.module} ({stranger.type}) requires a gradient but is not an nn.Parameter: never trained",
+            f"Compute first, then wrap the result: self.{stranger.name} = nn.Parameter(x * 0.02), nothing around it."
             if stranger.computed
             else f"self.{stranger.name} = nn.Parameter(...); if it is a constant, register_buffer without a gradient.",
             site=f"{stranger.module}:out",
@@ -230,8 +230,8 @@ def made_in_forward(case: Case) -> list[Finding]:
     """
     return [
         case.finding(
-            f"{made.parent} makes a new {made.type} in every forward: its weights are random, never learnt",
-            "Make the layer once in __init__ and call it in forward.",
+            f"{made.parent} makes a new {made.type} in every forward: its weights are random, never learned",
+            "Create the layer once in __init__ and call it in forward.",
             site=f"{made.parent}:out",
             source=made.line,
             evidence={"made": made.count, "steps": made.steps},
@@ -324,8 +324,8 @@ def shared_memory(case: Case) -> list[Finding]:
         if shared.line or name > shared.others[0]:
             return [
                 case.finding(
-                    f"{name} and {some(shared.others)} are two parameters in one memory: each step changes it twice",
-                    "Tie weights by one parameter: `a.weight = b.weight`, not `a.weight.data = b.weight.data`.",
+                    f"{name} and {some(shared.others)} are two parameters that share memory: each step changes it twice",
+                    "Tie weights with one parameter: `a.weight = b.weight`, not `a.weight.data = b.weight.data`.",
                     site=f"{name}:value",
                     source=shared.line or fact.made,
                     evidence={"parameters": [name, *shared.others][:10], "shape": fact.shape},

@@ -69,7 +69,7 @@ def _parts_left(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"{beside} is left in eval mode from step {first.since} on, and trained: {some([one.part for one in parts])} do not train",
-                f"Call {beside}.train() after it was used in eval mode (or model.train() before each step).",
+                f"Call {beside}.train() after using it in eval mode (or model.train() before each step).",
                 step=first.since,
                 site=f"{beside}:out",
                 source=first.line,
@@ -169,7 +169,7 @@ def _left_in_train_mode(case: Case) -> list[Finding]:
                     f"{noise.module} ({noise.type}) stays in train mode when the model is in eval mode",
                     "Register it as an attribute of the model (or in nn.ModuleList), so that eval() reaches it."
                     if hidden
-                    else "Do not set it to train mode in evaluation, unless the noise is wanted (Monte-Carlo dropout).",
+                    else "Do not set it to train mode in evaluation, unless you want the noise (Monte-Carlo dropout).",
                     severity="warning" if hidden else "info",
                     step=None,
                     site=f"{noise.module}:out",
@@ -239,9 +239,9 @@ def norm_momentum(case: Case) -> list[Finding]:
         old = _weighs_the_old(case, module)
         given, right = (1 - weight, weight) if old else (weight, 1 - weight)
         weighed = (
-            "MindSpore weighs the old statistics by it, not the new batch"
+            "in MindSpore it is the weight of the old statistics, not of the new batch"
             if old
-            else "torch weighs the new batch by it, not the old statistics"
+            else "in torch it is the weight of the new batch, not of the old statistics"
         )
         return [
             case.finding(
@@ -273,7 +273,7 @@ def _norm_never_updated(case: Case) -> list[Finding]:
         found.append(
             case.finding(
                 f"{name} ({module.type}) has momentum {given}: its running statistics stay at mean 0 and variance 1",
-                f"Use momentum={usual} (the default); eval mode normalises with these statistics.",
+                f"Use momentum={usual} (the default); eval mode normalizes with these statistics.",
                 severity="error",
                 site=f"{name}:out",
                 source=module.made,

@@ -30,9 +30,9 @@ def held_several_times(case: Case) -> list[Finding]:
                     f"{fact.times} of {fact.of} entries of {fact.container} ({fact.type}) are one and the same "
                     f"{fact.part_type}: they share their weights"
                 ),
-                "Make each one: [Layer(...) for _ in range(n)] (or copy.deepcopy(layer)); a list times n repeats one layer."
+                "Create each one: [Layer(...) for _ in range(n)] (or copy.deepcopy(layer)); a list times n repeats one layer."
                 if sure
-                else "If each place needs weights of its own, make a layer for each.",
+                else "If each place needs its own weights, create a layer for each.",
                 severity="error" if sure else "info",
                 site=f"{fact.part}:out",
                 source=fact.multiplied or fact.line,
@@ -110,10 +110,10 @@ def _shared_finding(case: Case, statistics: str, users: list[tuple[OpRecord, str
     layers = [weight.rpartition(".")[0] for weight in weights]
     return case.finding(
         (
-            f"{name} ({fact.type or 'batch norm'}) normalises the outputs of {len(layers)} layers ({some(layers)}): its running "
+            f"{name} ({fact.type or 'batch norm'}) normalizes the outputs of {len(layers)} layers ({some(layers)}): its running "
             "statistics fit none of them in eval mode"
         ),
-        "Make a batch norm of its own for each layer.",
+        "Create a separate batch norm for each layer.",
         site=f"{name}:out",
         op="batch_norm",
         source=fact.made or users[0][0].source,

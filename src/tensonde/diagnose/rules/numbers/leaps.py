@@ -97,17 +97,16 @@ def _spike(case: Case, leap: Leap, raise_: Raise | None, *, back: bool) -> Findi
     cause = (
         f" after the learning rate was raised from {raise_.before:g} to {raise_.after:g}"
         if raise_
-        else " while the weights were as before: its batch or its targets differ"
+        else " while the weights hardly changed: its batch or its targets differ"
         if calm
         else ""
     )
     return case.finding(
-        f"The loss leaps from at most {leap.before:.3g} to {leap.value:.3g} in one step{cause}",
+        f"The loss jumps from at most {leap.before:.3g} to {leap.value:.3g} in one step{cause}",
         (
             "Lower the rate, or raise it over many steps."
             if raise_
-            else "Look at the batch of this step, and at what the loss divides by; clipping the gradients bounds what one "
-            "step can do to the weights."
+            else "Look at the batch of this step, and at what the loss divides by; clipping the gradients limits what one step can do to the weights."
         ),
         step=leap.step,
         site="loss:value",

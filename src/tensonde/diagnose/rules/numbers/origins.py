@@ -227,8 +227,7 @@ def _amplified(case: Case, trace: Trace, op: OpRecord, overflow: OpRecord) -> Fi
     return case.finding(
         f"{op.op} of up to {given:.4g}{_where(op)} gives {made:.3g}, which then overflows in {overflow.op}",
         (
-            "Bound what goes into it (clamp or tanh on a log-scale, an eps under a fraction), or stay in log space; look "
-            "at why its argument has grown."
+            "Bound its input (clamp or tanh on a log-scale, an eps under a fraction), or stay in log space; find out why its argument has grown."
         ),
         step=trace.step,
         phase="forward",
@@ -354,8 +353,7 @@ def _data(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Finding
     return case.finding(
         f"{what} in the data{place}, before any layer ran",
         (
-            "Clean or drop these samples where the dataset is built (np.isfinite), or test each batch "
-            "before the model sees it."
+            "Clean or drop these samples where the dataset is built (np.isfinite), or check each batch before the model sees it."
         ),
         rule="nan-in-data",
         step=trace.step,
@@ -378,7 +376,7 @@ def _weight(case: Case, trace: Trace, origin: Origin, fact: TensorFact) -> Findi
     op = origin.op
     return case.finding(
         f"{fact.name} holds {_gives(fact.stats)} from the start",
-        "Initialise it: torch.empty and torch.Tensor(n) give memory as it was; a loaded checkpoint may be bad, too.",
+        "Initialize it: torch.empty and torch.Tensor(n) return uninitialized memory; a loaded checkpoint may also be bad.",
         rule="nan-in-weights",
         step=trace.step,
         phase="forward",
@@ -408,8 +406,7 @@ def _thrown(case: Case, growth: Divergence, leap: Leap) -> Finding:
     """The loss leapt while the weights were as before, and no trace tells by what."""
     return case.finding(
         (
-            f"The loss leaps from at most {leap.before:.3g} to {leap.value:.3g} at step {leap.step} while the weights are as before, "
-            "and its gradients throw them off"
+            f"The loss jumps from at most {leap.before:.3g} to {leap.value:.3g} at step {leap.step} while the weights hardly changed, and its gradients ruin them"
         ),
         "Look at the batch and the targets of this step; clip the gradients so that one batch cannot do this.",
         rule="divergence",
@@ -448,8 +445,7 @@ def _divergence(case: Case, growth: Divergence) -> Finding:
         f"The training diverges: the learning rate is too large{rate}"
         + (f", raised from {change.before:g} at step {change.step}" if (change := growth.raised) else ""),
         (
-            "Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is "
-            "only where the growth ends."
+            "Lower the learning rate by 10 to 1000 times, warm it up, or clip the gradients; the NaN is only the end of the growth."
         ),
         rule="divergence",
         step=growth.step,
@@ -469,7 +465,7 @@ def _explosion(case: Case, explosion: Explosion) -> Finding:
         ),
         (
             "Clip the gradients between backward() and step() (torch.nn.utils.clip_grad_norm_): a weight that is applied "
-            "many times in a pass needs it. A gated layer (LSTM, GRU), shorter sequences or a smaller learning rate help, too."
+            "many times in a pass needs it. A gated layer (LSTM, GRU), shorter sequences or a smaller learning rate also help."
         ),
         rule="exploding-gradients",
         step=explosion.step,

@@ -150,8 +150,7 @@ def skips(case: Case) -> list[Finding]:
         case.finding(
             f"The gradient scaler skips {skipped} of {case.steps} steps: gradients are never finite",
             (
-                "Look for the first op with Inf or NaN in backward; a smaller init_scale helps only if it is the "
-                "scale that overflows."
+                "Look for the first op with Inf or NaN in backward; a smaller init_scale helps only if the scale causes the overflow."
             ),
             step=None,
             source=optimizer.made if optimizer else None,
@@ -239,7 +238,7 @@ def overflow_in_half(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"{op.op} overflows in float16: {count} of {all_of} values are beyond {_HALF_LIMIT} and become Inf",
-                "Compute this op in float32 (autocast dtype=torch.bfloat16, or autocast(enabled=False) around it), or divide before it sums up.",
+                "Compute this op in float32 (autocast dtype=torch.bfloat16, or autocast(enabled=False) around it), or divide before the sum.",
                 step=trace.step if trace is not None else None,
                 site=f"{op.site}:out",
                 op=op.op,

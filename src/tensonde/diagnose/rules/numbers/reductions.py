@@ -119,10 +119,9 @@ def _finding(case: Case, mean: Term, other: Term, values: tuple[int, ...], summe
     sizes = [term.op.outputs[0].stats.get("absmax", 0.0) * abs(term.factor) for term in (mean, other)]
     return case.finding(
         (
-            f"{mean.op.op} is averaged over {list(values)}, and what is added to it is summed over {list(summed.shape)}: the sum "
-            "outweighs it"
+            f"{mean.op.op} is averaged over {list(values)}, and the term added to it is summed over {list(summed.shape)}: the sum outweighs it"
         ),
-        "Reduce both alike: sum both (reduction='sum'), or sum over the features of a sample and average over the batch in both.",
+        "Reduce both the same way: sum both (reduction='sum'), or sum over the features of a sample and average over the batch in both.",
         site=f"{mean.op.site}:out",
         op=mean.op.op,
         source=(made.made if made.library else None) or mean.op.source,

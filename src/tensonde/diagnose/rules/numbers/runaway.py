@@ -51,7 +51,7 @@ def runs_away(case: Case) -> list[Finding]:
             f"The training diverges from step {begun} on: {name} grew by {grown(first):.0%} in 10 steps while the loss no longer "
             f"fell; {shown - begun} steps later the loss left its range",
             (
-                f"The learning rate had grown from {usual:g} to {rates[-1][1]:g} by then: keep it at what the training was calm with."
+                f"The learning rate had grown from {usual:g} to {rates[-1][1]:g} by then: keep it at a value at which the training was stable."
                 if rose
                 else "Lower the learning rate or the momentum, clip the gradients' norm, or let the weights decay."
             ),
@@ -95,7 +95,7 @@ def no_floor(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"The loss has no floor: it falls from {losses[0]:.3g} to {losses[-1]:.3g}, faster in the second half than before",
-            "Look at the sign of each term, and at what was meant to be a maximum: a loss that is to be made small must have a smallest value.",
+            "Check the sign of each term, and what was meant to be maximized: a loss that is minimized must have a lower bound.",
             step=len(losses) - 1,
             at=made[-1] if made else None,
             site=None if made else "loss:value",

@@ -54,12 +54,11 @@ def another_scale(case: Case) -> list[Finding]:
         found.append(
             case.finding(
                 (
-                    f"{root} is evaluated on inputs of another scale than it is trained on: mean {_size(row.mean)} and "
+                    f"{root} is evaluated on inputs of a different scale than it is trained on: mean {_size(row.mean)} and "
                     f"spread {median(row.std):.3g} instead of {_size(means)} and {median(spread):.3g}"
                 ),
                 (
-                    "Prepare both in the same way: normalise the evaluation's inputs with mean and deviation of the "
-                    "training's."
+                    "Preprocess both in the same way: normalize the evaluation inputs with the mean and standard deviation of the training inputs."
                 ),
                 step=row.step,
                 site=f"{root}:in",
@@ -170,9 +169,9 @@ def other_channels(case: Case) -> list[Finding]:
         row = evaluated[0]
         return [
             case.finding(
-                f"{root} is evaluated on inputs whose {'channels' if len(row.shape) > 1 else 'columns'} are in another order than in training: "
+                f"{root} is evaluated on inputs whose {'channels' if len(row.shape) > 1 else 'columns'} are in a different order than in training: "
                 + ", ".join(f"{k} is {other} of the training" for k, other in enumerate(order) if k != other),
-                "Read and prepare both in the same way (RGB or BGR, the same list of columns).",
+                "Read and preprocess both in the same way (RGB or BGR, the same list of columns).",
                 step=row.step,
                 site=f"{root}:in",
                 source=row.line,

@@ -20,7 +20,7 @@ from tensonde.watch.announcing import RUNAWAY
 
 _NONFINITE = ("nan", "inf", "pos_inf", "neg_inf", "nonfinite")
 
-_AGAIN = "The steps are so short that the budget leaves no room to look at ops: run it again with --budget off for the op and its line."
+_AGAIN = "The steps are so short that the budget leaves no time to observe ops: run it again with --budget off to get the op and its line."
 
 
 @rule("watchpoint", severity="warning")

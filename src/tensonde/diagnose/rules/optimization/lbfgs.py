@@ -38,7 +38,7 @@ def runs_away(case: Case) -> list[Finding]:
         return [
             case.finding(
                 (
-                    f"L-BFGS without a line search runs away: inside of one step the loss goes from {losses[0]:.3g} "
+                    f"L-BFGS without a line search runs away: within one step, the loss goes from {losses[0]:.3g} "
                     f"to {peak:.3g}" + (" and back" if back else "")
                 ),
                 'Give it line_search_fn="strong_wolfe", or a much smaller lr.',

@@ -46,7 +46,7 @@ def too_small(case: Case) -> list[Finding]:
                 f"A learning rate of {max(rates):g} moves the weights by {max(moves):.0e} of their size in "
                 f"{len(rates)} steps"
             ),
-            "Raise it a hundredfold or more, and look at the scale of the loss.",
+            "Raise it by a factor of 100 or more, and check the scale of the loss.",
             site="lr",
             source=stepping[0].made,
             evidence={
@@ -89,10 +89,10 @@ def too_large(case: Case) -> list[Finding]:
     return [
         case.finding(
             (
-                f"The loss leaps from {losses[0]:.3g} to {max(losses[1:10]):.3g} in the first steps and stays high: "
+                f"The loss jumps from {losses[0]:.3g} to {max(losses[1:10]):.3g} in the first steps and stays high: "
                 f"a learning rate of {rates[0] if rates else 0:g} is too large"
             ),
-            "Lower it tenfold or more, or warm it up; clipping the gradient's norm helps against single leaps.",
+            "Lower it by a factor of 10 or more, or warm it up; clipping the gradient's norm helps against single jumps.",
             step=1,
             site=f"{name}:value",
             source=stepping[0].made,

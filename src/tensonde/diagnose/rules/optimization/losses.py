@@ -58,7 +58,7 @@ def squashed(case: Case) -> list[Finding]:
         does = f"applies {outer} itself" if loss.op != outer else "squashes the scores again"
         return [
             case.finding(
-                f"ReLU on the logits that {loss.op} gets" if rectified else f"{inner} before {loss.op}, which {does}",
+                f"ReLU on the logits of {loss.op}" if rectified else f"{inner} before {loss.op}, which {does}",
                 "Take the activation off the last layer."
                 if rectified
                 else f"Give {loss.op} the raw logits: take {inner} out of the model's output (keep it for predictions only).",
@@ -104,7 +104,7 @@ def not_log_probabilities(case: Case) -> list[Finding]:
             continue
         found.append(
             case.finding(
-                f"{loss.op} expects log-probabilities and is given the output of {op.op} (up to {highest:.3g})",
+                f"{loss.op} expects log-probabilities and gets the output of {op.op} (up to {highest:.3g})",
                 "Use log_softmax before it"
                 + (", or cross_entropy on the raw logits." if loss.op == "nll_loss" else "."),
                 step=trace.step,
@@ -140,8 +140,7 @@ def _blank_among_targets(case: Case) -> list[Finding]:
             return [
                 case.finding(
                     f"The targets of ctc_loss hold {blank}, which is its blank",
-                    "Keep one index free for the blank: number the classes from 1 on (blank=0), or give the model one class more and the "
-                    "last index as blank.",
+                    "Keep one index free for the blank: number the classes from 1 on (blank=0), or give the model one more class and use the last index as blank.",
                     step=trace.step,
                     at=loss,
                     evidence={
@@ -165,7 +164,7 @@ def _inputs_too_short(case: Case) -> list[Finding]:
             continue
         return [
             case.finding(
-                f"ctc_loss has inputs of at most {longest:.0f} frames and targets of up to {needed:.0f}: these cannot be aligned",
+                f"ctc_loss has inputs of at most {longest:.0f} frames and targets of up to {needed:.0f}, which cannot be aligned",
                 "Give it the lengths of the log-probabilities (frames after the model's strides), and use less stride if they are too short.",
                 step=trace.step,
                 at=loss,

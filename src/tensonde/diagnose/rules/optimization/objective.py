@@ -48,9 +48,9 @@ def maximised(case: Case) -> list[Finding]:
     why = (
         up
         if climbs
-        else "the log-probabilities of the right classes are minimised"
+        else "the log-probabilities of the right classes are minimized"
         if term.likelihood
-        else "its negative is minimised"
+        else "its negative is minimized"
     )
     what = "The error" if term.likelihood else term.op.op
     return [
@@ -58,13 +58,13 @@ def maximised(case: Case) -> list[Finding]:
             f"{what} is made larger: {why}, from {first:.3g} to {end:.3g}",
             "Minimise it: "
             + (
-                "leave maximize=True to rewards."
+                "use maximize=True only for rewards."
                 if climbs and stepping
                 else "subtract the gradient, p -= lr * p.grad."
                 if climbs
                 else "put a minus sign before the mean."
                 if term.likelihood and term.turned is None
-                else "take the minus sign off the loss."
+                else "remove the minus sign from the loss."
             ),
             site="loss:value",
             op=term.op.op,
@@ -110,7 +110,7 @@ def summed(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"The loss {what}: its gradients are {count} times those of a mean",
-            'Use reduction="mean", or a learning rate as many times smaller.',
+            'Use reduction="mean", or a learning rate smaller by that factor.',
             step=growth.step,
             site=f"{op.site}:out",
             op=op.op,
@@ -133,7 +133,7 @@ def beside_the_loss(case: Case) -> list[Finding]:
     return [
         case.finding(
             f"The gradients are those of the loss plus the sum of what is returned beside it ({shapes})",
-            "Give has_aux=True where the function is differentiated, or return the loss alone.",
+            "Pass has_aux=True where the function is differentiated, or return only the loss.",
             site="loss:value",
             source=beside.line or case.facts.sequence.backward_line,
             evidence={"shapes": beside.shapes},
@@ -173,7 +173,7 @@ def unreachable_sample(case: Case) -> list[Finding]:
                 (
                     "Use rsample(): it lets the gradient through."
                     if made.op == "normal"
-                    else f"Take {called} away: mean + std * noise lets the gradient through."
+                    else f"Remove {called}: mean + std * noise lets the gradient through."
                 ),
                 site=f"{made.module}:out" if made.module else f"{made.site}:out",
                 op=made.op,

@@ -34,8 +34,8 @@ def weights_reset(case: Case) -> list[Finding]:
             continue
         found.append(
             case.finding(
-                f"All weights of {optimizer.type} are initialised again {reset.times} times while it trains them",
-                "Initialise once, before the training loop.",
+                f"All weights of {optimizer.type} are reinitialized {reset.times} times while it trains them",
+                "Initialize once, before the training loop.",
                 step=None,
                 source=reset.line,
                 evidence={
@@ -129,8 +129,8 @@ def made_every_step(case: Case) -> list[Finding]:
     """
     return [
         case.finding(
-            f"A new {made.type} is made for every step: {made.count} of them, none remembers anything",
-            "Make the optimizer once, before the loop.",
+            f"A new {made.type} is created for every step: {made.count} of them, and none remembers anything",
+            "Create the optimizer once, before the loop.",
             source=made.line,
             evidence={"made": made.count, "steps": made.steps},
             confidence=0.93,
@@ -220,7 +220,7 @@ def weight_decay(case: Case) -> list[Finding]:
                 case.finding(
                     f"weight_decay={decay:g} of {optimizer.type} outweighs the gradient: weights decay towards 0",
                     (
-                        f"momentum={momentum:g} and weight_decay={decay:g} look exchanged: swap them."
+                        f"momentum={momentum:g} and weight_decay={decay:g} look swapped: exchange them."
                         if swapped
                         else "Use a far smaller weight decay (1e-4 to 1e-2 is usual)."
                     ),
@@ -267,7 +267,7 @@ def _penalty(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"A penalty of the weights outweighs the rest of the loss ({size:.3g} against {rest:.3g}): weights shrink towards 0",
-                "Weigh it far less (1e-4 is usual), so that it is a small part of the loss.",
+                "Give it a far smaller weight (1e-4 is usual), so that it is a small part of the loss.",
                 source=made.source,
                 op=made.op,
                 evidence={"penalty": size, "rest": rest, "weights": len(norms)},
@@ -296,7 +296,7 @@ def _shrunk_by_hand(case: Case) -> list[Finding]:
     name = hit[0]
     return [
         case.finding(
-            f"Weights lose {1 - shares[name]:.1%} of their size between steps: what is learnt is gone after a few",
+            f"Weights lose {1 - shares[name]:.1%} of their size between steps: what is learned is gone after a few",
             "Look for the line that multiplies parameters after each step, and shrink them far less (1e-4 of the learning rate is usual).",
             site=f"{name}:value",
             source=optimizers[0].step_line or optimizers[0].made,
@@ -342,7 +342,7 @@ def betas(case: Case) -> list[Finding]:
             if isinstance(given, list) and len(given) == 2 and given[0] >= 0.99 and given[0] > given[1]:
                 return [
                     case.finding(
-                        f"betas=({given[0]:g}, {given[1]:g}) of {optimizer.type} look exchanged",
+                        f"betas=({given[0]:g}, {given[1]:g}) of {optimizer.type} look swapped",
                         "The first belongs to the mean (0.9), the second to the square (0.999).",
                         source=optimizer.made,
                         evidence={"betas": given},

@@ -39,7 +39,7 @@ def out_of_reach(case: Case) -> list[Finding]:
         return [
             case.finding(
                 f"{op.op}{where(op)} gives the output, and the targets of {loss.op} go {gap}",
-                "Leave the activation off the last layer, or scale: the targets into its range, or its output to theirs.",
+                "Remove the activation from the last layer, or scale the targets into its range, or its output into theirs.",
                 step=trace.step,
                 site=f"{op.site}:out",
                 op=op.op,
@@ -94,10 +94,9 @@ def constant_is_best(case: Case) -> list[Finding]:
     first = terms[0]
     return [
         case.finding(
-            f"{first.op} pulls two trained outputs together and nothing in the loss keeps them apart: a constant is best",
+            f"{first.op} pulls two trained outputs together and nothing in the loss keeps them apart: a constant output is best",
             (
-                "detach() one side (with a predictor on the other), or add what a constant does badly at: negatives, "
-                "a variance term, labels."
+                "detach() one side (with a predictor on the other), or add something that penalizes a constant: negatives, a variance term, labels."
             ),
             at=first,
             evidence={"terms": [f"{term.op} {term.source or ''}".strip() for term in terms[:8]]},

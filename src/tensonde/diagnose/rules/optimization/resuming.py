@@ -36,7 +36,7 @@ def _fresh(scheduler: SchedulerFact) -> bool:
 def _finding(case: Case, fact: ResumedFact, scheduler: SchedulerFact, rate: float) -> Finding:
     return case.finding(
         (
-            f"{scheduler.type} begins again when the training is resumed: the learning rate jumps from {fact.lr:.3g} back to "
+            f"{scheduler.type} starts over when the training is resumed: the learning rate jumps from {fact.lr:.3g} back to "
             f"{rate:.3g}"
         ),
         "Save scheduler.state_dict() with the optimizer's, and load it into the new scheduler after the optimizer's.",

@@ -55,11 +55,11 @@ def never_reached(case: Case) -> list[Finding]:
     called = scheduler.type if scheduler is not None else "The program's own schedule"
     return [
         case.finding(
-            f"{called} multiplies the learning rate of {base:g} with a rate: it is {max(course):.1e} at most"
+            f"{called} multiplies the learning rate of {base:g} by a rate: it is {max(course):.1e} at most"
             if squared
             else f"The warm-up of {scheduler.type if scheduler else 'the program'} never ends: the learning rate gets to {course[-1] / base:.1%} "
             f"of {base:g} in {len(course)} steps",
-            "Let its function give a factor, 1 at the beginning (or make the optimizer with lr=1)."
+            "Make its function return a factor, 1 at the beginning (or create the optimizer with lr=1)."
             if squared
             else f"Make the warm-up a small part of the {len(course)} steps"
             + (f" ({name} is {given.value:g})." if given else "."),
@@ -271,7 +271,7 @@ def _of_another(case: Case) -> Finding | None:
             return _told(
                 case,
                 f"{scheduler.type} schedules an optimizer that is never stepped",
-                "Make the scheduler with the optimizer that is stepped (after the last time it is made anew).",
+                "Create the scheduler with the optimizer that is stepped (after the optimizer is created for the last time).",
                 scheduler.made,
                 {"scheduler_steps": scheduler.steps},
                 0.85,
@@ -290,8 +290,8 @@ def _made_again(case: Case) -> Finding | None:
         if len(group) >= AGAIN and len(course) >= 30 and len(set(course)) == 1 and case.facts.optimizers[k].steps >= 30:
             return _told(
                 case,
-                f"{group[0].type} is made anew again and again ({len(group)} times or more): the learning rate stays at {course[0]:g}",
-                "Make the scheduler once, before the loop, and step that one.",
+                f"{group[0].type} is created again and again ({len(group)} times or more): the learning rate stays at {course[0]:g}",
+                "Create the scheduler once, before the loop, and step that one.",
                 line,
                 {"made": len(group), "steps_of_each": group[0].steps, "lr": course[0]},
                 0.9,

@@ -30,7 +30,7 @@ def no_effect(case: Case) -> list[Finding]:
         found.append(
             case.finding(
                 (
-                    f"{spelled} was set to {unread.value:g} after {optimizer.type} was made: its groups keep {name} "
+                    f"{spelled} was set to {unread.value:g} after {optimizer.type} was made, but its groups keep {name} "
                     f"{', '.join(f'{value:g}' for value in used)}"
                 ),
                 f"Set it in the groups: for group in optimizer.param_groups: group[{name!r}] = ...",

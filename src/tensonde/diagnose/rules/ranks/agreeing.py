@@ -37,7 +37,7 @@ def numbered(world: World) -> Iterator[Finding]:
             if apart:
                 word = apart[0]
                 yield world.first.finding(
-                    f"{key[0]} has other numbers on each rank: {word!r} is {found[0].keys[word]} on one and {other.keys[word]} on another",
+                    f"{key[0]} has different numbers on each rank: {word!r} is {found[0].keys[word]} on one and {other.keys[word]} on another",
                     "Make the order the same on all ranks before it is numbered: `sorted(set(words))`, `sorted(os.listdir(folder))`; or number on "
                     "rank 0 and send the result (dist.broadcast_object_list).",
                     step=None,
@@ -64,7 +64,7 @@ def hashed(world: World) -> Iterator[Finding]:
     found = [case.facts.beginning.hashing for case in world.cases]
     if all(one.line is not None for one in found) and len({one.salt for one in found}) > 1:
         yield world.first.finding(
-            "hash() gives other numbers for the same string on each rank: Python salts it anew in every process",
+            "hash() gives different numbers for the same string on each rank: Python salts it differently in every process",
             "Use a hash that is the same everywhere, such as `zlib.crc32(word.encode())`, or set PYTHONHASHSEED for all ranks before they start.",
             step=None,
             source=found[0].line,
@@ -91,7 +91,7 @@ def declared(world: World) -> Iterator[Finding]:
                 yield _taken(world, first)
                 return
             yield world.first.finding(
-                f"A tensor {first.shape} is declared to be the same on all ranks (Replicate), and each rank has another one",
+                f"A tensor {first.shape} is declared to be the same on all ranks (Replicate), but differs between ranks",
                 "If each rank has a part of the batch, declare that: `Shard(0)`. If the ranks compute one model together, they need the same batch: "
                 "seed their data alike, or give the sampler the number of the data-parallel group instead of the rank.",
                 step=first.step,
@@ -104,7 +104,7 @@ def declared(world: World) -> Iterator[Finding]:
 
 def _taken(world: World, one: Declared) -> Finding:
     return world.first.finding(
-        f"to_local() says that the gradient {one.shape} is the same on all ranks, and each rank has another one",
+        f"to_local() says that the gradient {one.shape} is the same on all ranks, but it differs between ranks",
         "Each rank has used the tensor for its own part of the data, so its gradient is a part, too: `to_local(grad_placements=[Partial()])` adds the "
         "parts up, `Partial('avg')` takes their mean.",
         step=one.step,
@@ -161,7 +161,7 @@ def evaluated(world: World) -> Iterator[Finding]:
         )
         source = (one.made if first else loaded or one.update_line) or one.called
         yield world.first.finding(
-            f"The ranks run different weights of {name} without gradients in step {apart}, though they train the same ones",
+            f"The ranks run different weights of {name} without gradients in step {apart}, although they train the same ones",
             "Copy a model after the ranks have the same weights (after DistributedDataParallel was made, or after dist.broadcast), and update the copy on "
             "every rank; or evaluate it on the one rank that has it.",
             step=apart,

@@ -35,7 +35,7 @@ def alone(world: World) -> Iterator[Finding]:
     apart = [name for name, records in random.items() if _stays_apart(world, name, records)]
     if apart:
         yield case.finding(
-            f"Each of the {world.size} ranks trains its own model: nothing combines their gradients, though a sampler splits the data over the ranks",
+            f"Each of the {world.size} ranks trains its own model: nothing combines their gradients, although a sampler splits the data over the ranks",
             "Wrap the model in DistributedDataParallel (with accelerate: give it to `accelerator.prepare`), or reduce the gradients after each backward pass.",
             site=f"{apart[0]}:grad",
             source=optimizer.backward_line or optimizer.step_line,

@@ -64,9 +64,8 @@ def _changed_by_each(world: World) -> Iterator[Finding]:
             continue
         if _began_alike(world, one.name):
             yield world.first.finding(
-                f"Each rank computes its loss with another {one.name}: it is changed by the rank's own batches, and nothing brings the ranks together",
-                "Average over the ranks what it is changed by (dist.all_reduce, then divide by the number of ranks), or make its module a part of the "
-                "model that DistributedDataParallel holds.",
+                f"Each rank computes its loss with a different {one.name}: each rank's own batches change it, and nothing synchronizes the ranks",
+                "Average what changes it over the ranks (dist.all_reduce, then divide by the number of ranks), or make its module a part of the model that DistributedDataParallel holds.",
                 step=None,
                 site=f"{one.name}:value",
                 source=one.line,

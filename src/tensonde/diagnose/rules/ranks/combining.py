@@ -59,8 +59,8 @@ def last_only(world: World) -> Iterator[Finding]:
     names = [name for name, mix in mixes(world).items() if mix.last]
     if names:
         yield world.first.finding(
-            f"Only the last backward pass of a step counts: the gradients of {some(names, 3)} have nothing of the others",
-            "Let gradients add up over all micro-batches (clear them once per step) and reduce the sum.",
+            f"Only the last backward pass of a step counts: the gradients of {some(names, 3)} contain nothing from the others",
+            "Accumulate gradients over all micro-batches (clear them once per step) and reduce the sum.",
             site=f"{names[0]}:grad",
             source=_combining(world, names[0]),
             evidence={"parameters": names[:8]},
@@ -81,8 +81,8 @@ def uneven(world: World) -> Iterator[Finding]:
     less = [name for name, factor in table.items() if abs(factor - least) <= _CLOSE * factor]
     if least > 0 and more and less and len(more) + len(less) == len(table):
         yield world.first.finding(
-            f"The gradients of {some(more, 3)} are added up over the ranks, those of {some(less, 3)} are averaged",
-            "Treat all gradients alike: divide each by the number of ranks once.",
+            f"The gradients of {some(more, 3)} are summed over the ranks, those of {some(less, 3)} are averaged",
+            "Treat all gradients the same way: divide each once by the number of ranks.",
             site=f"{more[0]}:grad",
             source=_combining(world, more[0]),
             evidence={"factors": dict(list(table.items())[:16])},
@@ -104,7 +104,7 @@ def summed(world: World) -> Iterator[Finding]:
     collective = _collective(world, name)
     line = _combining(world, name)
     yield case.finding(
-        f"Gradients are added up over {world.size} ranks at {line} and not divided: the step is {world.size} times too large",
+        f"Gradients are summed over {world.size} ranks at {line} and not divided: the step is {world.size} times too large",
         "A hook of `register_comm_hook` replaces the averaging of DistributedDataParallel: divide the bucket by the number of ranks before or after the all_reduce."
         if hooked
         else f"Divide by the number of ranks after the reduction (`p.grad /= {world.size}`; dist.get_world_size() tells it), or reduce with dist.ReduceOp.AVG.",
@@ -129,7 +129,7 @@ def averaged_twice(world: World) -> Iterator[Finding]:
         f"Gradients are divided by the number of ranks ({world.size}) although DistributedDataParallel has averaged them"
         if world.replicas
         else f"Gradients are divided by the number of ranks ({world.size}) twice",
-        f"Take one division out: with it, steps are {world.size} times too small.",
+        f"Remove one division: with it, steps are {world.size} times too small.",
         site=None,
         source=case.facts.beginning.rewrite or (optimizer.step_line if optimizer is not None else None),
         evidence={"times_the_mean": 1 / world.size},

@@ -29,7 +29,7 @@ def missing(case: Case) -> Iterator[Finding]:
     if 1 < size <= 65536 and absent and case.rank.rank == min(there):
         yield case.finding(
             f"{len(absent)} of {size} ranks recorded nothing: rank {some(absent, 8)}",
-            "Start every rank under `tensonde run`. Ranks of other machines are recorded there. What is said here holds for the others only.",
+            "Start every rank under `tensonde run`. Ranks on other machines are recorded there. This report covers only the ranks that recorded.",
             step=None,
             evidence={"ranks": size, "missing": len(absent)},
             confidence=1.0,
@@ -60,7 +60,7 @@ def failed_early(case: Case) -> Iterator[Finding]:
     said = [line for line in told[2].strip().splitlines() if line and not line.startswith(" ")]
     source = source_line(*places[-1])
     waits = (
-        " Nothing else failed before: look whether all ranks call the same collective here, with the same source."
+        " Nothing else failed before: check whether all ranks call the same collective here, with the same source."
         if any(word in said[-1] for word in ("peer", "Timed out", "timed out", "timeout"))
         else ""
     )
@@ -70,7 +70,7 @@ def failed_early(case: Case) -> Iterator[Finding]:
     there += "".join(f"; rank {one.rank} waits for {one.inside} at {one.line}" for one in others[:4] if one.inside)
     yield case.finding(
         f"Rank {told[1]} failed before it trained, at {source}: {said[-1][:200]}{there}",
-        "Only some ranks come to this call, which stands under a condition on the rank: all ranks must call the same collectives in the same order."
+        "Only some ranks reach this call, which is under a condition on the rank: all ranks must call the same collectives in the same order."
         if alone is not None
         else f"The line is the last one of your program in the traceback of that rank.{waits}",
         step=None,

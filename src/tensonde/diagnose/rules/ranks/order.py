@@ -46,7 +46,7 @@ def _told(world: World, one: Call, other: Call, rank: int, other_rank: int) -> F
         f"The ranks call different collectives: number {one.number} of their group is {one.kind} on rank {rank} at {lines[0]} and "
         f"{other.kind} on rank {other_rank} at {lines[1]}",
         "All ranks must call the same collectives in the same order, with the same shapes and dtypes. Look for a collective under "
-        "`if rank == ...`, for sets and dictionaries in another order, and for tensors whose size depends on the rank's data.",
+        "`if rank == ...`, for sets and dictionaries in a different order, and for tensors whose size depends on the rank's data.",
         step=one.step,
         source=_line(one, other),
         evidence={"number": one.number, "ranks": [rank, other_rank], "calls": [str(one.kind), str(other.kind)]},

@@ -58,9 +58,8 @@ def partial_results(world: World) -> Iterator[Finding]:
             made = own[0][0].producer
             at = rows[made][0] if made is not None and made < len(rows) else ops[0]
             yield world.first.finding(
-                f"Each rank goes on with its own part of what {at.module or at.op} gives: it is not added up over the ranks",
-                "The output of a layer whose input features are split (row parallel) is a sum over all ranks: all_reduce it before it meets "
-                f"anything that the ranks share, here at {ops[0].source}.",
+                f"Each rank continues with its own part of the output of {at.module or at.op}: it is not summed over the ranks",
+                "The output of a layer whose input features are split (row parallel) is a sum over all ranks: all_reduce it before it is combined with anything that the ranks share, here at {ops[0].source}.",
                 at=at,
                 evidence={"norms": [tensor.stats.get("norm") for tensor in own[0]], "used_by": ops[0].site},
                 confidence=0.9,
@@ -127,9 +126,8 @@ def held_differently(world: World) -> Iterator[Finding]:
             name = own[0][0].name
             fact = world.first.facts.parameters.get(name)
             yield world.first.finding(
-                f"{name} is not split over the ranks, and each rank has other values of it: the ranks get different losses of the same input",
-                "Draw what all ranks hold with the same seed on all of them, and what is split with a seed for each rank; or send it from rank 0 "
-                "(dist.broadcast).",
+                f"{name} is not split over the ranks, but each rank has different values of it: the ranks get different losses for the same input",
+                "Initialize what all ranks hold with the same seed on all of them, and what is split with one seed per rank; or send it from rank 0 (dist.broadcast).",
                 site=f"{name}:value",
                 source=(fact.filled or fact.made if fact is not None else None) or ops[0].source,
                 evidence={"norms": [t.stats.get("norm") for t in own[0]], "used_at": str(ops[0].source)},
@@ -161,7 +159,7 @@ def summed_bias(world: World) -> Iterator[Finding]:
         whole = same([record.before for record in bias]) and same(raw) and raw[0].get("norm", 0.0) > 0
         if split and whole and _reduced(rows, ops):
             yield world.first.finding(
-                f"The bias of {op.module or biases[0]} is added on each of the {world.size} ranks before their results are added up",
+                f"The bias of {op.module or biases[0]} is added on each of the {world.size} ranks before their results are summed",
                 "Add the bias after the reduction, once: `reduce(F.linear(x, weight)) + bias`.",
                 at=op,
                 evidence={"bias": biases[0], "weight": weights[0], "norm_of_gradient": [r.get("norm") for r in raw]},
@@ -208,8 +206,8 @@ def without_gradient(world: World) -> Iterator[Finding]:
             if own is not None:
                 gather = next(one for one in gathers if one.line is not None)
                 yield case.finding(
-                    f"The rank's own features enter the loss as {gather.op} gave them, without a gradient",
-                    "Put the tensor that has a gradient into its place (`parts[rank] = features`), or gather with "
+                    f"The rank's own features enter the loss as {gather.op} returned them, without a gradient",
+                    "Replace them by the tensor that has a gradient (`parts[rank] = features`), or gather with "
                     "torch.distributed.nn.functional.all_gather, whose backward adds up the gradients of all ranks.",
                     site=op.site + ":in",
                     source=gather.line,
@@ -353,7 +351,7 @@ def on_some_ranks(world: World) -> Iterator[Finding]:
             ):
                 yield case.finding(
                     f"Only rank {case.rank.rank} computes a part of its loss at {source}: the condition at line {condition.first} depends on the rank",
-                    "The gradients of all ranks are averaged, so all must compute the same loss. Take the line out of the condition on the rank.",
+                    "The gradients of all ranks are averaged, so all must compute the same loss. Move the line out of the condition on the rank.",
                     at=op,
                     evidence={"condition": condition.first},
                     confidence=0.9,

@@ -34,11 +34,11 @@ def part_ways(world: World) -> Iterator[Finding]:
     optimizer = next(iter(world.first.stepping), None)
     closure = optimizer is not None and optimizer.closure and _in_closure(parting)
     yield world.first.finding(
-        f"The ranks part ways in step {parting.step}: {told(parting)}",
+        f"The ranks diverge in step {parting.step}: {told(parting)}",
         "The function that the optimizer calls must give the same value on all ranks: average the loss over them (dist.all_reduce) before it is returned, so "
         "that every rank searches alike."
         if closure
-        else "What decides this must be the same on all ranks: decide on one and send it (dist.broadcast), or decide by a value of all (dist.all_reduce).",
+        else "The decision must be the same on all ranks: decide on one rank and send it (dist.broadcast), or decide by a value of all ranks (dist.all_reduce).",
         step=parting.step,
         source=optimizer.step_line if closure and optimizer is not None else parting.decided,
         evidence={

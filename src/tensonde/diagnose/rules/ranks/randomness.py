@@ -32,9 +32,8 @@ def random_numbers(world: World) -> Iterator[Finding]:
         if ops_[0].op in _RANDOM and _parts(list(ops_)):
             op = ops_[0]
             yield world.first.finding(
-                f"{op.op} draws other random numbers on each rank, from an input that is the same on all of them",
-                "All ranks must draw the same numbers outside of the regions that are split: seed them alike, and draw what may differ from a "
-                "generator of its own.",
+                f"{op.op} draws different random numbers on each rank, although its input is the same on all of them",
+                "All ranks must draw the same numbers outside the split regions: use the same seed, and a separate generator for what may differ.",
                 at=op,
                 evidence={
                     "input": op.inputs[0].stats.get("norm"),

@@ -27,7 +27,7 @@ def not_added(world: World) -> Iterator[Finding]:
         records = [world.weights[name] for name in collective.gradients if name in world.weights]
         if wanted and any(differ([one.raw for one in row]) for row in records):
             yield world.first.finding(
-                f"Gradients are brought together over the ranks by {collective.reduce}: the result is the gradient of no loss",
+                f"Gradients are combined over the ranks by {collective.reduce}: the result is not the gradient of any loss",
                 "Reduce with dist.ReduceOp.SUM and divide by the number of ranks, or reduce with dist.ReduceOp.AVG.",
                 site=f"{collective.gradients[0]}:grad",
                 source=collective.line,
@@ -67,7 +67,7 @@ def to_one_rank(world: World) -> Iterator[Finding]:
             f"The gradient of {some(list(elsewhere), 3)} is reduced to rank {collective.roots[name]}, and rank {elsewhere[name][0]} steps it"
             if elsewhere
             else f"Only one rank gets the reduced gradients: the weights of the {world.size} ranks differ after the first step",
-            "What dist.reduce leaves on other ranks than `dst` is no gradient. Reduce to the rank whose optimizer has the parameter, or use dist.all_reduce."
+            "What dist.reduce leaves on ranks other than `dst` is not a gradient. Reduce to the rank whose optimizer has the parameter, or use dist.all_reduce."
             if elsewhere
             else "Use dist.all_reduce, so that every rank steps with the same gradient; or let one rank step and send its weights to the others (dist.broadcast).",
             site=f"{name}:grad",
@@ -132,7 +132,7 @@ def touched(world: World) -> Iterator[Finding]:
                     f"Tensors are changed while {collective.op} still runs on them: {collective.touched} calls in the first steps",
                     "Wait first (`work.wait()`), then divide or clip; or divide before the call."
                     if collective.op != "isend"
-                    else "isend does not copy: wait (`work.wait()`) before the tensor is filled again, or send a new one each time (`x.clone()`).",
+                    else "isend does not copy: wait (`work.wait()`) before the tensor is refilled, or send a new one each time (`x.clone()`).",
                     site=f"{collective.gradients[0]}:grad" if collective.gradients else None,
                     source=collective.line,
                     evidence={"changed": collective.touched, "calls": collective.count},
@@ -158,7 +158,7 @@ def overflows(world: World) -> Iterator[Finding]:
             if records and not any(raw) and all(used):
                 yield case.finding(
                     f"The gradient of {name} is finite on all ranks, and infinite after the sum over the ranks",
-                    "Add up in float32, or divide by the number of ranks and by the scale of the loss before the sum: float16 ends at 65504.",
+                    "Sum in float32, or divide by the number of ranks and by the scale of the loss before the sum: float16 ends at 65504.",
                     site=f"{name}:grad",
                     source=collective.line,
                     evidence={"norms": [record.raw.get("norm") for record in records]},
@@ -185,7 +185,7 @@ def weights_summed(world: World) -> Iterator[Finding]:
         names = [name for name in collective.norms if name in collective.parameters]
         if names and _kept_sum(case, collective, names, world.size):
             yield case.finding(
-                f"Weights are added up over {world.size} ranks at {collective.line} and not divided",
+                f"Weights are summed over {world.size} ranks at {collective.line} and not divided",
                 f"Divide by the number of ranks after the all_reduce and before this line (`p /= {world.size}`), or reduce with "
                 "dist.ReduceOp.AVG.",
                 step=collective.first_step,
@@ -204,7 +204,7 @@ def statistics_summed(world: World) -> Iterator[Finding]:
         running = [name for name in collective.buffers if name.rpartition(".")[2].startswith("running_")]
         if wanted and running and not collective.buffers_divided:
             yield world.first.finding(
-                f"Running statistics are added up over {world.size} ranks and not divided: {some(running, 3)} are about {world.size} times too large",
+                f"Running statistics are summed over {world.size} ranks and not divided: {some(running, 3)} are about {world.size} times too large",
                 f"Divide by the number of ranks after the all_reduce (`buffer /= {world.size}`), or reduce with dist.ReduceOp.AVG.",
                 step=collective.first_step,
                 site=f"{running[0]}:value",
@@ -250,7 +250,7 @@ def clipped_first(world: World) -> Iterator[Finding]:
     if all(value < 1 - _CLOSE for value in values) and max(values) - min(values) > 1e-3 * max(values):
         yield case.finding(
             "Gradients are clipped on each rank before they are averaged over the ranks",
-            "Clip after the reduction: `clip_grad_norm_` then sees the gradient of the global batch, and scales it alike on all ranks.",
+            "Clip after the reduction: `clip_grad_norm_` then sees the gradient of the global batch, and scales it equally on all ranks.",
             site=None,
             source=case.facts.clipping.line,
             evidence={"scaled_by": values},
@@ -285,7 +285,7 @@ def mean_summed(world: World) -> Iterator[Finding]:
         if line is None or collective.group_size != world.size or not collective.undivided_mean:
             continue
         yield world.first.finding(
-            f"A mean is added up over {world.size} ranks and not divided: it is {world.size} times too large",
+            f"A mean is summed over {world.size} ranks and not divided: it is {world.size} times too large",
             f"Divide it after the {collective.op} (`x /= dist.get_world_size()`), or reduce with dist.ReduceOp.AVG.",
             step=collective.first_step,
             source=line,
@@ -305,8 +305,8 @@ def own_count(world: World) -> Iterator[Finding]:
             continue
         if collective.group_size == world.size:
             yield world.first.finding(
-                f"What is added up over {world.size} ranks at {collective.line} is divided by a number of one rank: it is about {world.size} times too large",
-                f"Add up the divisor over the ranks as well ({collective.op}), or divide by the number of all samples.",
+                f"The sum over {world.size} ranks at {collective.line} is divided by a number from one rank: it is about {world.size} times too large",
+                f"Sum the divisor over the ranks as well ({collective.op}), or divide by the number of all samples.",
                 step=collective.first_step,
                 source=collective.by_own,
                 evidence={"calls": collective.count, "reduced_at": str(collective.line)},
@@ -323,7 +323,7 @@ def reduced_again(world: World) -> Iterator[Finding]:
     for collective in world.first.facts.collectives:
         if collective.again and collective.reduce == "SUM" and collective.group_size == world.size:
             yield world.first.finding(
-                f"Gradients that were added up over {world.size} ranks already are added up once more with those of the next micro-batch",
+                f"Gradients that were already summed over {world.size} ranks are summed again with those of the next micro-batch",
                 "Reduce the gradients once, after the last backward pass before the step.",
                 site=f"{collective.gradients[0]}:grad" if collective.gradients else None,
                 source=collective.line,
@@ -354,7 +354,7 @@ def loss_divided(world: World) -> Iterator[Finding]:
         return
     yield world.first.finding(
         f"The loss is divided by the number of ranks ({world.size}), and the gradients are averaged over the ranks as well",
-        f"Take the division out of what goes backward: with it, gradients are {world.size} times too small. Divide a copy for the log.",
+        f"Remove the division from the loss that goes backward: with it, gradients are {world.size} times too small. Divide a copy for the log.",
         at=op,
         evidence={"loss": given, "divided": made},
         confidence=0.9,
@@ -382,7 +382,7 @@ def loss_summed(world: World) -> Iterator[Finding]:
         return
     yield world.first.finding(
         f"The loss that goes backward is the sum over {world.size} ranks, with a gradient: gradients are {world.size} times too large",
-        "Divide the sum by the number of ranks, or go backward from the rank's own loss: DistributedDataParallel averages the gradients.",
+        "Divide the sum by the number of ranks, or run backward from the rank's own loss: DistributedDataParallel averages the gradients.",
         at=ops_[0],
         evidence={"losses": given, "sum": made[0]},
         confidence=0.9,
@@ -413,7 +413,7 @@ def exchanged(world: World) -> Iterator[Finding]:
         ]
         if len(off) > 1 and abs(sum(given) - factor * sum(meant)) <= _KEPT * factor * sum(scales):
             yield world.first.finding(
-                f"Gradients change places: {some(off, 3)} are stepped with values of other parameters, after {collective.op} of all gradients in one tensor",
+                f"Gradients are mixed up: {some(off, 3)} are stepped with values of other parameters, after {collective.op} of all gradients in one tensor",
                 "Unpack the reduced tensor in the order in which it was packed: go through the same list of parameters both times.",
                 site=f"{off[0]}:grad",
                 source=collective.line,

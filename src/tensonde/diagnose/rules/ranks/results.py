@@ -24,7 +24,7 @@ def thrown_away(world: World) -> Iterator[Finding]:
         ]
         if one.line is not None and len(given) == len(world.cases) and all(given) and len(set(given)) > 1:
             yield world.first.finding(
-                f"The result of {one.op} is thrown away: what it fills is made for the call, and each rank goes on with its own value",
+                f"The result of {one.op} is thrown away: it fills an object that is created for the call, and each rank continues with its own value",
                 "Bind it to a name first, call the collective on that, and read the result from there: `sent = [value]; dist.broadcast_object_list(sent); "
                 "value = sent[0]`.",
                 step=one.first_step,
@@ -43,8 +43,8 @@ def one_tensor(world: World) -> Iterator[Finding]:
     for one in world.first.facts.collectives:
         if one.one_tensor and one.group_size > 1:
             yield world.first.finding(
-                f"{one.op} writes the tensors of {one.group_size} ranks to the same place: all of them hold what came last",
-                "`[tensor] * n` is a list of one tensor. Make one for each rank: `[torch.empty_like(x) for _ in range(n)]`.",
+                f"{one.op} writes the tensors of {one.group_size} ranks to the same place: all of them hold the last one",
+                "`[tensor] * n` is a list of one tensor. Create one per rank: `[torch.empty_like(x) for _ in range(n)]`.",
                 step=one.first_step,
                 source=one.line,
                 evidence={"op": one.op, "calls": one.count},

@@ -42,7 +42,7 @@ def same_samples(world: World) -> Iterator[Finding]:
             yield case.finding(
                 f"All {world.size} ranks train on the same samples",
                 "Give each rank its share: `DataLoader(data, sampler=DistributedSampler(data))`, and call "
-                "`sampler.set_epoch(epoch)` in every epoch. Data that each rank makes itself needs a seed of its own.",
+                "`sampler.set_epoch(epoch)` in every epoch. Data that each rank generates itself needs a different seed per rank.",
                 site=address,
                 source=(loader.sampler_line or loader.made if loader is not None else None) or site.source,
                 evidence={"steps": [step for step, _ in steps][:8], "input": address},
@@ -77,7 +77,7 @@ def stages(world: World) -> Iterator[Finding]:
             yield case.finding(
                 f"Stages of a pipeline read different samples: the first batch is {some([str(k) for k in own.first], 4)} on rank "
                 f"{case.rank.rank} and {some([str(k) for k in theirs.first], 4)} on rank {other.rank.rank}",
-                "Inputs and targets of a batch must be of the same samples: let one stage read both and send the targets along, or give both loaders a "
+                "Inputs and targets of a batch must belong to the same samples: let one stage read both and send the targets along, or give both loaders a "
                 "generator with the same seed.",
                 step=None,
                 source=world.seeded_apart or own.made,
@@ -120,7 +120,7 @@ def overlapping(world: World) -> Iterator[Finding]:
         return  # what is padded, or one split of all ranks
     yield world.first.finding(
         f"The shares of the ranks overlap: rank 0 has {len(shares[0])} and rank 1 {len(shares[1])} of {whole} samples, {len(common)} of them in common",
-        "Every rank must deal out the same permutation: draw it with a generator of a fixed seed, the same on all ranks "
+        "Every rank must split the same permutation: draw it with a generator of a fixed seed, the same on all ranks "
         "(`torch.randperm(n, generator=torch.Generator().manual_seed(0))`), or use DistributedSampler.",
         step=None,
         source=chosen[0].data_line or chosen[0].made,
@@ -137,9 +137,8 @@ def _seeded_apart(world: World) -> Finding | None:
     if len(chosen) < len(loaders) or len({_described(one) for one in chosen}) > 1 or len(set(seeds)) == 1:
         return None
     return world.first.finding(
-        f"The shares of the ranks overlap: DistributedSampler has another seed on each rank ({some([str(seed) for seed in seeds], 8)})",
-        "Give the sampler the same seed on all ranks: it draws one order of all samples, and each rank takes its part of that. Samples are read twice "
-        "per epoch otherwise, and others never.",
+        f"The shares of the ranks overlap: DistributedSampler has a different seed on each rank ({some([str(seed) for seed in seeds], 8)})",
+        "Give the sampler the same seed on all ranks: it draws one order of all samples, and each rank takes its part of that. Otherwise some samples are read twice per epoch, and others never.",
         step=None,
         source=chosen[0].sampler_line or chosen[0].made,
         evidence={"seeds": seeds, "samples": chosen[0].length},
@@ -158,10 +157,8 @@ def _dealt_by_hand(world: World) -> Finding | None:
         common = [item for item in set(one.items) & set(other.items) if item <= last]
         if len(common) > world.size:
             return world.first.finding(
-                f"The shares of the ranks overlap: {one.name} has {one.size} items on rank 0 and {other.size} on rank 1, {len(common)} of those looked at "
-                "are the same",
-                "Every rank must take its part of the same whole: draw the order with a generator of a fixed seed, the same on all ranks, and let no rank "
-                "draw random numbers by itself before; or use DistributedSampler.",
+                f"The shares of the ranks overlap: {one.name} has {one.size} items on rank 0 and {other.size} on rank 1, {len(common)} of those examined are the same",
+                "Every rank must take its part of the same whole: draw the order with a generator of a fixed seed, the same on all ranks, and let no rank draw its own random numbers before that; or use DistributedSampler.",
                 step=None,
                 source=one.line,
                 evidence={"common": len(common), "sizes": [one.size, other.size], "variable": one.name},

@@ -54,9 +54,8 @@ def begin_alike(world: World) -> Iterator[Finding]:
     made = [drawn[name] for name in names if name in drawn]
     fact = case.facts.parameters.get(names[0])
     yield case.finding(
-        f"All {world.size} ranks begin with the same shards: {some(names, 3)} are equal on them, and what they give is added up at {row[0].line}",
-        "Draw the shards with other numbers on each rank (a generator with the seed `seed + rank`), or draw the whole weight on every rank and take the "
-        "rank's part of it.",
+        f"All {world.size} ranks start with the same shards: {some(names, 3)} are equal on them, and their outputs are summed at {row[0].line}",
+        "Initialize the shards with different random numbers on each rank (a generator with the seed `seed + rank`), or initialize the whole weight on every rank and take the rank's part of it.",
         site=f"{names[0]}:value",
         source=_drawn_at(made) or (fact.filled or fact.made if fact is not None else None),
         evidence={"parameters": names[:8], "summed_at": str(row[0].line)},
@@ -114,9 +113,8 @@ def shared_gradient(world: World) -> Iterator[Finding]:
     for row in _sums(world, backward=True):
         if _alike(row):
             yield world.first.finding(
-                f"A gradient that all {world.size} ranks have alike is added up over them: it becomes {world.size} times too large",
-                "Where every rank has the whole result, every rank has its whole gradient: take the rank's part of it and add nothing up. Add up the "
-                "gradients of what the ranks use for different parts of the model.",
+                f"A gradient that is the same on all {world.size} ranks is summed over them: it becomes {world.size} times too large",
+                "If every rank has the whole result, every rank has its whole gradient: take the rank's part of it and sum nothing. Sum only the gradients of what the ranks use for different parts of the model.",
                 source=_written(world, row[0]),
                 evidence={"calls": row[0].count, "inputs": row[0].given[:4]},
                 confidence=0.9,
@@ -156,7 +154,7 @@ def different_batches(world: World) -> Iterator[Finding]:
     case = world.first
     loader = next((loader for loader in case.facts.loaders if loader.steps), None)
     yield case.finding(
-        f"Each rank computes its part of the model for another batch, and the parts are added up at {row[0].line}",
+        f"Each rank computes its part of the model for a different batch, and the parts are summed at {row[0].line}",
         "All ranks that compute one model together need the same batch: give their data the same seed, give the sampler the number of the data-parallel "
         "group instead of the rank, or send the batch of one rank to the others (dist.broadcast).",
         site=inputs[0].address,

@@ -33,9 +33,8 @@ def unused(case: Case) -> Iterator[Finding]:
     names = [replica.parameters[k] for k in numbers if k < len(replica.parameters)]
     which = some(names, 4) if names else "some parameters"
     yield case.finding(
-        f"{which} got no gradient, for which DistributedDataParallel waits",
-        "Take what the loss does not use out of the model, or freeze it before it is wrapped (requires_grad_(False)). Where it depends on the "
-        "input which part is used: DistributedDataParallel(model, find_unused_parameters=True).",
+        f"{which} got no gradient, but DistributedDataParallel waits for it",
+        "Remove what the loss does not use from the model, or freeze it before wrapping (requires_grad_(False)). If the input decides which part is used: DistributedDataParallel(model, find_unused_parameters=True).",
         step=event.get("step"),
         site=f"{names[0]}:grad" if names else None,
         source=replica.line,
@@ -54,8 +53,8 @@ def static_graph(case: Case) -> Iterator[Finding]:
     if event is None or replica is None or event.get("type") in LAUNCHERS or _CHANGED not in str(event.get("message")):
         return
     yield case.finding(
-        f"In step {event.get('step')} the model uses other parameters than in the first step, and DistributedDataParallel was told that this never happens (static_graph=True)",
-        "Leave static_graph out, and give find_unused_parameters=True where some steps do not use all parameters.",
+        f"In step {event.get('step')} the model uses different parameters than in the first step, but DistributedDataParallel was told that this never happens (static_graph=True)",
+        "Remove static_graph, and pass find_unused_parameters=True if some steps do not use all parameters.",
         step=event.get("step"),
         source=replica.line,
         evidence={"backward": str(event.get("source"))},
@@ -81,7 +80,7 @@ def ready_twice(case: Case) -> Iterator[Finding]:
     source = next((site.source for site in reversed(sites) if site.source is not None), None)
     yield case.finding(
         f"{name} gets its gradient twice in one backward pass, and DistributedDataParallel reduces it after the first time",
-        "Where a checkpointed block is used more than once, go without reentrant passes: checkpoint(block, x, use_reentrant=False). If what the forward does is "
+        "If a checkpointed block is used more than once, avoid reentrant passes: checkpoint(block, x, use_reentrant=False). If what the forward does is "
         "the same in every step, DistributedDataParallel(model, static_graph=True) works, too.",
         step=event.get("step"),
         site=f"{name}:grad",
@@ -109,7 +108,7 @@ def never_reduced(world: World) -> Iterator[Finding]:
         return
     yield case.finding(
         f"Gradients are never reduced: {optimizer.steps} steps with {sum(one.count for one in gathers)} gathers of parameters, and no reduce_scatter",
-        "Turn synchronisation on for the last backward pass before each step: `model.set_requires_gradient_sync(last)`.",
+        "Turn synchronization on for the last backward pass before each step: `model.set_requires_gradient_sync(last)`.",
         source=optimizer.backward_line or optimizer.step_line,
         evidence={"steps": optimizer.steps, "collectives": sorted({one.op for one in used})},
         confidence=0.95,
@@ -134,7 +133,7 @@ def reduced_early(world: World) -> Iterator[Finding]:
         return
     yield case.finding(
         f"Gradients are reduced in an early backward pass of each step and not in the last: {sequence.reduced_early} of {sequence.reduced} steps",
-        "Turn synchronisation on for the last backward pass before each step, and off for those before: `model.set_requires_gradient_sync(last)`.",
+        "Turn synchronization on for the last backward pass before each step, and off for those before: `model.set_requires_gradient_sync(last)`.",
         source=optimizer.step_line or optimizer.backward_line,
         evidence={"steps": optimizer.steps, "backwards": sequence.backwards},
         confidence=0.95,
@@ -161,7 +160,7 @@ def stage(world: World) -> Iterator[Finding]:
             continue
         yield case.finding(
             f"The stage of rank {case.rank.rank} is not trained: its optimizer made {optimizer.steps} steps, and no parameter ever had a gradient",
-            "Receive the gradient of what this rank sends (dist.recv) and go on with it: `out.backward(gradient)`. The rank that gets the "
+            "Receive the gradient of what this rank sends (dist.recv) and continue from it: `out.backward(gradient)`. The rank that gets the "
             "tensor must call requires_grad_() on it and send its `.grad` back.",
             source=sent.line or optimizer.step_line,
             evidence={"steps": optimizer.steps, "step_line": str(optimizer.step_line)},
@@ -184,7 +183,7 @@ def unequal_steps(world: World) -> Iterator[Finding]:
             optimizer = next(iter(often.stepping))
             yield often.finding(
                 f"The stage of rank {often.rank.rank} steps {most // fewest} times for each step of the other: {most} and {fewest} steps",
-                "Step every stage once per batch, after the gradients of all its micro-batches have been added up.",
+                "Step every stage once per batch, after the gradients of all its micro-batches have been accumulated.",
                 source=optimizer.step_line,
                 evidence={"steps": steps},
                 confidence=0.9,
@@ -212,8 +211,8 @@ def crossed(world: World) -> Iterator[Finding]:
             meant = returned.get(used.received, -1)
             if meant >= 0 and meant != used.sent:
                 yield case.finding(
-                    f"Rank {case.rank.rank} goes backward from tensor {used.sent} that it sent to rank {used.peer} with the gradient of tensor {meant}",
-                    "Take the gradients in the order in which the next stage sends them: if it goes through its micro-batches backwards, so must this one.",
+                    f"Rank {case.rank.rank} runs backward from tensor {used.sent} that it sent to rank {used.peer} with the gradient of tensor {meant}",
+                    "Take the gradients in the order in which the next stage sends them: if it processes its micro-batches in reverse, so must this one.",
                     source=used.line,
                     evidence={"sent": used.sent, "gradient_of": meant, "received": used.received},
                     confidence=0.95,
