@@ -59,7 +59,7 @@ def partial_results(world: World) -> Iterator[Finding]:
             at = rows[made][0] if made is not None and made < len(rows) else ops[0]
             yield world.first.finding(
                 f"Each rank continues with its own part of the output of {at.module or at.op}: it is not summed over the ranks",
-                "The output of a layer whose input features are split (row parallel) is a sum over all ranks: all_reduce it before it is combined with anything that the ranks share, here at {ops[0].source}.",
+                f"The output of a layer whose input features are split (row parallel) is a sum over all ranks: all_reduce it before it is combined with anything that the ranks share, here at {ops[0].source}.",
                 at=at,
                 evidence={"norms": [tensor.stats.get("norm") for tensor in own[0]], "used_by": ops[0].site},
                 confidence=0.9,
